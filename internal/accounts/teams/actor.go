@@ -8,11 +8,12 @@ type ActorKind string
 const (
 	KeyActor    ActorKind = "key"    // an API key
 	UserActor   ActorKind = "user"   // a person
-	GrantActor  ActorKind = "grant"  // an OAuth grant: an app that a user connected to the team
-	SystemActor ActorKind = "system" // the installation itself; it has no id
+	GrantActor  ActorKind = "grant"  // an OAuth grant of an app that a user connected to the team
+	SystemActor ActorKind = "system" // the installation itself; this actor has no id
 )
 
-// Actor performs operations for a team, with certain scopes. The zero value has no scopes.
+// Actor is a key, user, grant or the system that performs operations for a team; its scopes say which. The zero value
+// has no scopes.
 type Actor struct {
 	Kind     ActorKind
 	ID       string
@@ -20,16 +21,16 @@ type Actor struct {
 	TeamID   string
 	Scopes   Scopes
 	DomainID string // if not empty, the only domain from which the actor may send
-	Limited  bool   // the actor is a grant with limits, and may send only single emails
+	Limited  bool   // true for a grant with limits, which may send only single emails
 	Resource string // if not empty, the only resource that accepts the access token (RFC 8707); see At
 
-	// The state of the team when the actor was looked up.
-	RateLimit int // requests a second; 0 means the configured rate
+	// RateLimit and Suspended are the team's values when the actor was looked up.
+	RateLimit int // requests per second; 0 means the configured rate
 	Suspended bool
 }
 
-// APIResource is the resource of the API and of SMTP submission. A resource is a path below the address of the
-// installation; other services of the installation have other paths.
+// APIResource is the OAuth resource (RFC 8707) of the API and of SMTP submission. A resource is a path below the
+// installation's base URL; each service has its own path.
 const APIResource = "/"
 
 // At returns a fault if the actor's access token was issued for another resource.
@@ -47,16 +48,17 @@ type ActorRef struct {
 	ID   string
 }
 
-// System returns the actor for operations of the installation itself on behalf of a team. It has all scopes.
+// System returns an actor with all scopes for operations that the installation itself performs for a team.
 func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
 }
 
-// Ref returns the reference to the actor that is stored.
+// Ref returns a reference to the actor, to be stored with data.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope. An actor that may send may also request approvals. The API's
-// errors for keys and for OAuth have different names, so the kinds of the faults differ.
+// Require returns a fault unless the actor has the scope. The scope EmailsSend implies ApprovalsRequest. The fault kind
+// for API keys differs from the kind for other actors, because the API has different error names for keys and for
+// OAuth.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):
@@ -72,8 +74,8 @@ func (a *Actor) Require(s Scope) error {
 	return fault.New(fault.Restricted, "", "This API key does not have the scope `%s`. Use a key with full access.", s)
 }
 
-// RequireUnlimited returns a fault if the actor is limited to single emails. It protects operations that send many
-// emails, which the limits would not count.
+// RequireUnlimited returns a fault if the actor is limited to single emails. Operations that send many emails call
+// RequireUnlimited, because the limits of a grant would not count these emails.
 func (a *Actor) RequireUnlimited() error {
 	if a.Limited {
 		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+
@@ -82,7 +84,7 @@ func (a *Actor) RequireUnlimited() error {
 	return nil
 }
 
-// mayGrant returns a fault if the key would have rights that the actor does not have.
+// mayGrant returns a fault if the new key would have rights that the actor does not have.
 func (a *Actor) mayGrant(n *NewKey) error {
 	if missing := n.Permission.Scopes() &^ a.Scopes; missing != 0 {
 		return fault.New(fault.OutOfScope, "permission", "The key would have scopes that have not been granted to you: %s.",

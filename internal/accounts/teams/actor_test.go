@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The scopes of each permission. A new scope must be added here with care.
+// TestScopesOfPermissions lists the scopes of each permission, so that nobody adds a new scope to a permission by
+// accident.
 func TestScopesOfPermissions(t *testing.T) {
 	t.Parallel()
 	for permission, want := range map[teams.Permission]string{
@@ -30,7 +31,7 @@ func TestScopesOfPermissions(t *testing.T) {
 	}
 }
 
-// The test lists the scopes that each role lacks.
+// TestScopesOfRoles lists the scopes that each role lacks.
 func TestScopesOfRoles(t *testing.T) {
 	t.Parallel()
 	for role, want := range map[teams.Role]string{
@@ -75,7 +76,7 @@ func TestScopesHaveNames(t *testing.T) {
 	}
 }
 
-// Keys and OAuth clients get different error names. The check allocates no memory.
+// If a scope is missing, keys and OAuth clients get different error names. A successful Require allocates no memory.
 func TestRequire(t *testing.T) {
 	sending := teams.NewScopes(teams.EmailsSend)
 	for _, c := range []struct {
@@ -144,7 +145,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	})
 }
 
-// Keys and grants must exist; other actors need no look-up.
+// Active returns true only for keys and grants that exist, and for all other actors.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -154,7 +155,7 @@ func TestActive(t *testing.T) {
 			{Kind: teams.KeyActor, ID: k.ID}:   true,
 			{Kind: teams.KeyActor, ID: "x"}:    false,
 			{Kind: teams.UserActor, ID: "x"}:   true,
-			{Kind: teams.GrantActor, ID: k.ID}: false, // no package of grants is set
+			{Kind: teams.GrantActor, ID: k.ID}: false, // the service of this test has no grants
 			{Kind: teams.SystemActor}:          true,
 		} {
 			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {

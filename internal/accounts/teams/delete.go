@@ -16,31 +16,32 @@ const EraseKind = "teams.erase"
 const (
 	eraseLease = 15 * time.Minute
 	eraseTime  = 10 * time.Minute // time limit of one attempt; the next attempt continues
-	eraseRows  = 500              // deleted in one transaction
-	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began before
-	// the deletion may still write rows; a second pass deletes them.
+	eraseRows  = 500              // rows deleted per transaction
+	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began
+	// before the deletion may still write rows, which a second pass deletes after settleTime.
 	settleTime = time.Hour
 )
 
-// Eraser deletes a package's data of a team, in short transactions. It may be interrupted and is then called again. It
-// must delete files before the rows that refer to them.
+// Eraser deletes the data that one package stores for a team, in short transactions. If an Eraser is interrupted, it is
+// called again. An Eraser must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. From the commit on, the team's keys, names and ids are not found, and its mail is not sent,
-// except messages that are being transmitted at that moment. A job deletes its data.
+// Delete deletes a team. From the commit on, the team and its keys can no longer be looked up, and no mail of the team
+// is sent, except messages that are being transmitted at that moment. A job deletes the team's data.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
 			return err
 		}
-		// The job belongs to no team, so that erasing the team's jobs does not delete it.
+		// The job belongs to no team, so that erasing the team's jobs does not delete this job.
 		q.Insert(ctx, tx, jobs.New{Kind: EraseKind, Dedupe: teamID, Payload: teamID})
 		s.changed(tx, teamID)
 		return nil
 	})
 }
 
-// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls each eraser in turn.
+// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls the erasers one after the
+// other.
 func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 	return jobs.Kind{Name: EraseKind, Workers: 1, Lease: eraseLease,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour},
@@ -61,7 +62,8 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team. It returns when to run again, or the zero time for never.
+// erase deletes the data of a deleted team. The result is when to call erase again, or the zero time if nothing
+// remains.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {

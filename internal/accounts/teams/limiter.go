@@ -7,41 +7,41 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// requestShares is the kind of the limits that nodes divide among themselves.
+// requestShares is the kind of request limits in package nodelimits, which divides limits among nodes.
 const requestShares = "requests"
 
 // Limiter counts requests by key in fixed windows of one second (API reference section 5.1). The API and the submission
-// server of a node share one Limiter, so that a team has one rate. The zero value is ready to use and applies limits to
-// its own node only.
+// server of a node share one Limiter, so that requests through either count toward the same limit. The zero value is
+// ready to use and limits only the requests of its own node.
 //
-// With Shares, all nodes together keep each limit. A node that has the whole limit counts in windows. A node with a
-// share of a limit counts in fractions of requests, and keeps an unused share for one more second. A client whose
-// requests reach the nodes unevenly is therefore not refused.
+// If Shares is set, each limit applies to all nodes together. A node that has the whole limit counts in windows. A node
+// with a share of a limit counts in fractions of requests, and may use an unused share one second later. Clients whose
+// requests are unevenly distributed over the nodes are therefore not refused.
 type Limiter struct {
-	Shares *nodelimits.Shares // if nil, this node has the whole of every limit
+	Shares *nodelimits.Shares // if nil, this node may use each limit entirely
 	Now    func() time.Time   // nil means time.Now
 
 	mu     sync.Mutex
 	second int64
 	counts map[string]window
 	shares map[string]*nodeShare
-	swept  int64 // the second of the last removal of unused parts
+	swept  int64 // Unix time at which unused shares were last removed
 }
 
 // window counts the requests of the current second.
 type window struct{ asked, admitted int }
 
-// nodeShare is how many more requests this node may admit from its share of a limit.
+// nodeShare counts how many more requests this node may admit under its share of a limit.
 type nodeShare struct {
 	left   float64 // requests
-	share  float64 // the node's share of the limit, for each second
+	share  float64 // the node's share of the limit, in requests per second
 	second int64
 }
 
 const sharesKept = 60 // seconds
 
-// Count counts a request. It returns the number of requests in this second, and whether the new one is within the
-// limit. If nodes share the limit, limit-n is what this node may still admit.
+// Count counts a request. It returns the number of requests in this second, and whether the new request is within the
+// limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,8 +66,8 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	return n, ok
 }
 
-// nodeShare returns the share of a key and updates it to the current second. admitted is the number of requests that
-// this node has admitted in this second.
+// nodeShare returns the share of a key and updates it to the current second. The parameter admitted is the number of
+// requests that this node has admitted in this second.
 func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare {
 	p := l.shares[key]
 	switch {

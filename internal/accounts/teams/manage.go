@@ -16,14 +16,14 @@ import (
 
 const (
 	maxTeamName = 100 // characters
-	maxSameName = 20  // teams with the same name that an error message lists
-	// MaxRate is the highest rate limit of a team, in requests a second.
+	maxSameName = 20  // maximum number of teams with the same name that an error message lists
+	// MaxRate is the highest rate limit of a team, in requests per second.
 	MaxRate = math.MaxInt32
-	// MaxQuota is the highest quota of a team, in emails.
+	// MaxQuota is the highest daily or monthly quota of a team, in emails.
 	MaxQuota = 1_000_000_000_000
 )
 
-// newTeam checks a name and an address and returns a team with them.
+// newTeam validates a name and an email address, and returns a new team with both.
 func newTeam(name, email string) (t Team, err error) {
 	t = Team{ID: id.New(), CreatedAt: db.Now()}
 	if t.Name, err = checkTeamName(name); err != nil {
@@ -60,7 +60,7 @@ func checkEmail(email string) (string, error) {
 }
 
 // Create creates a team. Names need not be unique, but a team cannot be looked up by a name that several teams have.
-// email may be empty.
+// The email address may be empty.
 func (s *Service) Create(ctx context.Context, name, email string) (Team, error) {
 	t, err := newTeam(name, email)
 	if err != nil {
@@ -83,7 +83,8 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (
 	return t, err
 }
 
-// add inserts a team. It has the quota of new teams; the first team, which is the operator's, has none.
+// add inserts a team. Every team except the first gets the configured quota of new teams; the first team is the
+// operator's and has no quota.
 func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 	if s.trial != (Quota{}) {
 		switch _, err := oldestTeam(ctx, tx.Reader); {
@@ -97,7 +98,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 	return nil
 }
 
-// Find returns the team with an id or an exact name. If several teams have the name, the error lists their ids.
+// Find returns the team that has the given id or exact name. If several teams have the name, the error lists their ids.
 func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
 	return find(ctx, s.DB.Reader, idOrName)
 }
@@ -138,8 +139,8 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.DB.Reader, teamID)
 }
 
-// CheckActive returns a fault if the team was deleted. The links of a deleted team stop working at once, even if their
-// content is not deleted yet.
+// CheckActive returns a fault if the team was deleted. Handlers of public links call CheckActive, so that the links of
+// a deleted team stop working before its data is deleted.
 func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	_, err := s.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -153,7 +154,7 @@ func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, er
 	return listTeams(ctx, s.DB.Reader, after, limit)
 }
 
-// Operator returns the operator's team: the configured one, or the oldest if none is configured.
+// Operator returns the operator's team: the configured team, or the oldest team if none is configured.
 func (s *Service) Operator(ctx context.Context, configured string) (Team, error) {
 	if configured != "" {
 		return getTeam(ctx, s.DB.Reader, strings.ToLower(configured))
@@ -176,12 +177,12 @@ func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended boo
 	return s.change(ctx, teamID, "suspended", suspended)
 }
 
-// SetRateLimit sets the rate limit of a team, in requests a second; 0 means the configured rate.
+// SetRateLimit sets the rate limit of a team, in requests per second; 0 means the configured rate.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
 }
 
-// SetRateLimitIn is SetRateLimit in a transaction.
+// SetRateLimitIn is SetRateLimit in the caller's transaction.
 func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, perSecond int) error {
 	if perSecond < 0 || perSecond > MaxRate {
 		return fault.Invalidf("rate", "The rate must be a number of requests a second from 1 to %d, or 0 for the one of "+
@@ -192,8 +193,8 @@ func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, 
 	return setTeam(ctx, tx, teamID, "rate_limit", perSecond)
 }
 
-// SetQuotaIn changes the quota of a team in a transaction. Call it only from package quotas, which changes its counters
-// in the same transaction.
+// SetQuotaIn changes the quota of a team in a transaction. Only package quotas may call SetQuotaIn, because it must
+// change its counters in the same transaction.
 func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Quota) error {
 	for _, x := range []struct {
 		field, column string
@@ -218,7 +219,7 @@ func (s *Service) change(ctx context.Context, teamID, column string, value any) 
 	})
 }
 
-// changed makes all nodes look up the team and its keys again when the transaction commits.
+// changed sends a hint after the commit, so that all nodes discard what they cached about the team and its keys.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }

@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// A key for an unknown team name is created together with the team, or neither is created.
+// If the team name is unknown, CreateKeyFor creates both the team and the key, or neither.
 func TestCreateKeyFor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -61,7 +61,7 @@ func TestCreateKeyFor(t *testing.T) {
 		for _, x := range []struct {
 			team, email string
 			give        teams.NewKey
-			teams       int // number of teams afterwards; 0 means unchanged, because the request is refused
+			teams       int // number of teams afterwards; 0 if the request is refused and creates no team
 		}{
 			{"Acme", "", teams.NewKey{Name: "k", Token: taken}, 1},
 			{"Acme", "OWNER@example.org", teams.NewKey{Name: "k"}, 1},
@@ -102,7 +102,7 @@ func TestCreateKeyFor(t *testing.T) {
 	})
 }
 
-// Two concurrent changes do not undo each other.
+// Two concurrent changes of different columns of a team do not undo each other.
 func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -123,8 +123,8 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A deleted team disappears at once. Rows that are written after its data was deleted are deleted an hour later, and
-// its own row last.
+// A deleted team can no longer be looked up. Rows that are written after the team's data was deleted are deleted an
+// hour later, and the row of the team last.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -250,14 +250,14 @@ func TestCommandReachesTheNode(t *testing.T) {
 				}
 				select {
 				case teamID := <-heard:
-					if teamID != team.ID { // a hint from the creation of the teams
+					if teamID != team.ID { // hint from the creation of the teams
 						continue
 					}
 					if p, err := s.Authenticate(t.Context(), token); err != nil || !p.Suspended {
 						t.Errorf("%+v, %v after a hint", p, err)
 					}
 					return
-				case <-tick.C: // the listener on PostgreSQL did not run yet, so the hint is lost
+				case <-tick.C: // on PostgreSQL the hint is lost, because the listener was not running yet
 				}
 			}
 		})

@@ -1,6 +1,6 @@
 package teams
 
-// Role is what a member may do in a team.
+// Role determines what a member may do in a team.
 type Role string
 
 const (
@@ -10,7 +10,7 @@ const (
 	Viewer Role = "viewer" // reads everything except secrets
 )
 
-// Roles are all roles, the most powerful first.
+// Roles lists all roles, starting with the most powerful.
 var Roles = []Role{Owner, Admin, Member, Viewer}
 
 // readScopes are the scopes that neither change data nor reveal secrets.
@@ -18,9 +18,9 @@ var readScopes = NewScopes(EmailsRead, ReceivingRead, DomainsRead, KeysRead, Sup
 	UsageRead, TemplatesRead, ContactsRead, SegmentsRead, TopicsRead, BroadcastsRead, EventsRead, AutomationsRead,
 	MembersRead, GrantsRead, ApprovalsRead)
 
-// Scopes returns the scopes of members with the role. A role unknown to this release has none.
+// Scopes returns the scopes of members with the role. A role that this release does not know has no scopes.
 //
-// A member cannot create keys with more rights than its own (see [Service.CreateKey]), so only an admin can create a
+// Members cannot create keys with more rights than their own (see [Service.CreateKey]), so only an admin can create a
 // full-access key.
 func (r Role) Scopes() Scopes {
 	switch r {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Scope is the right to one kind of operation, written `resource:action`. The zero value is not a valid scope, and no
-// actor has it.
+// Scope is a right to perform one kind of operation, written `resource:action`. The zero value is not a valid scope,
+// and no actor has it.
 type Scope uint8
 
 // The numbers are not stored and may change: clients see only the names.
@@ -14,7 +14,7 @@ const (
 	EmailsSend Scope = iota + 1
 	EmailsRead
 	EmailsWrite // reschedule and cancel
-	EmailsShare // create links by which anybody can read a sent or received email
+	EmailsShare // create public links to a sent or received email
 	ReceivingRead
 	DomainsRead
 	DomainsWrite
@@ -22,8 +22,8 @@ const (
 	KeysWrite // also create keys, with at most the actor's own scopes
 	SuppressionsRead
 	SuppressionsWrite
-	WebhooksRead  // and the events themselves
-	WebhooksWrite // also read the secrets that events are signed with
+	WebhooksRead  // webhooks, and the events themselves
+	WebhooksWrite // also read the signing secrets of webhooks
 	LogsRead
 	UsageRead
 	TemplatesRead // and render
@@ -35,7 +35,7 @@ const (
 	TopicsRead
 	TopicsWrite
 	BroadcastsRead
-	BroadcastsWrite // also pause, resume and cancel; sending a broadcast or a test email also needs EmailsSend
+	BroadcastsWrite // also pause, resume and cancel broadcasts; sending a broadcast or test email also needs EmailsSend
 	EventsRead      // definitions of custom events
 	EventsWrite
 	EventsSend
@@ -51,7 +51,7 @@ const (
 	ApprovalsRequest // request approval of an email; implied by EmailsSend
 	ApprovalsWrite   // approve or reject emails of connected apps; grants have it only with full access
 
-	scopeEnd // one more than the last scope
+	scopeEnd // number of the last scope plus one
 )
 
 var scopeNames = [scopeEnd]string{
@@ -96,7 +96,7 @@ var scopeNames = [scopeEnd]string{
 	ApprovalsWrite:    "approvals:write",
 }
 
-// String returns the scope's name, or "" if there is no such scope.
+// String returns the scope's name, or "" if the scope does not exist.
 func (s Scope) String() string {
 	if s < scopeEnd {
 		return scopeNames[s]
@@ -104,7 +104,7 @@ func (s Scope) String() string {
 	return ""
 }
 
-// Scopes is a set of scopes, one bit for each.
+// Scopes is a set of scopes, stored as one bit per scope.
 type Scopes uint64
 
 const allScopes = Scopes(1<<scopeEnd-1) &^ 1
@@ -120,7 +120,7 @@ func NewScopes(all ...Scope) (set Scopes) {
 // Has reports whether the scope is in the set.
 func (set Scopes) Has(s Scope) bool { return set&(1<<s) != 0 }
 
-// String returns the names, separated by spaces (RFC 6749 section 3.3).
+// String returns the names of the scopes, separated by spaces (RFC 6749 section 3.3).
 func (set Scopes) String() string {
 	var names []string
 	for s := range scopeEnd {
@@ -131,7 +131,7 @@ func (set Scopes) String() string {
 	return strings.Join(names, " ")
 }
 
-// Permission is the name of an API key's set of scopes.
+// Permission names the set of scopes that an API key has.
 type Permission string
 
 const (
@@ -139,9 +139,10 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns the scopes of keys with the permission. Full access has all scopes, including those of later releases,
-// except [OwnersWrite]: a leaked key must not take the team from its owners. Any key may revoke a grant (specification,
-// Authentication). A permission unknown to this release has no scopes.
+// Scopes returns the scopes of keys with the permission. Full access includes all scopes, also scopes of later
+// releases, except [OwnersWrite]: whoever finds a leaked key must not be able to remove the team's owners. As the
+// specification says (Authentication), any key may revoke a grant. A permission that this release does not know has no
+// scopes.
 func (p Permission) Scopes() Scopes {
 	switch p {
 	case FullAccess:
@@ -152,7 +153,7 @@ func (p Permission) Scopes() Scopes {
 	return 0
 }
 
-// ParseScope returns the scope with a name.
+// ParseScope returns the scope that has the given name.
 func ParseScope(name string) (Scope, bool) {
 	i := slices.Index(scopeNames[:], name)
 	return Scope(max(i, 0)), i > 0

@@ -22,16 +22,16 @@ import (
 )
 
 const (
-	maxKeyName = 50               // characters (API reference section 11)
-	cacheFor   = 5 * time.Second  // maximum delay of another node's change if its hint is lost
+	maxKeyName = 50               // limit in characters (API reference section 11)
+	cacheFor   = 5 * time.Second  // how long a change on another node may go unnoticed if its hint is lost
 	cacheMax   = 10_000           // cached keys
-	flushEvery = 10 * time.Second // interval at which times of last use are written
-	flushTime  = 5 * time.Second  // time limit of one such write
-	flushMax   = 500              // keys written at once
+	flushEvery = 10 * time.Second // interval at which the keys' times of last use are written
+	flushTime  = 5 * time.Second  // time limit for writing times of last use
+	flushMax   = 500              // keys written per transaction
 )
 
-// HintTopic is the topic of the hints to other nodes that a team or its keys have changed, if the change may withdraw a
-// right. The hint is the team's id.
+// HintTopic is the topic of the hints that are sent to other nodes after a change of a team or its keys that may
+// withdraw a right. The payload of a hint is the team's id.
 const HintTopic = "teams"
 
 // Config is the part of the configuration that concerns teams.
@@ -43,13 +43,14 @@ type Config struct {
 type Deps struct {
 	DB  *db.DB
 	Log *slog.Logger
-	// DomainExists reports whether a team has a domain, to which a key can be restricted.
+	// DomainExists reports whether a team has a domain. A key can be restricted to a domain of its team.
 	DomainExists func(ctx context.Context, teamID, domainID string) (bool, error)
-	// AuthenticateToken returns the actor of an access token (see [IsAccessToken]), and until when it may be cached.
+	// AuthenticateToken returns the actor of an access token (see [IsAccessToken]), and the time until which the actor
+	// may be cached.
 	AuthenticateToken func(ctx context.Context, token string) (Actor, time.Time, error)
-	// GrantActive reports whether a grant may still act.
+	// GrantActive reports whether a grant still exists and is valid.
 	GrantActive func(ctx context.Context, teamID, grantID string) (bool, error)
-	// OnKeyDelete revokes the grants that a key has consented to. It runs in the transaction that deletes the key.
+	// OnKeyDelete revokes the grants that were approved with a key, in the transaction that deletes the key.
 	OnKeyDelete func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
 }
 
@@ -60,8 +61,8 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
-	epoch int                  // incremented by Forget; what was read in an older epoch is not cached
-	used  map[string]time.Time // by key id: the time of last use that is not written yet
+	epoch int                  // incremented by Forget; results read in an older epoch are not cached
+	used  map[string]time.Time // by key id: times of last use that are not written yet
 }
 
 type cached struct {
@@ -69,7 +70,7 @@ type cached struct {
 	until time.Time
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns a Service, or an error if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -87,7 +88,7 @@ func (s *Service) Forget() {
 	s.mu.Unlock()
 }
 
-// Run periodically writes when keys were last used, and once more when ctx ends.
+// Run writes the keys' times of last use periodically, and once more when ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -146,8 +147,8 @@ type NewKey struct {
 	Token      string     // "" generates one; development mode passes its own
 }
 
-// CreateKey creates a key for the actor's team. It returns the key and its token, which cannot be read again. A key
-// with more rights than the actor is refused.
+// CreateKey creates a key for the actor's team. It returns the key and its token, which cannot be retrieved later.
+// CreateKey refuses to create a key with more rights than the actor has.
 func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -172,8 +173,9 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 	return s.keyResult(k, n.Token, err)
 }
 
-// CreateKeyFor creates a key for the team with an id or a name. If no team has the name, it creates the team in the
-// same transaction, with email as its owner's address. If the team exists, a different address is refused.
+// CreateKeyFor creates a key for the team that has the given id or name. If no team has the name, CreateKeyFor creates
+// the team in the same transaction, with email as the owner's address. If the team exists and has a different address,
+// CreateKeyFor returns a fault.
 func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -187,7 +189,8 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	}
 	var k Key
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two teams created concurrently must not get the same name, because neither could be looked up by it.
+		// Two concurrent calls must not create two teams with the same name, because neither team could then be looked
+		// up by name.
 		if err := tx.Serialize(ctx, "team "+team); err != nil {
 			return err
 		}
@@ -214,7 +217,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	return s.keyResult(k, n.Token, err)
 }
 
-// check applies the rules that need no look-up, and sets defaults.
+// check validates the fields that can be checked without the database, and sets defaults.
 func (n *NewKey) check() error {
 	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
 		return fault.MissingField("name")
@@ -244,13 +247,13 @@ func (n *NewKey) check() error {
 	return nil
 }
 
-// key returns the described key for a team.
+// key returns the Key that n describes, for a team.
 func (n *NewKey) key(teamID string) Key {
 	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
 }
 
-// keyResult returns the result of creating a key, or a fault if the token is in use.
+// keyResult returns the created key and its token, or a fault if another key has the same token.
 func (s *Service) keyResult(k Key, token string, err error) (Key, string, error) {
 	if s.DB.Violates(err, "api_keys_hash") {
 		err = fault.Invalidf("token", "This token is in use already.").Because(err)
@@ -272,7 +275,8 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey creates a key with a given token for the team of that name, unless any team has a key with the token.
+// EnsureKey creates a key with the given token for the team that has the given name, unless any team already has a key
+// with this token.
 func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
 		return err
@@ -297,8 +301,8 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 	return s.DB.Update(ctx, func(tx *db.Tx) error { return renameKey(ctx, tx, teamID, keyID, name) })
 }
 
-// DeleteKey deletes a key. It stops working on this node at once, and on another node when that node is told of the
-// deletion.
+// DeleteKey deletes a key. The key stops working on this node immediately, and on other nodes when the hint about the
+// deletion arrives.
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
@@ -313,14 +317,14 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
-// KeyScopes returns the current scopes of a key, 0 if it was deleted.
+// KeyScopes returns the current scopes of a key, or 0 if the key was deleted.
 func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
 	return keyScopes(ctx, r, teamID, keyID)
 }
 
 // Active reports whether an earlier request of an actor may still be carried out. For a key or a grant, the result is
-// true only while it exists; for other actors it is always true. An unknown kind, written by a later release, is an
-// error.
+// true only while the key or grant exists; for other actors it is always true. Active returns an error for an unknown
+// kind of actor, which a later release may have stored.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
@@ -333,8 +337,8 @@ func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool,
 	return false, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// IsCached reports whether the token belonged to a key or a grant when this node last looked it up. It reads only the
-// cache.
+// IsCached reports whether the token belonged to a key or a grant when this node last looked it up. IsCached never
+// reads from the database.
 func (s *Service) IsCached(token string) bool {
 	hash := keyring.HashAPIKey(token)
 	s.mu.Lock()
@@ -344,8 +348,8 @@ func (s *Service) IsCached(token string) bool {
 }
 
 // Authenticate returns the actor of a token: an API key or the access token of a grant. Keys are random and looked up
-// by their hash, so the response time reveals nothing about them. Unknown tokens are not cached, because their number
-// is unlimited.
+// by their hash, so the response time reveals nothing about existing keys. Unknown tokens are not cached, because their
+// number is unlimited.
 func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
@@ -380,8 +384,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	return a, nil
 }
 
-// lookUp returns the actor of a token that is not cached, and until when it may be cached. The zero time means that it
-// may be cached as long as a key.
+// lookUp returns the actor of a token that is not cached, and the time until which the actor may be cached. The zero
+// time means the normal cache time, cacheFor.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
 	if IsAccessToken(token) {
 		return s.AuthenticateToken(ctx, token)
@@ -403,7 +407,7 @@ func (s *Service) markUsed(a *Actor, now time.Time) {
 	}
 }
 
-// KeyActor returns the actor of a key, for an earlier request of the key.
+// KeyActor returns the actor of a key by the key's id, to carry out an earlier request of that key.
 func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
 	a, err := keyActorOf(ctx, s.DB.Reader, teamID, keyID)
 	switch {

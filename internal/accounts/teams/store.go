@@ -105,7 +105,8 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	return err
 }
 
-// deletedAt returns when a team was deleted, or the zero time if it was not. found is false if its row is gone.
+// deletedAt returns when a team was deleted, or the zero time if it was not deleted. found is false if the team has no
+// row.
 func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
 	var us int64
 	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
@@ -179,7 +180,7 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 	return Permission(permission).Scopes(), nil
 }
 
-// setLastUsed moves the time only forward, because nodes write in any order.
+// setLastUsed never replaces a time of last use by an earlier time, because nodes write these times in any order.
 func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
@@ -187,8 +188,8 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 	FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE t.deleted_at = 0 AND `
 
-// keyActor looks up a key by the hash of its token. Unlike other queries it does not name the team, because the token
-// determines it.
+// keyActor looks up a key by the hash of its token. Unlike other queries, the query has no condition on the team id,
+// because the token determines the team.
 func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.hash = $1`, hash))
 }

@@ -3,10 +3,10 @@
 //
 // # Invariants
 //
-// Every key belongs to one team. A team can be looked up by its id or its exact name; a name that several teams share
-// is an error. An actor may do only what its scopes allow, and cannot create a key with more rights than its own. A
-// change of a team or a key takes effect on this node before the method returns, and on other nodes when its hint
-// arrives.
+// Every key belongs to one team. A team can be looked up by its id or its exact name; looking up a name that several
+// teams share is an error. An actor may do only what its scopes allow, and cannot create a key with more rights than
+// its own. A change of a team or a key takes effect on this node before the method returns, and on other nodes when the
+// hint about the change arrives.
 //
 // After the commit of [Service.Delete], no look-up returns the team or its keys. A job then deletes the team's data,
 // and finally its row (see [Service.EraseJobs]).
@@ -18,8 +18,8 @@
 //
 // # Limits of this package
 //
-// It does not decide who may change a team. Operations on teams are for the operator, and operations on keys are for
-// the team itself. The callers check the required scope.
+// Package teams does not decide who may change a team. Operations on teams are for the operator, and operations on keys
+// are for the team itself. The callers check the required scope.
 package teams
 
 import "time"
@@ -29,14 +29,14 @@ type Team struct {
 	ID        string
 	Name      string
 	Email     string // of its owner, in lower case; "" if unknown
-	RateLimit int    // requests a second; 0 means the configuration's
+	RateLimit int    // requests per second; 0 means the configured rate
 	Suspended bool   // the team may not make requests or submit emails
 	Quota
 	CreatedAt time.Time
 }
 
-// Quota is how many emails a team may send and receive in a day and in a month, in UTC. 0 means no limit. Package
-// quotas counts these emails.
+// Quota is how many emails a team may send and receive per day and per month (UTC). 0 means no limit. Package quotas
+// counts these emails.
 type Quota struct{ Daily, Monthly int64 }
 
 // Key is an API key. Only a hash of its token is stored.
@@ -48,5 +48,5 @@ type Key struct {
 	Permission Permission
 	DomainID   string
 	CreatedAt  time.Time
-	LastUsedAt time.Time // zero before the first use; a few seconds behind
+	LastUsedAt time.Time // zero before the first use; up to ten seconds old
 }

@@ -166,7 +166,7 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// A key that is looked up all the time is refused as soon as its deletion has returned.
+// A key that is in constant use is refused as soon as DeleteKey has returned.
 func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -199,7 +199,7 @@ func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// A second node learns of a deletion by a hint.
+// A hint makes a second node refuse a key that the first node deleted.
 func TestDeletionReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)
@@ -212,8 +212,8 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	wg.Go(func() { other.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The first hints may be lost, before the other node listens. Without hints, it would take 5 seconds until the
-	// deletion is noticed.
+	// Hints that are sent before the other node listens are lost. Without hints, the other node would notice the
+	// deletion only after 5 seconds.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 10 {
@@ -308,7 +308,7 @@ func lastUsed(t *testing.T, s *teams.Service, teamID string) map[string]time.Tim
 	return used
 }
 
-// Times of last use are written when Run ends, at the latest.
+// When Run ends, it writes the times of last use that are not yet written.
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -371,7 +371,7 @@ func TestRunInTime(t *testing.T) {
 	})
 }
 
-// A failed write is logged and retried.
+// If writing the times of last use fails, the failure is logged and the write is retried.
 func TestLastUseSurvivesAFailure(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -411,7 +411,7 @@ func TestLastUseSurvivesAFailure(t *testing.T) {
 	})
 }
 
-// testTeams returns a service of teams that has no grants.
+// testTeams returns a Service without OAuth grants.
 func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, teamID, domainID string) (bool,
 	error)) *teams.Service {
 	s, err := teams.New(teams.Config{}, teams.Deps{DB: d, Log: log, DomainExists: exists,

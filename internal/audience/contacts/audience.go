@@ -14,26 +14,27 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Audience selects the contacts of a segment, or all contacts of a team. It includes unsubscribed contacts.
+// Audience selects the contacts of a segment, or all contacts of a team. Unsubscribed contacts are included.
 type Audience struct {
 	SegmentID  string       // "" selects all contacts
-	Filter     *filter.Rule // narrows the selection; nil does not
-	Before     time.Time    // leaves out contacts and memberships created later; zero leaves out none
+	Filter     *filter.Rule // selects only matching contacts; nil matches all
+	Before     time.Time    // excludes contacts and memberships created later; zero means no limit
 	Properties []string     // names of the properties whose values Walk reads
 }
 
 // Member is a contact of an audience.
 type Member struct {
 	Contact
-	Properties map[string]scalar.Value // by name; without fallbacks for missing values
+	Properties map[string]scalar.Value // by property name; missing values have no fallback
 }
 
-// Walk returns up to limit contacts of an audience whose ids are greater than after, in the order of their ids. It
-// returns fewer at the end of the audience, and when their values exceed valuesMost bytes. more reports whether further
-// contacts may follow.
+// Walk returns up to limit contacts of an audience whose ids are greater than after, in the order of their ids. Walk
+// returns fewer contacts at the end of the audience, and if the values of the contacts exceed valuesMost bytes. The
+// result more reports whether further contacts may follow.
 //
-// The filter is evaluated on each contact as it is now. Walk reads in parts, each of them a long read
-// ([db.DB.ReadLong]), so a long walk does not hold a reader. An unknown segment is a NotFound fault.
+// The filter is evaluated on the current state of each contact. Walk reads the contacts in parts, each as a separate
+// long read ([db.DB.ReadLong]), so that a long walk does not occupy a reader all the time. Walk returns a NotFound
+// fault if the segment does not exist.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
 	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
@@ -64,12 +65,12 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 	return members[:n], n == limit || n < len(members), nil
 }
 
-// valuesMost is the limit, in bytes, of the values on one page of a walk; a page of one contact is exempt. A contact
-// may have 200 texts of 2,000 characters, so a page of many contacts could fill the memory.
+// valuesMost is the maximum size, in bytes, of the property values that one call of Walk returns; a single contact may
+// exceed it. A contact may have 200 texts of 2,000 characters, so the values of many contacts could exhaust the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to the first members and returns how many members got them. It
-// stops when their texts exceed valuesMost bytes, but adds the values of at least one member.
+// addValues adds the values of the named properties to the first members and returns how many members got them. It adds
+// the values of fewer members if their texts exceed valuesMost bytes, but of at least one member.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)
@@ -91,8 +92,8 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 	}
 }
 
-// walkOn finds more contacts of a walk. It uses sets if that is likely to be faster and was not too slow before;
-// otherwise it reads the next part.
+// walkOn finds more contacts for Walk. If few contacts match and this filter was not too slow by sets before, walkOn
+// evaluates the filter by sets; otherwise walkOn reads the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
 	if !f.sparse() || s.slow.contains(f.of.filterKey, s.DB.Now()) {
@@ -110,12 +111,12 @@ func (s *Service) walkOn(ctx context.Context, f *finder) error {
 // Unmailable is the reason that [Service.CountRefused] gives for a contact whose address cannot be mailed.
 const Unmailable = "email_refused"
 
-// CountRefused counts the contacts of an audience by the reason why they would not be mailed; "" counts those who would
-// be. topicID is the topic of the email, "" for a broadcast without one. mailable says whether an address can be mailed
-// at all; it must not use the database.
+// CountRefused counts the contacts of an audience by the reason why they would not be mailed; the count of "" is the
+// number of contacts that would be mailed. topicID is the topic of the email, or "" for a broadcast without a topic.
+// The function mailable reports whether an address can be mailed at all; it must not use the database.
 //
-// It reads the whole audience, in parts, and returns an Unavailable fault if that takes more than half a minute. A
-// topic that the team does not have is an Invalid fault for the field topic_id.
+// CountRefused reads the whole audience, in parts, and returns an Unavailable fault if reading takes more than 30
+// seconds. If the team does not have the topic, CountRefused returns an Invalid fault for the field topic_id.
 func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string,
 	mailable func(address string) bool) (map[string]int64, error) {
 	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
@@ -158,8 +159,9 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 	return found, nil
 }
 
-// tooSlow returns the fault for a read that took too long, because of its filter or, without a filter, the number of
-// contacts. The result wraps db.ErrTooLong even if only the sum of several reads was too long.
+// tooSlow returns the fault for a read that took too long. The message names the filter or, if there is no filter, the
+// number of contacts as the cause. The fault wraps db.ErrTooLong even if each single read was fast enough and only
+// their sum took too long.
 func tooSlow(of *source, err error) error {
 	if !errors.Is(err, db.ErrTooLong) {
 		err = fmt.Errorf("%w: %w", db.ErrTooLong, err)

@@ -38,7 +38,8 @@ func (w *world) property(name string, t scalar.Type) contacts.Property {
 	return p
 }
 
-// walk returns the contacts of an audience, read in pages of a size: each address up to the @, with its values.
+// walk reads an audience in pages of the given size, and returns the local part of each address with the contact's
+// values.
 func (w *world) walk(a contacts.Audience, size int) (all []string) {
 	w.t.Helper()
 	after := ""
@@ -117,7 +118,7 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			// A walk returns the same contacts with parts of any size, and when it uses sets.
+			// Walk returns the same contacts for any size of parts, and also if it evaluates the filter by sets.
 			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
 				for _, size := range []int{1, 3, 100} {
@@ -149,7 +150,7 @@ func TestWalk(t *testing.T) {
 	})
 }
 
-// A page of a walk has few contacts if their values are large, so that it does not fill the memory.
+// If the values of contacts are large, Walk returns few contacts per page, to limit memory use.
 func TestWalkReadsFewLargeContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -196,8 +197,8 @@ func TestWalkReadsFewLargeContacts(t *testing.T) {
 	})
 }
 
-// AudienceMembers returns contacts as they are now, and whether they may be mailed. Deleted contacts and those of
-// another team are missing.
+// AudienceMembers returns the current state of contacts, and whether they may be mailed. The result omits deleted
+// contacts and contacts of another team.
 func TestAudienceMembers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -254,8 +255,9 @@ func TestAudienceMembers(t *testing.T) {
 	})
 }
 
-// RefusedContact applies the choices of the given contact, even if its address has changed, and of every other contact
-// that has one of the addresses. If the contact was deleted or none is given, only the address counts.
+// RefusedContact applies the topic choices of the given contact, even if its address has changed, and of every other
+// contact that has one of the addresses. If no contact is given or the contact was deleted, only the contacts with the
+// addresses count.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -294,7 +296,7 @@ func TestRefusedContact(t *testing.T) {
 			{news.ID, id.New(), "out@x.example", contacts.OptedOut},
 			{news.ID, id.New(), "old@x.example", ""},
 			{strings.ToUpper(beta.ID), in.ID, "old@x.example", ""},
-			{beta.ID, in.ID, "plain@x.example", ""}, // has not opted out explicitly
+			{beta.ID, in.ID, "plain@x.example", ""}, // no explicit opt-out
 			{beta.ID, plain.ID, "in@x.example", contacts.NotOptedIn},
 			{beta.ID, id.New(), "old@x.example", contacts.NotOptedIn},
 			{beta.ID, "", "in@x.example", ""},
@@ -317,8 +319,8 @@ func TestRefusedContact(t *testing.T) {
 	})
 }
 
-// Looking up contacts by id is one query by the primary key for each chunk. Looking up a contact with addresses is one
-// query by two indexes.
+// AudienceMembers looks up contacts by id with one query per chunk, by the primary key. RefusedContact looks up a
+// contact and addresses with one query that uses two indexes.
 func TestMailabilityIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -373,7 +375,7 @@ func TestMailabilityIsOneQueryByIndexes(t *testing.T) {
 	})
 }
 
-// RecordMailed counts only for contacts of the team.
+// RecordMailed changes only the engagement of contacts that belong to the team.
 func TestRecordMailed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -397,8 +399,8 @@ func TestRecordMailed(t *testing.T) {
 	})
 }
 
-// Whether a contact may be mailed about a topic depends on its choice, the topic's default, and whether it is
-// unsubscribed.
+// Whether a contact may be mailed about a topic depends on the contact's choice, the topic's default, and whether the
+// contact is unsubscribed.
 func TestCountRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

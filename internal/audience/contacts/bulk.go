@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Bulk is what all contacts of an import have in common.
+// Bulk contains the settings that apply to all contacts of an import.
 type Bulk struct {
 	Properties []Property // the columns of BulkRow.Values, in this order
 	Segments   []string   // ids of the segments to which each contact is added
@@ -23,7 +23,7 @@ type Bulk struct {
 	Skip       bool       // leave existing contacts unchanged, with their segments and topics
 }
 
-// BulkRow is what to write to one contact. Empty fields keep their value.
+// BulkRow is one row of an import: the new values of one contact. If a field is empty, the contact keeps its value.
 type BulkRow struct {
 	Address      string
 	FirstName    string
@@ -73,7 +73,7 @@ func (b *Bulk) Check(row *BulkRow) (err error) {
 	return nil
 }
 
-// parseNumber parses a decimal number without thousands separators.
+// parseNumber parses a decimal number; thousands separators are not allowed.
 func parseNumber(text string) (float64, bool) {
 	text = strings.TrimSpace(text)
 	if strings.Trim(text, "+-.0123456789eE") != "" {
@@ -83,8 +83,8 @@ func parseNumber(text string) (float64, bool) {
 	return n, err == nil
 }
 
-// PrepareBulk checks the references of an import and creates the properties that the team does not have, in the
-// caller's transaction. It returns Invalid faults for the fields `segments`, `topics` and `column_map`.
+// PrepareBulk checks that the segments and topics of an import exist, and creates the properties that the team does not
+// have, in the caller's transaction. It returns Invalid faults for the fields `segments`, `topics` and `column_map`.
 func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, properties []BulkProperty) error {
 	c := Change{Topics: b.Topics}
 	if err := c.check(); err != nil {
@@ -101,7 +101,7 @@ func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *
 	return err
 }
 
-// ensureProperties returns the wanted properties and creates those that do not exist.
+// ensureProperties returns the properties that an import needs, and creates missing properties.
 func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []BulkProperty) ([]Property, error) {
 	if len(want) == 0 {
 		return nil, nil
@@ -146,13 +146,13 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 }
 
 // WriteBulk writes rows that Check accepted, in the caller's transaction, and counts the results. If several rows have
-// the same address, the first creates the contact and the others update it or are skipped. An empty field of a row
-// keeps the contact's value.
+// the same address, the first row creates the contact and the other rows update it or are skipped. If a field of a row
+// is empty, the contact keeps its value.
 //
-// It records no events, because an import of a million rows would send a million webhooks. It does not undo what a
-// contact chose through an unsubscribe link: the contact stays unsubscribed and opted out.
+// WriteBulk records no events, because an import of a million rows would send a million webhooks. A contact that
+// unsubscribed or opted out through an unsubscribe link stays unsubscribed and opted out.
 //
-// It returns a fault if a segment, topic or property of the import was deleted.
+// WriteBulk returns a fault if a segment, topic or property of the import was deleted.
 func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,
 	err error) {
 	// Without this lock, concurrent imports of one team would lock contacts in different orders and deadlock.
@@ -181,10 +181,10 @@ func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bu
 type bulkWriter struct {
 	b      *Bulk
 	teamID string
-	rows   []bulkContact // one for each address
+	rows   []bulkContact // one per address
 }
 
-// bulkContact is a row and its contact.
+// bulkContact is a row of an import with the contact that has its address.
 type bulkContact struct {
 	BulkRow
 	at      *Contact
@@ -192,8 +192,8 @@ type bulkContact struct {
 	changed bool
 }
 
-// merge combines the rows of each address. With Skip the first row counts; otherwise later values override earlier
-// ones.
+// merge combines rows that have the same address into one row. If Skip is set, the first row is used; otherwise later
+// values override earlier values.
 func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 	w.rows = make([]bulkContact, 0, len(rows))
 	index := make(map[string]int, len(rows))
@@ -221,8 +221,8 @@ func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 	}
 }
 
-// contacts creates the missing contacts and computes the changes of the others. Afterwards w.rows contains only the
-// rows that are to be written.
+// contacts creates the missing contacts and computes the changes of the existing contacts. Afterwards w.rows contains
+// only rows that must be written.
 func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) error {
 	all := make([]*bulkContact, len(w.rows))
 	for i := range w.rows {
@@ -256,7 +256,7 @@ func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) erro
 	return nil
 }
 
-// find locks the existing contacts of some rows and returns the rows without a contact.
+// find locks the existing contacts of the given rows and returns the rows without a contact.
 func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	addresses := make([]string, len(rows))
 	for i, row := range rows {
@@ -278,8 +278,8 @@ func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (
 	return missing, nil
 }
 
-// create creates the contacts of some rows, or finds contacts that other transactions have just created. It returns the
-// rows that still have no contact, because another transaction deleted it again.
+// create creates the contacts of the given rows, or finds contacts that other transactions have just created. It
+// returns the rows that still have no contact because another transaction created and then deleted the contact.
 func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	now := tx.Now()
 	fresh := make([]*Contact, len(rows))
@@ -296,7 +296,8 @@ func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact)
 	return w.find(ctx, tx, rows)
 }
 
-// change returns the row's change to the contact's own fields.
+// change returns how the row changes the fields of the contact itself, as opposed to property values, segments and
+// topics.
 func (row *bulkContact) change() (c Change) {
 	if row.FirstName != "" {
 		c.FirstName = &row.FirstName
@@ -323,7 +324,7 @@ func (w *bulkWriter) existingIDs() (ids []string) {
 // valueKey identifies a contact's value of a property.
 type valueKey struct{ contactID, propertyID string }
 
-// values writes the values that are new or different.
+// values writes the property values that are new or have changed.
 func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	if len(w.b.Properties) == 0 {
 		return nil
@@ -367,7 +368,7 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// valueColumns holds values in the form that db.Tx.QueueRows takes.
+// valueColumns holds property values as columns, which is the form that db.Tx.QueueRows accepts.
 type valueColumns[T any] struct {
 	contacts, properties []string
 	values               []T
@@ -378,7 +379,7 @@ func (c *valueColumns[T]) add(k valueKey, value T) {
 	c.values = append(c.values, value)
 }
 
-// relations adds the contacts to the segments and subscribes them to the topics.
+// relations adds the contacts to the segments and the topics of the import.
 func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	older := w.existingIDs()
 	for _, segmentID := range w.b.Segments {
@@ -415,7 +416,7 @@ func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// changes updates the existing contacts that changed.
+// changes updates the rows of the existing contacts that the import changes.
 func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	var all []*Contact
 	for i := range w.rows {

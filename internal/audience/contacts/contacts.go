@@ -2,49 +2,51 @@
 //
 // # Words
 //
-// A contact is an address of a team, in lower case, with a name and a value for some of the team's properties. A
-// segment is a group of contacts (package segments). An audience is a segment or all contacts of a team, as a broadcast
-// reads it. A topic is a subject that a team writes about. A contact is opted in to a topic or opted out of it; the
-// topic's default applies to contacts that chose neither, and to addresses that are no contact. An unsubscribed contact
-// receives no email that has a topic, whatever it opted in to. This package does not decide about emails without a
-// topic. Engagement is how often a contact was mailed, opened an email and followed a link.
+// A contact is an email address to which a team writes, stored in lower case, with a name and values for some of the
+// team's properties. A segment is a group of contacts (package segments). An audience is the set of contacts that a
+// broadcast is sent to: a segment or all contacts of a team. A topic is a subject that a team writes about. A contact
+// can opt in to a topic or opt out of it; the topic's default applies to contacts that did neither, and to addresses
+// without a contact. An unsubscribed contact receives no email that has a topic, even if the contact opted in to it.
+// Package contacts does not decide whether emails without a topic may be sent. Engagement is how often a contact was
+// mailed, opened an email and clicked a link.
 //
 // # Invariants
 //
-// A team has at most one contact for an address; the index contacts_address enforces it. One transaction changes a
-// contact, with its values, memberships and subscriptions, and records the event: contact.created, contact.updated or
-// contact.deleted. A change that has no effect writes nothing and records no event. The transaction locks the contact's
-// row, so deleting a contact leaves no rows behind. Engagement is an exception: it is not part of the contact and takes
-// no lock. If a contact is deleted at that moment, an engagement row may remain; only counts by filters on engagement
-// see it.
+// A team has at most one contact for an address; the index contacts_address enforces it. A contact with its values,
+// memberships and subscriptions is changed in one transaction, which also records the event: contact.created,
+// contact.updated or contact.deleted. A change that has no effect writes nothing and records no event. The transaction
+// locks the contact's row, so that deleting a contact deletes all rows that refer to it. Engagement is an exception: it
+// is not part of the contact, and recording it takes no lock. If a contact is deleted while engagement is being
+// recorded, an engagement row may remain; only counts by filters on engagement include such a row.
 //
-// A deleted property, segment or topic disappears at once. The rows that refer to it are deleted later, in steps. Every
-// query for memberships or values must therefore check that the segment or property exists.
+// A deleted property, segment or topic can no longer be read as soon as the deletion commits. The rows that refer to it
+// are deleted later, in several transactions. Every query for memberships or values must therefore check that the
+// segment or property exists.
 //
-// A [Link] proves that its holder received an email: the holder may choose for that address and needs no other proof. A
-// link never expires and needs no row, so it works after its email was deleted. The link of an email that a broadcast
-// or an automation sent to a contact acts on that contact, even if its address has changed. Through a link, a contact
-// can choose public topics, private topics that it is opted in to, and private topics that it left through a link
-// before. A contact may opt in through links at most 20 times an hour on each node, and once more for each topic,
-// because each change records an event. Opting out is never refused.
+// A [Link] proves that its holder received an email, so the holder may change the subscriptions of that address without
+// signing in. A link never expires and is not stored, so it still works after its email was deleted. If a broadcast or
+// an automation sent the email to a contact, the link acts on that contact, even if the contact's address has changed.
+// Through a link, a contact can choose public topics, private topics that it is opted in to, and private topics that it
+// opted out of through a link. Because each change records an event, each node allows a contact at most 20 opt-ins an
+// hour through links, plus one opt-in per topic. Opting out is never refused.
 //
 // # Errors
 //
-// A property, segment or topic that the team does not have is an Invalid fault if a field of the request names it, and
-// a NotFound fault if it is the requested object. With either fault, nothing is written. A filter that names a deleted
-// object is an Invalid fault. An altered link is a NotFound fault. Database errors are returned and leave nothing
-// changed.
+// If the team does not have a property, segment or topic, the fault is Invalid if a field of the request names the
+// object, and NotFound if the object itself was requested. In both cases, nothing is written. A filter that names a
+// deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault. After a database
+// error, nothing is changed.
 //
-// Lists and walks by filter use an ordinary read if the filter needs few look-ups, which is estimated beforehand. All
-// other reads by filter are long reads, which have few slots and a time limit ([db.DB.ReadLong]). A request that gets
-// no slot or takes too long returns an Unavailable fault, a count keeps its last value, and a walk continues in short
-// parts.
+// Lists and walks with a filter use an ordinary read if the estimated number of index look-ups is small. All other
+// reads with a filter are long reads, which have few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
+// slot or takes too long, a request returns an Unavailable fault, a background count keeps the previous value, and a
+// walk continues in short parts.
 //
 // # Limits of this package
 //
-// It sends nothing and does not accept or refuse emails: package emails calls [Service.Refused] and
-// [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. It shows no pages;
-// package links does. It cannot tell which segments with a filter contain a contact.
+// Package contacts neither sends nor refuses emails: package emails calls [Service.Refused] and
+// [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. The unsubscribe pages
+// are in package links. Package contacts cannot list the segments with a filter that contain a given contact.
 package contacts
 
 import (
@@ -53,7 +55,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Subscription is a choice about a topic.
+// Subscription says whether a contact opted in to or out of a topic.
 type Subscription string
 
 const (
@@ -66,17 +68,17 @@ type Visibility string
 
 const (
 	Public  Visibility = "public"  // everybody
-	Private Visibility = "private" // contacts that are opted in, or opted out on such a page
+	Private Visibility = "private" // contacts that are opted in, or that opted out on an unsubscribe page
 )
 
 // Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
-	MaxTopics      = 200 // topics of a team; the page of a link shows them all
+	MaxTopics      = 200 // topics per team; an unsubscribe page shows all of them
 	MaxProperties  = 200 // of a team
-	maxProperty    = 50  // characters of a property's name
+	maxProperty    = 50  // maximum length of a property's name, in characters
 	maxTopicName   = 50  // characters
 	maxDescription = 200 // characters
-	maxName        = 255 // characters of a contact's first or last name
+	maxName        = 255 // maximum length of a first or last name, in characters
 )
 
 // Contact is an address that a team writes to.
@@ -86,14 +88,14 @@ type Contact struct {
 	Address      string // lower case
 	FirstName    string
 	LastName     string
-	Unsubscribed bool // gets no emails with a topic, of broadcasts or of automations
+	Unsubscribed bool // receives no emails that have a topic or are sent by broadcasts or automations
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
 	source string // id of the email whose link last changed Unsubscribed; "" if a link did not
 }
 
-// event returns the data of an event about a contact. segmentIDs are the segments to which it was added.
+// event returns the data of an event about a contact. segmentIDs are the segments to which the contact was added.
 func (c *Contact) event(segmentIDs []string) *events.Contact {
 	if segmentIDs == nil {
 		segmentIDs = []string{}
@@ -108,7 +110,7 @@ type Topic struct {
 	TeamID      string
 	Name        string
 	Description string
-	Default     Subscription // for contacts that chose neither; it never changes
+	Default     Subscription // for contacts that neither opted in nor out; it never changes
 	Visibility  Visibility
 	CreatedAt   time.Time
 }
@@ -122,12 +124,12 @@ type TopicSubscription struct {
 	source string       // id of the email whose link was used; "" if the choice was not made by a link
 }
 
-// Refusal is the reason why an address may not be mailed, as the event email.failed shows it.
+// Refusal is the reason why an address may not be mailed, as reported in the event email.failed.
 type Refusal string
 
 const (
 	OptedOut     Refusal = "topic_opted_out"      // the contact opted out
-	NotOptedIn   Refusal = "topic_not_opted_in"   // the contact chose neither, and the topic's default is opt_out
+	NotOptedIn   Refusal = "topic_not_opted_in"   // no choice by the contact, and the topic's default is opt_out
 	Unsubscribed Refusal = "contact_unsubscribed" // the contact is unsubscribed from everything
-	TopicDeleted Refusal = "topic_deleted"        // the subscriptions were deleted with the topic
+	TopicDeleted Refusal = "topic_deleted"        // the topic and its subscriptions were deleted
 )

@@ -1,5 +1,5 @@
-// Package audience is the group of packages about the people whom a team writes to: contacts, their properties, topics
+// Package audience is the group of packages about the recipients of a team's emails: contacts, their properties, topics
 // and segments, the filters that select them, and CSV imports.
 //
-// These packages may import accounts and every group below it.
+// Packages of this group may import the group accounts and every group below accounts.
 package audience

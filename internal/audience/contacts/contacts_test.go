@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is a node that collects the events of contacts.
+// world is a test node that records events about contacts.
 type world struct {
 	*testnode.Node
 	t    *testing.T
@@ -59,7 +59,7 @@ func (w *world) upsert(address string, c contacts.Change) contacts.Contact {
 	return at
 }
 
-// happened returns the types of the events since the last call, with the address of each contact.
+// happened returns the type and the contact's address of each event that was recorded since the last call.
 func (w *world) happened() (all []string) {
 	for _, e := range w.seen.Take() {
 		all = append(all, string(e.Type)+" "+e.Data.(*events.Contact).Email)
@@ -224,7 +224,7 @@ func TestTopics(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// The test lists which contacts may be mailed about a topic, and why others may not.
+// The test checks which contacts may be mailed about a topic, and the refusal reason for each of the others.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -264,7 +264,7 @@ func TestRefused(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("default %s: %v %s", s, err, diff)
 			}
-			for _, address := range all { // a list of one address uses another statement on SQLite
+			for _, address := range all { // on SQLite, a single address uses a different statement
 				got, err := w.Contacts.Refused(ctx, w.DB.Reader, w.team, topicID, []string{address})
 				if err != nil || got[address] != want[address] {
 					t.Errorf("default %s: %s alone: %v, %v", s, address, got, err)
@@ -296,7 +296,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// A token returns the link that it was made for, and nobody else can create or change one.
+// ReadToken returns the link for which a token was created, and refuses tokens that were forged or changed.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	n := testnode.Bare(t, dbtest.SQLite(t), testnode.Options{})
@@ -330,7 +330,8 @@ func TestTokens(t *testing.T) {
 	}
 }
 
-// Each link has exactly one valid token: an accepted token equals the one that is made for its link.
+// Each link has exactly one valid token: every token that ReadToken accepts equals the token that Token creates for the
+// link.
 func FuzzReadToken(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {
@@ -351,7 +352,8 @@ func FuzzReadToken(f *testing.F) {
 	})
 }
 
-// Many concurrent one-click requests for an address that is no contact create one contact, and each choice is kept.
+// Many concurrent one-click unsubscribe requests for an address without a contact create exactly one contact, and all
+// opt-outs are stored.
 func TestUnsubscribingAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -477,7 +479,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// EraseAddress keeps nothing of an address but its opt-outs, and not even these if refusals is set.
+// EraseAddress deletes everything about an address except its opt-outs, and deletes these too if refusals is set.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

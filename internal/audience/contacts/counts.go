@@ -14,28 +14,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of counting. A count reads the whole segment; for a segment with a filter it reads the contacts that each rule
-// selects.
+// Counting is limited because a count reads the whole segment or, for a segment with a filter, the contacts that each
+// rule of the filter selects.
 const (
 	countAtOnce = 10_000      // segments of up to this many contacts are counted on each request
-	countAge    = time.Minute // age at which a request causes a new count of a larger segment
-	countQueue  = 50          // waiting segments of one team; further ones must be requested again
-	countTeams  = 100         // teams that wait for a read slot at the same time, each with one segment
+	countAge    = time.Minute // a request causes a new count of a larger segment if the last count is older
+	countQueue  = 50          // maximum number of waiting segments per team; requests for more are dropped
+	countTeams  = 100         // maximum number of teams that wait for a read slot, each with one segment
 )
 
-// countScheduler queues the segments whose counts Run renews. Teams take turns, one segment at a time.
+// countScheduler queues segments that Run must count. The teams take turns, with one segment per turn.
 //
-// A count waits for a read slot, and its team may have many other reads. Several teams therefore wait at the same time,
-// so that none is delayed by another team's reads. Only one count runs at a time, because long counts must not take all
-// slots.
+// A count has to wait for a read slot, and the wait is long if its team has many other reads. Counts of several teams
+// therefore wait at the same time, so that no team is delayed by the reads of another team. Only one count runs at a
+// time, so that long counts never occupy all read slots.
 type countScheduler struct {
 	directLimit int
 	running     chan struct{} // holds an element while a count runs
 
 	mu      sync.Mutex
-	waiting map[string][]string // by team; never an empty list
-	order   []string            // teams in waiting that are not in active; the next one first
-	active  map[string]string   // by team: the segment that is being counted
+	waiting map[string][]string // segment ids by team; no list is empty
+	order   []string            // the teams in waiting that are not in active, in the order of their turns
+	active  map[string]string   // by team: the segment that is counted now
 	wake    chan struct{}       // holds an element if order may not be empty
 }
 
@@ -44,7 +44,8 @@ func newCountScheduler() *countScheduler {
 		active: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
-// enqueue schedules a new count of a segment, unless one is scheduled or the team's queue is full.
+// enqueue schedules a new count of a segment, unless a count of this segment is already scheduled or the team's queue
+// is full.
 func (c *countScheduler) enqueue(g segments.Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -58,7 +59,7 @@ func (c *countScheduler) enqueue(g segments.Segment) {
 	}
 }
 
-// appendTurn puts a team at the end of the order.
+// appendTurn appends a team to the order of turns and wakes Run.
 func (c *countScheduler) appendTurn(teamID string) {
 	c.order = append(c.order, teamID)
 	select {
@@ -67,7 +68,7 @@ func (c *countScheduler) appendTurn(teamID string) {
 	}
 }
 
-// next returns a segment to count, or "" if none waits. The caller must call done after the count.
+// next returns a segment to count, or "" if no segment waits. After the count, the caller must call done.
 func (c *countScheduler) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -83,7 +84,7 @@ func (c *countScheduler) next() (teamID, segmentID string) {
 	return teamID, segmentID
 }
 
-// done lets a team take its next turn.
+// done ends the team's turn. If the team has more waiting segments, it gets another turn.
 func (c *countScheduler) done(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -93,10 +94,10 @@ func (c *countScheduler) done(teamID string) {
 	}
 }
 
-// errCounting is returned when another count runs.
+// errCounting is returned by runExclusive if another count is running.
 var errCounting = errors.New("another count runs")
 
-// runExclusive calls count, or returns errCounting if another count runs.
+// runExclusive calls the function count, or returns errCounting if another count is running.
 func (c *countScheduler) runExclusive(count func() error) error {
 	select {
 	case c.running <- struct{}{}:
@@ -107,7 +108,7 @@ func (c *countScheduler) runExclusive(count func() error) error {
 	return count()
 }
 
-// waitIdle waits until no count runs.
+// waitIdle waits until no count is running.
 func (c *countScheduler) waitIdle(ctx context.Context) error {
 	select {
 	case c.running <- struct{}{}:
@@ -118,9 +119,10 @@ func (c *countScheduler) waitIdle(ctx context.Context) error {
 	}
 }
 
-// CountSegment returns how many contacts a segment has. Small segments are counted at once. For a large segment, or one
-// whose filter takes too long, it returns the last count: the zero Count if there is none yet. A count older than a
-// minute is then renewed by [Service.Run]. A filter that names a deleted object is an Invalid fault.
+// CountSegment returns how many contacts a segment has. Small segments are counted immediately. For a large segment, or
+// a filter that takes too long, CountSegment returns the last count, or the zero Count if the segment was never
+// counted; if the last count is older than a minute, [Service.Run] renews it later. CountSegment returns an Invalid
+// fault if the filter names a deleted object.
 func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segments.Count, error) {
 	of, err := s.contactsOf(ctx, s.DB.Reader, g)
 	if err != nil {
@@ -151,9 +153,9 @@ func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segment
 	return kept, nil
 }
 
-// Usage is how many contacts and segments a team has.
+// Usage is the number of contacts and segments of a team.
 type Usage struct {
-	Contacts int // from the last count; before the first one, 10,001
+	Contacts int // from the last count; 10,001 if a large team has not been counted yet
 	Segments int
 }
 
@@ -207,8 +209,8 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
 }
 
-// countExclusive is count while no other exclusive count runs. It holds no read slot while it waits for the other
-// count.
+// countExclusive is count, but waits until no other exclusive count is running. While countExclusive waits, it holds no
+// read slot.
 func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	for {
 		if err := s.counts.waitIdle(ctx); err != nil {
@@ -227,7 +229,7 @@ func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c 
 	}
 }
 
-// Run renews the counts of segments until ctx ends.
+// Run counts the segments that are queued, until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	var teams errgroup.Group
 	teams.SetLimit(countTeams)
@@ -247,11 +249,11 @@ func (s *Service) Run(ctx context.Context) error {
 	return teams.Wait()
 }
 
-// renewCount renews the count of a segment that [countScheduler.next] returned.
+// renewCount counts a segment that [countScheduler.next] returned, and then calls done.
 func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
 	defer s.counts.done(teamID)
 	err := s.recount(ctx, teamID, segmentID)
-	// The segment, or an object that its filter names, may have been deleted in the meantime.
+	// The segment, or an object that its filter names, may have been deleted since it was queued.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
 		s.Log.Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
 	}

@@ -9,15 +9,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// Names of the counts in the report of EraseAddress.
+// These names identify the counts in the report of EraseAddress.
 const (
 	erasedContacts = "contacts deleted"
 	leftRefusals   = "contacts LEFT without their names, because they unsubscribed"
 )
 
 // EraseAddress deletes the contacts with an address. If refusals is false, a contact that is unsubscribed or opted out
-// of a topic keeps its address and these choices, because it would otherwise be mailed again. EraseAddress records no
-// event: the webhook would contain the address.
+// of a topic keeps its address and these choices, because the address could otherwise be mailed again. EraseAddress
+// records no event, because the webhook for the event would contain the address.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {

@@ -11,15 +11,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Prefixes of field names that are specific to a team.
+// These prefixes begin field names that depend on the team's properties and topics.
 const (
 	propertyField = "contact.properties."
 	topicField    = "contact.topics."
 	segmentsField = "contact.segments"
 )
 
-// FilterSchema returns the schema for a rule about contacts: the fixed fields, and the properties, topics and segments
-// that the rule names and the team has.
+// FilterSchema returns the schema for a rule about contacts. The schema contains the fixed fields, and the fields for
+// the team's properties, topics and segments that the rule names.
 func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule) (filter.Schema,
 	error) {
 	schema := filter.Schema{Fields: map[string]filter.Field{}, Unknown: unknownField}
@@ -57,8 +57,8 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 	return schema, nil
 }
 
-// segmentsFilter returns the field contact.segments. haveFilters contains the segments that a rule may name; its value
-// is true for segments with a filter, which a rule must not name.
+// segmentsFilter returns the field contact.segments. haveFilters contains the segments of the team that the rule names;
+// the value is true for segments with a filter, which a rule must not name.
 func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
 		filtered, ok := haveFilters[id]
@@ -72,7 +72,7 @@ func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	}}
 }
 
-// unknownField returns advice for a field name that does not exist.
+// unknownField returns the advice in the error message for a field name that does not exist.
 func unknownField(name string) string {
 	switch {
 	case strings.HasPrefix(name, propertyField):
@@ -89,10 +89,10 @@ func unknownField(name string) string {
 		"`contact.engagement` `mailed`, `opened`, `clicked`, `mailed_at`, `opened_at` and `clicked_at`."
 }
 
-// names are the team's objects that a rule reads.
+// names lists the properties, topics and segments of the team that a rule reads, and whether it reads engagement.
 type names struct {
 	properties []string
-	topics     []string // names as the rule spells them
+	topics     []string // names with the spelling of the rule
 	segments   []string // in lower case
 	engagement bool
 }
@@ -137,8 +137,8 @@ func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.
 	return n, nil
 }
 
-// FilterValues reads the values of the fields that a rule names, for one contact. The result is the value function of
-// [filter.Rule.Match]; it knows only names that begin with "contact.".
+// FilterValues reads one contact's values of the fields that a rule names. The result is the value function for
+// [filter.Rule.Match]; it returns values only for field names that begin with "contact.".
 func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, rule *filter.Rule,
 ) (func(name string) filter.Value, error) {
 	values := map[string]filter.Value{

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// filtered is a team with two text properties, plan and note, two number properties, age and score, a topic with each
-// default, and three segments, the last of them with a filter.
+// filtered is a team with two text properties (plan and note), two number properties (age and score), two topics
+// (opt-in and opt-out by default), and three segments, of which the last has a filter.
 type filtered struct {
 	t        testing.TB
 	s        *Service
@@ -60,19 +60,19 @@ func (f *filtered) exec(text string, args ...any) {
 	}
 }
 
-// person is a contact with all facts that filters can read.
+// person is a contact with all data that filters can read.
 type person struct {
 	Contact
-	texts         map[string]string  // by the name of the property
+	texts         map[string]string  // by property name
 	numbers       map[string]float64 // the same
 	subscriptions []string           // by the index of the topic; "" for no choice
-	segments      []bool             // by the index of the segment
-	engaged       bool               // the contact has a row of engagement
+	segments      []bool             // by segment index
+	engaged       bool               // whether the contact has a row of engagement
 	counts        [3]int             // mailed, opened, clicked
-	times         [3]time.Time       // times of the last ones, in the same order; zero for never
+	times         [3]time.Time       // times of the last events, in the same order; zero for never
 }
 
-// write replaces the rows of a person.
+// write replaces the database rows of a person.
 func (f *filtered) write(p *person) {
 	f.t.Helper()
 	ctx := f.t.Context()
@@ -164,7 +164,7 @@ func (f *filtered) value(p *person, name string) filter.Value {
 	return filter.TextValue(p.texts[key])
 }
 
-// found returns the sorted ids that the rule selects by SQL.
+// found returns the sorted ids of the contacts that a rule selects in SQL.
 func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	t.Helper()
 	schema, err := f.s.FilterSchema(f.t.Context(), f.s.DB.Reader, f.team, rule)
@@ -186,7 +186,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	if err != nil || n != len(ids) {
 		t.Fatalf("counted %d, %v; Where finds %d", n, err, len(ids))
 	}
-	// Large sets are combined in another way.
+	// If the sets are large, Count combines them with a different query.
 	large := func(string, []any) (int, error) { return math.MaxInt, nil }
 	text, args, err = rule.Count(schema, f.now, "contacts c WHERE c.team_id =", f.team, large)
 	if err != nil {
@@ -199,7 +199,7 @@ func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	return ids
 }
 
-// sets compares the ids that Find selects with those that Where selects, also within bounds around an id in the middle.
+// sets compares the ids that Find selects with the ids that Where selects, without bounds and within several bounds.
 func (f *filtered) sets(t rapid.TB, rule *filter.Rule, schema filter.Schema, ids []string) {
 	t.Helper()
 	large := func(string, []any) (int, error) { return math.MaxInt, nil }
@@ -260,7 +260,7 @@ func drawNumber(t *rapid.T) float64 {
 		math.Copysign(0, -1)}), rapid.Float64Range(-1<<53, 1<<53)).Draw(t, "number")
 }
 
-// drawTime returns random times, near the bounds of random rules and far from them.
+// drawTime generates random times, some near the times that random rules compare with and some far from them.
 func (f *filtered) drawTime(t *rapid.T) time.Time {
 	near := rapid.SampledFrom([]time.Duration{0, -time.Hour, -30 * 24 * time.Hour, -12 * time.Hour, -84 * time.Hour,
 		time.Minute, 12 * time.Hour, -365 * 24 * time.Hour}).Draw(t, "near")
@@ -303,7 +303,7 @@ func (f *filtered) drawPerson(t *rapid.T) *person {
 
 type tree = map[string]any
 
-// drawRule returns a random rule of at most depth levels.
+// drawRule generates a random rule with at most depth levels.
 func (f *filtered) drawRule(t *rapid.T, depth int) tree {
 	kind := "rule"
 	if depth > 1 {

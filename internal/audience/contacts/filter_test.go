@@ -20,7 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// words are texts that SQL, LIKE, collations and numerals might read differently.
+// words are texts that SQL and Go might compare differently, for example because of LIKE patterns, collations or
+// numerals.
 var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é", "É", "e\u0301", "E", "z", "Z", "a b",
 	" ", "a\tb", "10", "9", "9.0", "-1.5", "-", ".5", "1e3", "007", "٣", "1234567890123456", "12345678901234567", "$1",
 	"?", "'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
@@ -75,15 +76,16 @@ func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 			}
 			chosen, all = chosen+len(want), all+len(crowd)+1
 		})
-		// If rules selected no contacts, or all of them, the test would compare nothing.
+		// If all rules selected either no contacts or all contacts, the comparison would prove nothing.
 		if chosen*10 < all || chosen*10 > 9*all {
 			t.Errorf("the rules find %d of %d", chosen, all)
 		}
 	})
 }
 
-// TestFiltersCompareAddressesByTheirKeys checks that both evaluations compare the key of an address. Unicode maps the
-// capital İ and the Kelvin sign to i and k, but addresses with them belong to other people.
+// TestFiltersCompareAddressesByTheirKeys checks that SQL and Match both compare the normalized key of an address.
+// Unicode lower case maps the capital İ and the Kelvin sign to i and k, but addresses with these characters belong to
+// different people than addresses with i and k.
 func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	const letters = "iIİkK\u212aéÉ"
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -226,7 +228,7 @@ func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	})
 }
 
-// TestTheLargestFilters runs filters with the maximum number of comparisons, levels and values.
+// TestTheLargestFilters evaluates filters with the maximum number of comparisons, levels and values.
 func TestTheLargestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -270,10 +272,10 @@ func TestTheLargestFilters(t *testing.T) {
 	})
 }
 
-// TestFiltersGoByIndexes checks that walks use the keys of contacts, whatever the values are, and counts the indexes of
-// values.
+// TestFiltersGoByIndexes checks in query plans that walks look up values by contact id, and that counts use the indexes
+// on values.
 func TestFiltersGoByIndexes(t *testing.T) {
-	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // except json_each and a CONSTANT ROW
+	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // allows json_each and CONSTANT ROW
 	byContact := regexp.MustCompile(`contact_id=\?|\(contact_id = c\.id\)`)
 	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|head|\w+_at) [<>=]`)
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -285,8 +287,8 @@ func TestFiltersGoByIndexes(t *testing.T) {
 		for _, c := range []struct {
 			field, operator string
 			value           any
-			index           string // the index by which it is counted
-			byValue         bool   // whether the index is searched for the value too
+			index           string // the index that the count uses
+			byValue         bool   // whether the index condition includes the value
 		}{
 			{"properties.plan", "eq", "pro", "contact_texts_value", true},
 			{"properties.plan", "neq", "pro", "contact_texts_value", true},
@@ -300,7 +302,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 			{"contact.segments", "eq", f.segments[0], "contact_segments_", false},
 			{"contact.engagement.opened_at", "within_last", "30 days", "contact_engagement_opened", true},
 			{"contact.engagement.clicked_at", "before", "2026-01-01", "contact_engagement_clicked", true},
-			{"contact.engagement.mailed_at", "before", "2026-01-01", "", false}, // primary key; SQLite does not name it
+			{"contact.engagement.mailed_at", "before", "2026-01-01", "", false}, // primary key, unnamed on SQLite
 			{"contact.unsubscribed", "eq", false, "contacts_unsubscribed", false},
 			{"contact.email", "ends_with", "@example.com", "contacts_", false},
 		} {

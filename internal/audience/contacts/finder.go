@@ -11,24 +11,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// limits bound how much is read at once, and for how long.
+// limits bounds how much a query reads, and how long reads may wait and take.
 type limits struct {
-	// partSize is the number of contacts in a part. With a rule, a part has comparisons divided by the rule's number of
-	// comparisons, between minPart and maxRulePart. Each comparison is one look-up of some microseconds.
+	// partSize is the number of contacts in a part if there is no rule. With a rule, the size of a part is the field
+	// comparisons divided by the rule's number of comparisons, but at least minPart and at most maxRulePart. Each
+	// comparison is an index look-up that takes a few microseconds.
 	partSize, comparisons, minPart, maxRulePart int
 
-	shortLookups int // maximum look-ups of a part in an ordinary read; see source.lookups
+	shortLookups int // maximum number of look-ups in an ordinary read; see source.lookups
 	maxIDs       int // maximum number of ids in one query
 
-	// setsCost is the estimated cost of finding the rest of a page by sets, as a number of parts that cost the same.
+	// setsCost is the estimated cost of finding the remaining contacts of a page by sets, expressed as a number of
+	// parts.
 	setsCost int
 
-	wait           time.Duration // wait for a read slot
-	read           time.Duration // time for a page or a small count, once it has a slot
-	backgroundWait time.Duration // wait for a read slot, for work that no client waits for
-	preview        time.Duration // time for counting which contacts of an audience would be mailed
-	count          time.Duration // time for a count in the background
-	retryAfter     time.Duration // time until a filter that took too long is tried again
+	wait           time.Duration // maximum wait of a request for a read slot
+	read           time.Duration // time limit for reading a page or a small count, without the wait
+	backgroundWait time.Duration // maximum wait of background work for a read slot
+	preview        time.Duration // time limit of CountRefused
+	count          time.Duration // time limit of a background count
+	retryAfter     time.Duration // delay before a filter that took too long is tried again
 }
 
 var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, maxRulePart: 10_000,
@@ -37,24 +39,25 @@ var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, 
 	count: 15 * time.Second, retryAfter: time.Hour}
 
 // finder finds the next contacts of a source in the order of their ids. It reads the contacts in parts and evaluates
-// the rule on each. If few contacts match, it looks them up by indexes of values instead ("by sets").
+// the rule on each contact. If few contacts match, the finder looks up matching contacts through the indexes on values
+// instead ("by sets").
 type finder struct {
 	limits
 	of       source
 	asc      bool
 	want     int
-	maxPart  int    // the most contacts in a part
-	nextPart int    // contacts in the next part
-	beyond   string // the last id that was read
-	scanned  int    // contacts that were read
+	maxPart  int    // maximum number of contacts in a part
+	nextPart int    // number of contacts in the next part
+	beyond   string // the last contact id that was read
+	scanned  int    // number of contacts that were read
 	ended    bool   // no further contact matches
 	noSets   bool   // the rule cannot be evaluated by sets
 
 	found []Contact
 }
 
-// finder returns a finder for up to want contacts after the id beyond. The first parts of a search are small, which is
-// enough if most contacts match.
+// finder returns a finder for up to want contacts after the id beyond. The first parts are small, because a small part
+// is enough if most contacts match.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}
@@ -68,17 +71,18 @@ func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 // done reports whether the search has ended.
 func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 
-// remaining returns how many contacts are still wanted.
+// remaining returns how many contacts must still be found.
 func (f *finder) remaining() int { return f.want - len(f.found) }
 
-// sparse reports whether sets are likely to find the remaining contacts faster than reading more parts.
+// sparse reports whether so few contacts match that finding the rest by sets is likely to be faster than reading more
+// parts.
 func (f *finder) sparse() bool {
 	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }
 
-// isShort reports whether there is more to find and the next part is short enough for an ordinary read. Without a rule,
-// a part has only as many contacts as are wanted. With a rule, the number of look-ups is bounded. All other parts are
-// long reads, because the author of a rule determines its cost.
+// isShort reports whether more contacts must be found and the next part is short enough for an ordinary read. A part
+// without a rule is always short. A part with a rule is short if the estimated number of look-ups is at most
+// shortLookups. All other parts need long reads, because the team that wrote the rule determines its cost.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false
@@ -86,12 +90,12 @@ func (f *finder) isShort() bool {
 	return f.of.rule == nil || f.of.lookups()*max(f.nextPart, f.remaining()) <= f.shortLookups
 }
 
-// collect adds contacts to those found, up to the wanted number.
+// collect appends contacts to found, until the wanted number is reached.
 func (f *finder) collect(all []Contact) {
 	f.found = append(f.found, all[:min(len(all), f.remaining())]...)
 }
 
-// next advances by n contacts and returns the span that they form.
+// next advances by n contacts and returns the span of these contacts.
 func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
 	end, err := spanEnd(ctx, r, &f.of, f.beyond, f.asc, n)
 	in := span{f.beyond, end, f.asc}
@@ -122,7 +126,7 @@ func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 }
 
 // read finds contacts of the next part for sources without a rule, and for segments to which contacts are added by
-// hand. It reads rows first and then drops those that were created too late, which are few.
+// hand. It reads the rows first and then drops the few rows that were created after the audience's time limit.
 func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	n := f.remaining()
 	if f.scanned > 0 || f.of.rule != nil {
@@ -152,15 +156,16 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	if err = f.among(ctx, r, ids); err != nil {
 		return err
 	}
-	// The result can be shorter than wanted before the end: a contact may have been deleted after its membership was read.
+	// Fewer contacts than wanted may be found before the end, because a contact may have been deleted after its
+	// membership was read.
 	if f.ended = len(members) < n; !f.ended {
 		f.beyond = members[n-1].contactID
 	}
 	return nil
 }
 
-// among adds the contacts in ids that match. ids are in order and come after those that were searched before. It
-// advances with each query, so a retry after an error finds no contact twice.
+// among adds the contacts in ids that match the rule. The ids must be sorted and come after all ids that were searched
+// before. f.beyond advances with each query, so that a retry after an error does not find a contact twice.
 func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	for chunk := range slices.Chunk(ids, f.maxIDs) {
 		if f.remaining() == 0 {
@@ -179,7 +184,7 @@ func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 // tooNew reports whether a row was created after the audience's time limit.
 func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
-// sets finds the remaining contacts by sets, if the rule allows it.
+// sets finds the remaining contacts by sets, or sets f.noSets if the rule cannot be evaluated by sets.
 func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	for !f.done() {
 		rest := f.remaining()
@@ -195,9 +200,9 @@ func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// List returns a page of a team's contacts, newest first: those of a segment, or all if segmentID is "". An unknown
-// segment is a NotFound fault. If a filter gets no read slot within five seconds, or takes more than five seconds to
-// find a page, List returns an Unavailable fault.
+// List returns a page of the contacts of a segment, or of all contacts of a team if segmentID is "", newest first. If
+// the segment does not exist, List returns a NotFound fault. If a filter gets no read slot within five seconds, or
+// takes more than five seconds to find a page, List returns an Unavailable fault.
 func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
 	of, err := s.audience(ctx, s.DB.Reader, teamID, Audience{SegmentID: segmentID})
 	if err != nil {
@@ -228,13 +233,13 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 	return all, more, nil
 }
 
-// long returns the limits of a request's long read.
+// long returns the limits for long reads of requests.
 func (s *Service) long(teamID string) db.Long {
 	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
 }
 
-// fill finds all wanted contacts. If it tries sets and they cannot be used, it reads all remaining contacts as one
-// span.
+// fill finds all wanted contacts. If fill tries sets but the rule cannot be evaluated by sets, it searches all
+// remaining contacts as one span.
 func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	for err == nil && !f.done() {
 		sparse := f.sparse()
@@ -247,7 +252,7 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	return err
 }
 
-// markSlow records that the filter of a source takes too long, and logs it the first time.
+// markSlow records that the filter of a source takes too long, and logs a warning the first time.
 func (s *Service) markSlow(of *source) {
 	if s.slow.add(of.filterKey, s.DB.Now(), s.limits.retryAfter) {
 		s.Log.Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",
@@ -255,23 +260,23 @@ func (s *Service) markSlow(of *source) {
 	}
 }
 
-// slowFilters are the filters that took too long by sets, by filter key.
+// slowFilters contains the keys of filters that took too long, with the time when each filter may be tried again.
 type slowFilters struct {
 	mu    sync.Mutex
 	until map[string]time.Time
 }
 
-// maxSlowFilters is the number of entries at which expired ones are removed.
+// When slowFilters has maxSlowFilters entries, adding an entry removes the expired entries.
 const maxSlowFilters = 10_000
 
-// contains reports whether a filter is not to be tried yet.
+// contains reports whether a filter took too long recently and must not be tried yet.
 func (s *slowFilters) contains(name string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.until[name])
 }
 
-// add stops a filter from being tried for a duration, and reports whether it was added for the first time.
+// add prevents a filter from being tried for the duration d, and reports whether the filter was not in the list before.
 func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -293,7 +298,7 @@ func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bo
 	return !known
 }
 
-// remove removes a filter that did not take too long.
+// remove removes a filter from the list after it was fast enough.
 func (s *slowFilters) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,8 +51,7 @@ func (w *world) crowd(n int) {
 
 func pad(i int) string { return fmt.Sprintf("%02d@x.example", i) }
 
-// Every page of a filtered list is full, except the last one. This does not depend on where the matching contacts are
-// or how they are found.
+// Every page of a filtered list except the last is full, wherever the matching contacts are and however they are found.
 func TestPagesOfFiltersAreFull(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -138,7 +137,7 @@ func (w *world) pages(what, segmentID string, limit int, back bool) (all []strin
 	return all
 }
 
-// fill takes all slots for long reads, each for another owner, until the test releases them.
+// fill occupies all slots for long reads, each with a different owner, until the returned function is called.
 func (w *world) fill() (release func()) {
 	w.t.Helper()
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -164,8 +163,8 @@ func (w *world) fill() (release func()) {
 	}
 }
 
-// A read of many contacts needs a slot. Without a slot, such a read returns a fault with advice; short reads still
-// work.
+// Reading many contacts needs a read slot. If no slot is free, reading many contacts returns a fault with advice, and
+// short reads still work.
 func TestFiltersWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -215,8 +214,8 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 	})
 }
 
-// Only a filter with few look-ups is evaluated in an ordinary read. Every other filter needs a long read, even if a
-// page would soon be full. Otherwise one team's lists could delay the reads of all teams.
+// Only filters that need few look-ups are evaluated in an ordinary read. All other filters need a long read, even if
+// the page could be filled quickly, because otherwise one team's lists could delay the reads of all teams.
 func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -261,8 +260,8 @@ func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	})
 }
 
-// A filter whose count takes too long keeps its last count. Such a filter is tried again later or after a change, and
-// logged once.
+// If counting a filtered segment takes too long, the previous count is kept and one warning is logged. The count is
+// tried again later or after a change of the filter.
 func TestCountsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -277,7 +276,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 				VALUES ($1, $2, 7, 1)`, g.ID, w.team)
 			return err
 		})
-		// step requests the count, renews it if one is scheduled, and compares it.
+		// step requests the count of a segment and compares it, then runs the next scheduled count.
 		step := func(what string, g segments.Segment, want int, renewed bool) {
 			t.Helper()
 			if c, err := w.Contacts.CountSegment(ctx, g); c.Contacts != want || err != nil {
@@ -317,7 +316,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 	})
 }
 
-// Teams take turns in counting, and the number of waiting segments of a team is limited.
+// The background counts of teams take turns, and the number of waiting segments per team is limited.
 func TestCountsTakeTurns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -339,7 +338,7 @@ func TestCountsTakeTurns(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for range 2 { // the second call finds the segment waiting
+		for range 2 { // the second call changes nothing, because the segment is already waiting
 			if _, err := w.Contacts.CountSegment(ctx, theirs); err != nil {
 				t.Fatal(err)
 			}
@@ -363,7 +362,7 @@ func TestCountsTakeTurns(t *testing.T) {
 	})
 }
 
-// until waits for a condition.
+// until waits until a condition is true.
 func (w *world) until(what string, holds func() bool) {
 	w.t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); !holds(); time.Sleep(time.Millisecond) {
@@ -373,8 +372,8 @@ func (w *world) until(what string, holds func() bool) {
 	}
 }
 
-// A team whose counts wait for a slot, for example because of its own long reads, does not delay other teams: all wait
-// at the same time.
+// A team that waits for a read slot for its count, for example because of its own long reads, does not delay the counts
+// of other teams.
 func TestCountsWaitBesideEachOther(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -422,7 +421,7 @@ func TestCountsWaitBesideEachOther(t *testing.T) {
 	})
 }
 
-// While a count runs, no other count runs: one that has got a slot gives it back.
+// Only one count runs at a time: a second count that gets a read slot releases the slot and waits.
 func TestOneCountAtATime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -13,21 +13,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// linkPurpose keeps the token of an unsubscribe link from being valid for any other purpose.
+// linkPurpose is part of the signature, so that the token of an unsubscribe link is not valid for any other purpose.
 const linkPurpose = "unsubscribe"
 
 // Link is the content of an unsubscribe link.
 type Link struct {
 	TeamID  string
-	EmailID string // the email that contains the link; may have been deleted
+	EmailID string // id of the email that contains the link; may have been deleted
 	TopicID string // of that email; "" if it has none
-	// ContactID is the contact to which a broadcast or an automation sent the email; "" for other emails. The contact's
-	// address may have changed since.
+	// ContactID is the contact to which a broadcast or an automation sent the email; "" for other emails. The contact
+	// may have a new address since the email was sent.
 	ContactID string
 	Address   string // the address of the email's recipient, in lower case
 }
 
-// Token returns the signed token of a link. It never expires: the recipient may want to unsubscribe years later.
+// Token returns the signed token of a link. The token never expires, because the recipient may want to unsubscribe
+// years later.
 func (s *Service) Token(l Link) string {
 	parts := []string{pack(l.TeamID), pack(l.EmailID), pack(l.TopicID), l.Address}
 	if l.ContactID != "" {
@@ -36,7 +37,8 @@ func (s *Service) Token(l Link) string {
 	return s.Keys.Sign(linkPurpose, time.Time{}, parts...)
 }
 
-// ReadToken returns the link of a token. A token that this installation did not sign is a NotFound fault.
+// ReadToken verifies a token and returns its link. If this installation did not sign the token, ReadToken returns a
+// NotFound fault.
 func (s *Service) ReadToken(token string) (Link, error) {
 	parts, err := s.Keys.Verify(linkPurpose, token, time.Time{})
 	if err != nil || len(parts) < 4 || len(parts) > 5 || parts[0] == "" || parts[3] == "" {
@@ -49,7 +51,7 @@ func (s *Service) ReadToken(token string) (Link, error) {
 	return l, nil
 }
 
-// pack shortens an id to its 16 bytes, to keep links short. Text that is no id becomes "".
+// pack encodes an id as 16 bytes, to keep links short. If the text is not an id, pack returns "".
 func pack(text string) string {
 	u, err := uuid.Parse(text)
 	if err != nil {
@@ -66,20 +68,21 @@ func unpack(packed string) string {
 	return u.String()
 }
 
-// Preferences are the choices that the holder of a link sees and can change.
+// Preferences are the subscriptions that the holder of an unsubscribe link sees and can change.
 type Preferences struct {
 	Unsubscribed bool
 	Topics       []TopicSubscription // the link's own topic first
 
 	hidden []TopicSubscription
 
-	// Refusals that the holder of the link confirmed, even if the team had recorded them before. An import undoes only
-	// refusals that were not made through a link.
+	// The fields refusesAll and refuses contain opt-outs that the holder of the link confirmed, even if the team had
+	// recorded them before. An import can undo only opt-outs that were not made through a link.
 	refusesAll bool
 	refuses    []string // ids of topics, including hidden ones
 }
 
-// topic returns a topic, or nil if the holder cannot choose it, and reports whether the team has the topic at all.
+// topic returns a topic, or nil if the holder of the link may not choose this topic, and reports whether the team has
+// the topic at all.
 func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -89,8 +92,9 @@ func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) 
 	return nil, slices.ContainsFunc(p.hidden, func(t TopicSubscription) bool { return t.ID == topicID })
 }
 
-// Preferences returns the preferences of the contact to which the link's email was sent, whatever its address is now.
-// If there is none, it returns those of the email's address.
+// Preferences returns the preferences of the contact to which the link's email was sent, even if its address has
+// changed since. If there is no such contact, Preferences returns the preferences of the address to which the email was
+// sent.
 func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) {
 	var at Contact
 	err := noContact()
@@ -106,15 +110,16 @@ func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) 
 	return preferences(ctx, s.DB.Reader, l, &at)
 }
 
-// owner is a contact, or an address that may become one, on whose behalf the holder of a link chooses.
+// owner is a contact whose subscriptions the holder of a link changes. If the address has no contact yet, found is
+// false.
 type owner struct {
 	Contact
 	found bool
 }
 
-// lockOwners returns and locks the contacts on which a link acts: the contact to which its email was sent and, if that
-// contact has another address now, the email's address. If the contact was deleted or the email was not sent to a
-// contact, only the address remains.
+// lockOwners returns and locks the contacts on which a link acts: the contact to which the email was sent and, if that
+// contact's address has changed, also the contact that has the email's address now. If the first contact was deleted or
+// the email was not sent to a contact, lockOwners returns only the contact with the address.
 func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error) {
 	if l.ContactID != "" {
 		at, err := lockByID(ctx, tx, l.TeamID, l.ContactID)
@@ -131,7 +136,7 @@ func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error)
 	return append(all, owner{at, found}), err
 }
 
-// preferences returns the preferences of a contact. The zero Contact stands for an address that is no contact.
+// preferences returns the preferences of a contact. For an address without a contact, pass the zero Contact.
 func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Preferences, error) {
 	p := Preferences{Unsubscribed: at.Unsubscribed}
 	all, err := subscriptions(ctx, r, l.TeamID, at.ID)
@@ -151,12 +156,12 @@ func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Prefere
 	return p, nil
 }
 
-// selectable reports whether a contact may choose the topic through a link.
+// selectable reports whether a contact may subscribe to or unsubscribe from the topic through a link.
 func (t *TopicSubscription) selectable() bool {
 	return t.Visibility == Public || t.Subscription == OptIn || t.chosen == OptOut && t.source != ""
 }
 
-// optedOutByTeam reports whether the team, or an import, opted the contact out.
+// optedOutByTeam reports whether the team or an import, and not the contact, opted the contact out.
 func (t *TopicSubscription) optedOutByTeam() bool { return t.chosen == OptOut && t.source == "" }
 
 // recordsRefusal reports whether the holder of the link confirms an opt-out that the team recorded before.
@@ -164,16 +169,16 @@ func (p *Preferences) recordsRefusal(t *TopicSubscription) bool {
 	return t.optedOutByTeam() && slices.Contains(p.refuses, t.ID)
 }
 
-// Selection is what the holder of a link chose on the page: which of the shown topics to subscribe to. Topics that were
-// not shown keep their state.
+// Selection is the input of the holder of a link on the unsubscribe page: which of the shown topics to subscribe to.
+// Subscriptions to topics that were not shown do not change.
 type Selection struct {
 	Shown        []string
 	Wanted       []string
 	Unsubscribed bool
 }
 
-// Select writes a selection and returns the preferences before and after it. It ignores topics that the holder of the
-// link may not choose.
+// Select saves a selection and returns the preferences before and after the change. Topics that the holder of the link
+// may not choose are ignored.
 func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		p.Unsubscribed, p.refusesAll = chosen.Unsubscribed, chosen.Unsubscribed
@@ -190,9 +195,9 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 	})
 }
 
-// Unsubscribe opts the holder of a link out of its topic and returns the preferences before and after. If the link has
-// no topic, or the topic was deleted, it unsubscribes the contact from everything, because nothing else identifies
-// emails like this one. Unsubscribing again changes nothing.
+// Unsubscribe opts the holder of a link out of the link's topic and returns the preferences before and after the
+// change. If the link has no topic, or the topic was deleted, Unsubscribe unsubscribes the contact from everything,
+// because only a topic could identify similar emails. Repeated calls change nothing.
 func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {
@@ -206,15 +211,15 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 	})
 }
 
-// choose applies decide to the preferences of a link's owners and writes the changes. An address that is no contact
-// becomes one if anything changes. If the contact has opted in too often lately, only opt-outs are written, and the
-// error is a TooFast fault.
+// choose applies the function decide to the preferences of a link's owners and writes the changes. If the address has
+// no contact and something changes, choose creates the contact. If the contact has opted in too often within an hour,
+// choose writes only opt-outs and returns a TooFast fault.
 //
-// If the contact's address has changed since the email, opt-outs apply to both addresses. Opt-ins apply to the contact
-// alone, because the old address may belong to another person by now.
+// If the contact's address has changed since the email was sent, opt-outs apply to the old and the new address. Opt-ins
+// apply only to the contact with its new address, because the old address may now belong to another person.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
-	counted, refused := false, false // kept when the transaction is repeated
+	counted, refused := false, false // not reset if the transaction is retried
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		owners, err := lockOwners(ctx, tx, l)
 		if err != nil {
@@ -261,8 +266,8 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 	return before, after, err
 }
 
-// change returns the difference between before and p as a Change. source is the email whose link unsubscribed the
-// contact from everything, "" if a link did not.
+// change returns the difference between before and p as a Change. source is the id of the email with the link that
+// unsubscribed the contact from everything, "" if no link did.
 func (p *Preferences) change(before *Preferences, source string) (c Change) {
 	if p.Unsubscribed != before.Unsubscribed || p.refusesAll && source == "" {
 		c.Unsubscribed = &p.Unsubscribed
@@ -280,7 +285,7 @@ func (p *Preferences) change(before *Preferences, source string) (c Change) {
 	return c
 }
 
-// leaves reports whether a change ends a subscription.
+// leaves reports whether a change unsubscribes the contact or opts it out of a topic.
 func (c *Change) leaves() bool {
 	return c.Unsubscribed != nil && *c.Unsubscribed ||
 		slices.ContainsFunc(c.Topics, func(t Choice) bool { return t.Subscription == OptOut })

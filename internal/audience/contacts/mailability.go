@@ -15,10 +15,10 @@ type AudienceMember struct {
 	Refused     Refusal // why it may not be mailed; "" if it may
 }
 
-// AudienceMembers returns, by id, which of some contacts still exist, with their address and whether they may be
-// mailed. topicID is the topic of the email, "" for a broadcast or an automation without one. It is for transactions
-// that enqueue emails to contacts that were read earlier. If the team does not have the topic, it returns an Invalid
-// fault for the field topic_id, unless none of the contacts exists.
+// AudienceMembers returns, by id, the given contacts that still exist, with their addresses and whether they may be
+// mailed. topicID is the topic of the email, or "" for a broadcast or an automation without a topic. Transactions that
+// enqueue emails to contacts that were read earlier call AudienceMembers. If the team does not have the topic and at
+// least one contact exists, AudienceMembers returns an Invalid fault for the field topic_id.
 func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
 	map[string]AudienceMember, error) {
 	found := make(map[string]AudienceMember, len(contactIDs))
@@ -41,9 +41,9 @@ func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topi
 // RefusedContact is [Service.Refused] for an email that was enqueued for a contact. topicID is "" for a broadcast or an
 // automation without a topic.
 //
-// While the contact exists, its own choices decide, whatever its address is now. If another contact has one of the
-// addresses now and is unsubscribed or opted out, that address is refused too. If the contact was deleted, or contactID
-// is "", the addresses decide.
+// If the contact exists, its own subscriptions decide, even if its address has changed. If another contact has one of
+// the addresses now and is unsubscribed or opted out, that address is refused as well. If the contact was deleted, or
+// contactID is "", only the contacts that have the addresses count.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {

@@ -20,8 +20,8 @@ func (s *Service) SegmentsOf(ctx context.Context, teamID, idOrAddress string, p 
 	return s.Segments.MembershipsOf(ctx, teamID, of.ID, p)
 }
 
-// AddToSegment adds a contact, named by its id or its address, to a segment. If the contact is in the segment, nothing
-// changes.
+// AddToSegment adds a contact, given by its id or address, to a segment. If the contact is already in the segment,
+// nothing changes.
 func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (at Contact, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.AddToSegmentIn(ctx, tx, teamID, idOrAddress, segmentID)
@@ -30,7 +30,7 @@ func (s *Service) AddToSegment(ctx context.Context, teamID, idOrAddress, segment
 	return at, err
 }
 
-// RemoveFromSegment removes a contact, named by its id or its address, from a segment. If the contact is not in the
+// RemoveFromSegment removes a contact, given by its id or address, from a segment. If the contact is not in the
 // segment, nothing changes.
 func (s *Service) RemoveFromSegment(ctx context.Context, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Limits of opting in through links. Each opt-in allows another opt-out, and each change sends webhooks, so the holder
-// of a link could otherwise fill the disk. Opting out is never refused.
+// Opt-ins through links are limited. After each opt-in the contact can opt out again, and each change records an event,
+// so without a limit the holder of a link could fill the disk. Opting out is never refused.
 const (
-	maxOptIns        = 20 // opt-ins in a window, in addition to one for each topic
+	maxOptIns        = 20 // opt-ins per contact and window, plus one for each topic
 	optInWindow      = time.Hour
-	maxOptInContacts = 100_000 // contacts that are counted at the same time
+	maxOptInContacts = 100_000 // maximum number of contacts with a count
 )
 
-// optInLimiter counts opt-ins through links by contact, on this node. The zero value is ready to use.
+// optInLimiter counts the opt-ins through links per contact, on this node. The zero value is ready to use.
 type optInLimiter struct {
 	mu     sync.Mutex
 	counts map[string]optInCount // by contact
@@ -26,7 +26,7 @@ type optInCount struct {
 	n     int
 }
 
-// allow counts n more opt-ins for a key and returns true. If the window would then have more opt-ins than most, it
+// allow counts n more opt-ins for a key and returns true. If the count in the current window would exceed most, allow
 // counts nothing and returns false.
 func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	a.mu.Lock()
@@ -52,7 +52,7 @@ func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	return true
 }
 
-// countOptIns returns how many subscriptions p has that before did not have.
+// countOptIns returns the number of opt-ins in p that are not in the preferences before.
 func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	for i, t := range p.Topics {
 		if t.Subscription == OptIn && before.Topics[i].Subscription != OptIn {
@@ -65,7 +65,7 @@ func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	return n
 }
 
-// dropOptIns resets the opt-ins of p to their state in the preferences before.
+// dropOptIns removes from p the opt-ins that are not in the preferences before.
 func (p *Preferences) dropOptIns(before *Preferences) {
 	for i := range p.Topics {
 		if p.Topics[i].Subscription == OptIn {

@@ -31,7 +31,8 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// The number of counted contacts is limited: expired counts are dropped first, and all of them if none has expired.
+// The limiter stores a limited number of counts: when it is full, it removes expired counts, or all counts if none has
+// expired.
 func TestOptInLimiterIsBounded(t *testing.T) {
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	var a optInLimiter

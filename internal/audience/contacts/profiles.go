@@ -10,11 +10,11 @@ import (
 // Profile is a contact with its values, segments and topics.
 type Profile struct {
 	Member
-	Segments []segments.Segment // segments to which the contact was added, oldest membership first; none by filter
-	Topics   []ChosenTopic      // topics that the contact opted in to or out of, in no order
+	Segments []segments.Segment // segments to which the contact was added, oldest membership first; none with a filter
+	Topics   []ChosenTopic      // topics that the contact opted in to or out of, unsorted
 }
 
-// ChosenTopic is a contact's choice about a topic.
+// ChosenTopic is a topic that a contact opted in to or out of.
 type ChosenTopic struct {
 	TopicID, Name string
 	Subscription  Subscription
@@ -22,12 +22,12 @@ type ChosenTopic struct {
 
 // Engagement counts the emails that a contact received and how it responded.
 type Engagement struct {
-	Mailed, Opened, Clicked       int64     // emails of broadcasts and automations, and opens and clicks by people
-	MailedAt, OpenedAt, ClickedAt time.Time // the last time; zero for never
+	Mailed, Opened, Clicked       int64     // emails of broadcasts and automations; opens and clicks without bots
+	MailedAt, OpenedAt, ClickedAt time.Time // times of the last email, open and click; zero for never
 }
 
-// AudienceNow returns the audience of a segment, or of all contacts if segmentID is "". It excludes contacts that are
-// added later.
+// AudienceNow returns the audience of a segment, or of all contacts if segmentID is "". The audience excludes contacts
+// that are added later.
 func (s *Service) AudienceNow(segmentID string) Audience {
 	return Audience{SegmentID: segmentID, Before: s.DB.Now()}
 }
@@ -37,7 +37,7 @@ func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, e
 	return propertyNames(ctx, s.DB.Reader, teamID)
 }
 
-// Profiles is [Service.Walk] with the segments and topics of each contact.
+// Profiles is [Service.Walk], but also returns the segments and topics of each contact.
 func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	all []Profile, more bool, err error) {
 	members, more, err := s.Walk(ctx, teamID, a, after, limit)
@@ -73,7 +73,7 @@ func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, 
 	return p, e, err
 }
 
-// addSegments adds the segments to which the contacts were added.
+// addSegments sets the segments of each profile.
 func (s *Service) addSegments(ctx context.Context, teamID string, ids []string, at map[string]*Profile) error {
 	byContact, err := segments.ByContact(ctx, s.DB.Reader, teamID, ids)
 	for contactID, all := range byContact {

@@ -21,13 +21,13 @@ import (
 type Property struct {
 	ID        string
 	TeamID    string
-	Name      string       // used by contacts and placeholders
+	Name      string       // key of the property in contacts and placeholders
 	Type      scalar.Type  // String or Number; never changes
-	Fallback  scalar.Value // value for contacts without one; zero for no fallback
+	Fallback  scalar.Value // used for contacts without a value; zero if there is no fallback
 	CreatedAt time.Time
 }
 
-// reserved are the names, in lower case, that placeholders use for other values.
+// reserved lists the names, in lower case, that no property may have because placeholders use them for other values.
 var reserved = []string{"email", "first_name", "last_name", "unsubscribed", "unsubscribe_url",
 	"postrider_unsubscribe_url", "resend_unsubscribe_url", "contact", "this"}
 
@@ -38,14 +38,16 @@ type NewProperty struct {
 	Fallback scalar.Value
 }
 
-// CreateProperty creates a property. A name that the team uses already is an Invalid fault.
+// CreateProperty creates a property. If the team already has a property with the name, CreateProperty returns an
+// Invalid fault.
 func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProperty) (Property, error) {
 	p := Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
 	if err := p.check(); err != nil {
 		return p, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two concurrent transactions must not both count the properties before either inserts its own.
+		// Concurrent transactions must count and insert properties one after the other, so that the limit is not
+		// exceeded.
 		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
 			return err
 		}
@@ -109,7 +111,7 @@ func (s *Service) Properties(ctx context.Context, teamID string, p page.Page) ([
 	return listProperties(ctx, s.DB.Reader, teamID, p)
 }
 
-// PropertiesNamed returns the properties of a team with one of the names, or all if names is nil.
+// PropertiesNamed returns the team's properties that have one of the given names, or all properties if names is nil.
 func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
 	names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return !isName(n) })
 	return propertiesNamed(ctx, r, teamID, names)
@@ -131,7 +133,8 @@ func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string,
 	return p, err
 }
 
-// DeleteProperty deletes a property. It disappears at once; [Service.Sweep] deletes the values of contacts.
+// DeleteProperty deletes a property. The property can no longer be read after the commit; [Service.Sweep] deletes the
+// contacts' values later.
 func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, propertyTable, teamID, strings.ToLower(propertyID))
@@ -140,8 +143,8 @@ func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string)
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
-// resolveValues looks up the properties of some values and checks the values. An unknown property name is an Invalid
-// fault.
+// resolveValues looks up the properties of the given values and validates the values. It returns an Invalid fault if a
+// property does not exist.
 func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue,
 	error) {
 	if len(values) == 0 {

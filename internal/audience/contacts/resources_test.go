@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The events of a contact list its segments at that time, oldest membership first.
+// Events about a contact list the segments that the contact has at the time of the event, oldest membership first.
 func TestEventsOfContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -85,7 +85,7 @@ func TestEventsOfContacts(t *testing.T) {
 	})
 }
 
-// rows returns the number of rows in each table of contacts.
+// rows returns the number of rows in each table of package contacts.
 func (w *world) rows() string {
 	w.t.Helper()
 	text := ""
@@ -96,7 +96,7 @@ func (w *world) rows() string {
 	return strings.TrimSpace(text)
 }
 
-// whole creates a contact with a row in each table.
+// whole creates a contact that has a row in each table.
 func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, choice contacts.Subscription) string {
 	w.t.Helper()
 	at := w.upsert(address, contacts.Change{FirstName: new("First"), Segments: []string{g.ID},
@@ -106,7 +106,7 @@ func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, 
 	return at.ID
 }
 
-// A deleted contact, property or segment leaves no rows behind, and neither does an erased address or team.
+// Deleting a contact, property or segment, or erasing an address or team, deletes all rows that belong to it.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -170,7 +170,7 @@ func TestNothingIsLeft(t *testing.T) {
 	})
 }
 
-// A contact that can be neither inserted nor found, after all retries, is an internal error.
+// If a contact can be neither inserted nor found after all retries, the result is an internal error.
 func TestContested(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -202,7 +202,7 @@ func TestContested(t *testing.T) {
 	})
 }
 
-// Values and memberships of many contacts in a deleted property or segment are deleted in steps.
+// Deleting a property or segment that many contacts have deletes the values and memberships in several steps.
 func TestSweepInSteps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -235,7 +235,7 @@ func TestSweepInSteps(t *testing.T) {
 	})
 }
 
-// The numbers of properties and segments are limited, and other teams do not see them.
+// The number of properties and segments per team is limited, and other teams cannot see them.
 func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -269,7 +269,8 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 	})
 }
 
-// Concurrent requests that create the last property, or the same contact, each get a correct answer.
+// If concurrent requests create the last property that the limit allows, or the same contact, each request gets a
+// correct response.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -312,7 +313,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// Contacts that are written, deleted and erased concurrently leave no rows behind.
+// After contacts are written, deleted and erased concurrently, no rows of deleted contacts remain.
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -358,7 +359,7 @@ func TestDeletedMeanwhile(t *testing.T) {
 	})
 }
 
-// Opens and clicks by people count for the contact with the address; those by bots do not.
+// Opens and clicks by people count for the contact with the recipient's address; opens and clicks by bots do not count.
 func TestEngagement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -392,8 +393,8 @@ func TestEngagement(t *testing.T) {
 	})
 }
 
-// Opens and clicks count for the contact to which the email was sent, whatever its address is now. If that contact no
-// longer exists, they count for the contact with the normalized address.
+// Opens and clicks count for the contact to which the email was sent, even if its address has changed. If that contact
+// no longer exists, opens and clicks count for the contact with the recipient's normalized address.
 func TestEngagementIsOfTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -437,7 +438,7 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 	})
 }
 
-// Objects of another team are not found, wherever an id is given.
+// Every operation that accepts an id returns NotFound for objects of another team.
 func TestOfOtherTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -508,7 +509,7 @@ func TestOfOtherTeams(t *testing.T) {
 
 func errorOf2[T any](_ T, _ bool, err error) error { return err }
 
-// An update to an address that was taken in the meantime is refused.
+// Changing a contact's address fails if a concurrent transaction has just given the address to another contact.
 func TestUpdateRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

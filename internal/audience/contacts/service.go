@@ -25,9 +25,9 @@ import (
 type Deps struct {
 	DB       *db.DB
 	Recorder *events.Recorder
-	Keys     *keyring.Keyring // signs the links by which contacts unsubscribe
+	Keys     *keyring.Keyring // signs unsubscribe links
 	Log      *slog.Logger
-	// OnUnsubscribe runs in the transaction in which a contact unsubscribes by a link.
+	// OnUnsubscribe is called in the transaction in which a contact unsubscribes through a link.
 	OnUnsubscribe func(ctx context.Context, tx *db.Tx, l Link) error
 }
 
@@ -42,7 +42,7 @@ type Service struct {
 	optIns optInLimiter
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns a Service, or an error if a dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -50,36 +50,36 @@ func New(d Deps) (*Service, error) {
 	return newService(d), nil
 }
 
-// NewTokens returns a service that only signs and verifies tokens of unsubscribe links. All other methods of the
-// service panic.
+// NewTokens returns a Service that can only sign and verify tokens of unsubscribe links. All other methods of this
+// Service panic.
 func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
 
-// newService returns a service without checking its dependencies, for tests that need few of them.
+// newService returns a Service without checking its dependencies, for tests that need only some dependencies.
 func newService(d Deps) *Service {
 	s := &Service{Deps: d, limits: defaultLimits, counts: newCountScheduler()}
 	s.Segments = segments.New(d.DB, s.checkFilter)
 	return s
 }
 
-// Change says what to write to a contact. Fields that are nil keep their value.
+// Change describes an update of a contact. If a field is nil, the contact keeps its value.
 type Change struct {
 	Address      *string // only for Update
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Properties   map[string]scalar.Value // by name; the zero Value removes the value. Other properties stay
-	Segments     []string                // ids of segments to add the contact to; it stays in others
-	Topics       []Choice                // subscriptions to other topics stay
+	Properties   map[string]scalar.Value // by name; the zero Value deletes a value; other properties keep their value
+	Segments     []string                // ids of segments to add the contact to; other memberships do not change
+	Topics       []Choice                // subscriptions to other topics do not change
 }
 
-// Choice is a contact's choice about a topic.
+// Choice is a contact's opt-in to or opt-out of a topic.
 type Choice struct {
 	TopicID      string
 	Subscription Subscription
 }
 
-// Upsert creates the contact with an address, or updates it if it exists, and reports whether it was created. Fields
-// that c does not name keep their value.
+// Upsert creates the contact with the given address, or updates it if it exists, and reports whether it was created.
+// Fields that are nil in c keep their value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
 	if _, err := normalizeAddress(address); err != nil {
 		return at, false, err
@@ -95,8 +95,8 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 	return at, created, err
 }
 
-// Update changes a contact, named by its id or its address. An address that another contact of the team has is an
-// Invalid fault.
+// Update changes a contact, given by its id or address. If another contact of the team has the new address, Update
+// returns an Invalid fault.
 func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Change) (at Contact, err error) {
 	if err := c.check(); err != nil {
 		return at, err
@@ -118,7 +118,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 	return at, err
 }
 
-// Delete deletes a contact, named by its id or its address, with its values, memberships and subscriptions.
+// Delete deletes a contact, given by its id or address, with its values, memberships and subscriptions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
@@ -140,13 +140,13 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.DB.Reader, teamID, address)
 }
 
-// Existing returns the ids in contactIDs that are contacts of the team.
+// Existing returns the elements of contactIDs that are ids of contacts of the team.
 func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
 	return existing(ctx, s.DB.Reader, teamID, contactIDs)
 }
 
-// Member returns a contact of a segment, or of the team if segmentID is "", by its id or its address, with its values.
-// A contact that is not in the segment is a NotFound fault.
+// Member returns a contact of a segment, or of the team if segmentID is "", by its id or address, with its values. If
+// the contact is not in the segment, Member returns a NotFound fault.
 func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress string) (m Member, err error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
@@ -163,8 +163,8 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 	return m, err
 }
 
-// Subscriptions returns all topics of a team, oldest first, with the subscriptions of one contact, which is named by
-// its id or its address.
+// Subscriptions returns all topics of a team, oldest first, with the subscriptions of one contact, given by its id or
+// address.
 func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]TopicSubscription, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
 	if err != nil {
@@ -183,26 +183,27 @@ func (s *Service) ListSubscriptions(ctx context.Context, teamID, idOrAddress str
 	return listSubscriptions(ctx, s.DB.Reader, teamID, of.ID, p)
 }
 
-// Subscribe changes a contact's subscriptions to some topics. Subscriptions to other topics stay.
+// Subscribe changes a contact's subscriptions to the given topics. Subscriptions to other topics do not change.
 func (s *Service) Subscribe(ctx context.Context, teamID, idOrAddress string, topics []Choice) error {
 	_, err := s.Update(ctx, teamID, idOrAddress, Change{Topics: topics})
 	return err
 }
 
-// resolved is a change whose topics, segments and properties were looked up.
+// resolved is a validated change, with the objects that it names looked up.
 type resolved struct {
 	Change
 	address string // normalized; "" keeps the address
 	values  []propertyValue
 }
 
-// propertyValue is a property and a contact's new value for it.
+// propertyValue is a property with a contact's new value.
 type propertyValue struct {
 	Property
 	value scalar.Value
 }
 
-// resolve checks a change and looks up what it names. A name that the team does not have is an Invalid fault.
+// resolve validates a change and looks up the topics, segments and properties that it names. If the team does not have
+// one of them, resolve returns an Invalid fault.
 func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
 	if err := c.check(); err != nil {
 		return to, err
@@ -226,7 +227,7 @@ func errContested() error {
 }
 
 // write applies a change to a contact and records the event. found says that the contact exists and is locked. source
-// is the email whose link was used, "" for none.
+// is the id of the email with the link that was used, "" if no link was used.
 func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
 	created bool, err error) {
 	for try := 0; !found && !created; try++ {
@@ -238,7 +239,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 		if created, err = insertContact(ctx, tx, at); err != nil {
 			return false, err
 		}
-		if !created { // another transaction created the contact; a third one may have deleted it again
+		if !created { // another transaction created the contact; a third transaction may have deleted it
 			if *at, found, err = lockContact(ctx, tx, at.TeamID, at.Address); err != nil {
 				return false, err
 			}
@@ -268,7 +269,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 	return created, s.Recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
-// relations are those of a contact's topics, values and segments that a change concerns.
+// relations holds a contact's segments, and the subscriptions and values that a change concerns.
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value
@@ -297,8 +298,8 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 	return had, err
 }
 
-// add writes the subscriptions, values and memberships that the contact does not have yet, and reports whether there
-// were any. It adds the new segments and subscriptions to h.
+// add writes the subscriptions, values and memberships that the contact does not have yet, and reports whether it wrote
+// any. New segments and subscriptions are added to h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
 		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {
@@ -327,7 +328,7 @@ func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved
 	return changed
 }
 
-// apply changes the fields of a contact and reports whether any changed.
+// apply changes the fields of a contact and reports whether any field changed.
 func (c *Contact) apply(to resolved, source string) (changed bool) {
 	if to.address != "" && c.Address != to.address {
 		c.Address, changed = to.address, true
@@ -367,7 +368,8 @@ func (c *Change) check() error {
 	return nil
 }
 
-// parseName parses the id or the address that names a contact. It returns one of them, normalized.
+// parseName parses a text that is either the id or the address of a contact. It returns the id or the address in
+// normalized form.
 func parseName(idOrAddress string) (contactID, address string, err error) {
 	switch {
 	case id.Valid(idOrAddress):
@@ -379,7 +381,8 @@ func parseName(idOrAddress string) (contactID, address string, err error) {
 	return "", address, err
 }
 
-// lockNamed locks a contact that is named by its id or its address. It returns a NotFound fault if there is none.
+// lockNamed locks and returns a contact, given by its id or address. It returns a NotFound fault if the contact does
+// not exist.
 func lockNamed(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
@@ -417,7 +420,8 @@ func normalizeAddress(text string) (string, error) {
 
 func noContact() error { return fault.NotFoundf("Contact not found") }
 
-// checkTopics returns an Invalid fault if the team does not have one of the topics, or one is named twice.
+// checkTopics returns an Invalid fault if the team does not have one of the topics, or if the list contains a topic
+// twice.
 func checkTopics(ctx context.Context, r db.Reader, teamID string, topics []Choice) error {
 	if len(topics) == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// source describes where contacts are read: all contacts of a team, or those that were added to a segment, that match a
-// rule.
+// source describes a set of contacts to read: all contacts of a team, or the contacts that were added to a segment, in
+// both cases limited to contacts that match a rule.
 type source struct {
 	teamID    string
 	segmentID string // the segment to which contacts were added by hand; "" for all contacts
@@ -23,11 +23,11 @@ type source struct {
 	schema filter.Schema
 	now    time.Time // the time at which the rule is evaluated
 
-	// filterOf is the id of the segment whose filter the rule is, and filterKey identifies that filter in slowFilters.
-	// Both filterOf and filterKey are "" for other rules.
+	// If the rule is the filter of a segment, filterOf is the id of the segment, and filterKey identifies the filter in
+	// slowFilters. Both filterOf and filterKey are "" for other rules.
 	filterOf, filterKey string
 
-	before int64  // leaves out contacts and memberships that were created later, in microseconds; 0 leaves out none
+	before int64  // excludes contacts and memberships created later, in microseconds; 0 means no limit
 	maxID  string // an id greater than all ids that were created by then; "" if before is 0
 }
 
@@ -44,8 +44,8 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 		}
 	}
 	if !a.Before.IsZero() {
-		// Ids contain the time of creation, so an upper bound of ids skips later contacts without reading them. The extra
-		// minute allows for differences between clocks.
+		// Ids contain the time of creation, so an upper bound on ids skips contacts that were created later without
+		// reading them. The extra minute allows for clock differences between nodes.
 		of.before, of.maxID = a.Before.UnixMicro(), id.First(a.Before.Add(time.Minute))
 	}
 	if a.Filter != nil {
@@ -79,7 +79,8 @@ func filterKey(g segments.Segment) string {
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }
 
-// restrict narrows a source to contacts that match a rule. A rule that names a deleted object is an Invalid fault.
+// restrict narrows a source to contacts that match a rule. It returns an Invalid fault if the rule names a deleted
+// object.
 func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *filter.Rule) (err error) {
 	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}
@@ -99,10 +100,10 @@ func (of *source) comparisons() (n int) {
 	return n
 }
 
-// Estimated cost of each condition, in look-ups of one value by the key of its table.
+// These constants estimate the cost of conditions, in look-ups of one value by primary key.
 const (
-	searchLookups = 1000 // look-ups in the time of a search in a repetitive text of 2,000 characters
-	listLookup    = 10   // values of a list that can be compared in the time of one look-up
+	searchLookups = 1000 // look-ups that take as long as one search in a repetitive text of 2,000 characters
+	listLookup    = 10   // values of a list that can be compared in the time that one look-up takes
 )
 
 // lookups estimates the worst-case cost of evaluating the rule on one contact, in look-ups.
@@ -116,7 +117,7 @@ func (of *source) lookups() (n int) {
 	return n
 }
 
-// span is a range of contacts in the order of their ids: those after the id beyond, up to and including the id upTo.
+// span is a range of contact ids that starts after the id beyond and ends with the id upTo.
 type span struct {
 	beyond, upTo string // "" is no bound
 	asc          bool   // whether ids ascend from beyond to upTo

@@ -39,8 +39,8 @@ func contactByAddress(ctx context.Context, r db.Reader, teamID, address string) 
 		teamID, address))
 }
 
-// lockContact returns the contact with an address and locks its row. If there is none, found is false, and the contact
-// has only its team and address.
+// lockContact locks and returns the contact with an address. If there is no such contact, found is false, and the
+// result has only its team and address set.
 func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Contact, found bool, err error) {
 	c, err = scanContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1 AND address = $2
 		RETURNING `+contactColumns, teamID, address))
@@ -53,7 +53,7 @@ func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Cont
 	return c, true, nil
 }
 
-// insertContact reports false if the team has a contact with the address.
+// insertContact inserts a contact. It returns false if the team already has a contact with the address.
 func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO contacts (`+contactColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (team_id, address) DO NOTHING`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
@@ -67,14 +67,14 @@ func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, e
 	return n > 0, nil
 }
 
-// lockByID returns a contact and locks its row, or returns a NotFound fault.
+// lockByID locks and returns a contact, or returns a NotFound fault if the contact does not exist.
 func lockByID(ctx context.Context, tx *db.Tx, teamID, contactID string) (Contact, error) {
 	return oneContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = $1 AND team_id = $2
 		RETURNING `+contactColumns, contactID, teamID))
 }
 
-// updateContact queues the update of a contact. If another contact has the address, the transaction fails with a
-// violation of contacts_address.
+// updateContact queues the update of a contact. If another contact has the new address, the transaction fails with a
+// violation of the unique index contacts_address.
 func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
 	tx.Queue(ctx, `UPDATE contacts SET address = $3, first_name = $4, last_name = $5, unsubscribed = $6, source_id = $7,
 		updated_at = $8 WHERE id = $1 AND team_id = $2`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
@@ -90,7 +90,7 @@ func setSubscription(ctx context.Context, tx *db.Tx, of *Contact, c Choice, sour
 
 const topicColumns = `t.id, t.team_id, t.name, t.description, t.default_subscription, t.visibility, t.created_at`
 
-// topicRow is the destination for scanning topicColumns.
+// topicRow is the scan destination for topicColumns.
 type topicRow struct {
 	Topic
 	created int64
@@ -134,7 +134,7 @@ func topicByID(ctx context.Context, r db.Reader, teamID, topicID string) (Topic,
 		AND t.deleted_at = 0`, topicID, teamID))
 }
 
-// lockTopic returns a topic and locks its row.
+// lockTopic locks and returns a topic.
 func lockTopic(ctx context.Context, tx *db.Tx, teamID, topicID string) (Topic, error) {
 	_, err := tx.Exec(ctx, `UPDATE topics SET name = name WHERE id = $1 AND team_id = $2`, topicID, teamID)
 	if err != nil {
@@ -153,7 +153,7 @@ func countTopics(ctx context.Context, r db.Reader, teamID string) (n int, err er
 	return n, err
 }
 
-// topicsAmong returns which of some ids are topics of the team.
+// topicsAmong returns which of the given ids are topics of the team.
 func topicsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM topics WHERE id = ANY($1) AND team_id = $2 AND deleted_at = 0`, ids, teamID)
 	return db.Collect(rows, err, scanText)
@@ -196,7 +196,8 @@ const selectRefused = `SELECT t.default_subscription, COALESCE(c.address, ''), C
 	LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
 	WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0`
 
-// refusedAmong adds the addresses that may not be mailed about a topic to refused.
+// refusedAmong adds to the map refused those of the given addresses that may not be mailed about a topic, with the
+// reason.
 func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
 	refused map[string]Refusal) error {
 	var byDefault Subscription
@@ -213,7 +214,7 @@ func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addr
 	if err != nil {
 		return fmt.Errorf("look up who may be mailed about a topic: %w", err)
 	}
-	if len(list) == 0 { // an existing topic returns at least one row
+	if len(list) == 0 { // if the topic exists, the query returns at least one row
 		return UnknownTopic()
 	}
 	for _, address := range addresses {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// contactColumnsOfC are contactColumns with the alias c.
+// contactColumnsOfC lists the columns of contactColumns, qualified with the table alias c.
 var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
 
 // query is the part of a query after FROM, with its arguments.
@@ -20,7 +20,7 @@ type query struct {
 	args []any
 }
 
-// and adds a condition. $? in the condition stands for the argument.
+// and adds a condition with one argument. The condition contains $? as the placeholder for the argument.
 func (q *query) and(condition string, arg any) {
 	q.args = append(q.args, arg)
 	q.text += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(q.args)))
@@ -39,7 +39,7 @@ func direction(asc bool) string {
 	return "DESC"
 }
 
-// within adds the conditions of a span of ids.
+// within adds conditions that limit a column of ids to a span.
 func (q *query) within(column string, in span) {
 	beyond, upTo := " < $?", " >= $?"
 	if in.asc {
@@ -53,9 +53,9 @@ func (q *query) within(column string, in span) {
 	}
 }
 
-// index returns a query over all contacts or memberships of a source, and the column with the contacts' ids, by which
-// an index is sorted. The index of memberships does not contain the team, so the condition leaves it out: the segment
-// was looked up and belongs to the team.
+// index returns a query over all contacts or memberships of a source, and its column of contact ids, which an index can
+// return in order. The query over memberships has no condition on the team, because their index does not contain the
+// team. That is safe, because the caller has checked that the segment belongs to the team.
 func (of *source) index() (q query, column string) {
 	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
 	if of.segmentID != "" {
@@ -67,23 +67,23 @@ func (of *source) index() (q query, column string) {
 	return q, column
 }
 
-// contacts returns a query for the team's contacts that match the rule and, with a rule, the time limit. For a segment,
-// the caller adds the contacts' ids. A join would let PostgreSQL read the contacts of all teams in the order of their
-// ids, or all memberships.
+// contacts returns a query for the team's contacts that match the rule and, if there is a rule, the time limit. For a
+// segment, the caller adds a condition on the contacts' ids. A join with the memberships is avoided, because PostgreSQL
+// might then read the contacts of all teams or all memberships.
 func (of *source) contacts() (query, error) {
 	q := query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}
 	if of.rule == nil {
 		return q, nil
 	}
-	if of.before != 0 && of.segmentID == "" { // A membership is no older than its contact.
+	if of.before != 0 && of.segmentID == "" { // memberships are limited instead, and none is older than its contact
 		q.and("c.created_at <= $?", of.before)
 	}
 	text, args, err := of.rule.Where(of.schema, of.now, q.args)
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact after the id beyond, whether or not it matches the rule; "" if there are
-// fewer.
+// spanEnd returns the id of the nth contact after the id beyond, whether or not the contact matches the rule. It
+// returns "" if there are fewer than n contacts.
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
@@ -103,7 +103,7 @@ func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bo
 	return end, nil
 }
 
-// contactsIn returns up to limit contacts of a span, in its order.
+// contactsIn returns up to limit matching contacts of a span, in the order of the span.
 func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -122,7 +122,7 @@ func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int
 	return all, nil
 }
 
-// contactsAmong returns which of some contacts match the rule, sorted by id.
+// contactsAmong returns those of the given contacts that match the rule, sorted by id.
 func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, asc bool) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -137,7 +137,7 @@ func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, a
 	return all, nil
 }
 
-// memberSince is a member of a segment and when it was added, in microseconds.
+// memberSince is a member of a segment with the time when it was added, in microseconds.
 type memberSince struct {
 	contactID string
 	created   int64
@@ -160,7 +160,7 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 }
 
 // matchIDs returns up to limit ids of contacts in a span that match the rule, in order. It evaluates the rule by sets
-// and reports false if that is not possible; see [filter.Rule.Find].
+// and returns false if this rule cannot be evaluated by sets; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {
@@ -183,7 +183,7 @@ func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) 
 	return ids, true, nil
 }
 
-// measure returns the function that a rule calls to count the contacts of a set.
+// measure returns a function that package filter calls to count the contacts in a set.
 func measure(ctx context.Context, r db.Reader) filter.Measure {
 	return func(text string, args []any) (n int, err error) {
 		err = r.QueryRow(ctx, text, args...).Scan(&n)
@@ -191,7 +191,7 @@ func measure(ctx context.Context, r db.Reader) filter.Measure {
 	}
 }
 
-// contactAmong returns the contact of a source with an id or, if contactID is "", with an address.
+// contactAmong returns the contact of a source that has the given id or, if contactID is "", the given address.
 func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, address string) (Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -209,8 +209,9 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
 }
 
-// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. It stops
-// at the number most. The condition on a segment leaves out the team, which the index does not have.
+// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. Counting
+// stops when it reaches the number most. For a segment, the query has no condition on the team, because the index on
+// memberships does not contain the team.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
 	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {
@@ -222,7 +223,7 @@ func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most 
 	return n, nil
 }
 
-// countContacts counts all contacts of a source that has no time limit, by indexes.
+// countContacts counts all contacts of a source without a time limit, using indexes.
 func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err error) {
 	if of.rule != nil {
 		return countMatches(ctx, r, of.teamID, of.rule, of.schema, of.now)
@@ -234,15 +235,15 @@ func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err err
 	return n, nil
 }
 
-// choices are the facts that decide whether a contact of an audience is mailed.
+// choices holds the data of a contact that decides whether the contact may be mailed.
 type choices struct {
 	address                  string
 	unsubscribed, suppressed bool
 	chosen                   Subscription // "" for neither
 }
 
-// eachChoice calls do for each contact of a span, in no order. It reads a plain list, because GROUP BY would make the
-// engines sort it.
+// eachChoice calls the function do for each contact of a span, in no particular order. The query returns one row per
+// contact instead of counting with GROUP BY, because GROUP BY would make the database sort the rows.
 func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID string, do func(c *choices)) error {
 	q, err := of.contacts()
 	if err != nil {
@@ -256,7 +257,7 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 		q.and("c.created_at <= $?", of.before)
 	}
 	if of.segmentID != "" {
-		// SQLite goes through the left side of a CROSS JOIN first.
+		// For a CROSS JOIN, SQLite always scans the left table in the outer loop.
 		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
 		q.and("m.segment_id = $?", of.segmentID)
 		q.within("m.contact_id", in)
@@ -282,11 +283,11 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 	return nil
 }
 
-// errValuesTooLarge means that values exceed the allowed number of bytes.
+// errValuesTooLarge means that the property values exceed the allowed number of bytes.
 var errValuesTooLarge = errors.New("the values are too large")
 
-// valuesOf returns the values of some contacts by contact and property name. names selects the properties; nil selects
-// all. If the texts exceed most bytes, it returns errValuesTooLarge.
+// valuesOf returns the property values of the given contacts, by contact id and property name. The parameter names
+// selects the properties; nil selects all. If the texts exceed most bytes in total, valuesOf returns errValuesTooLarge.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {
 	properties, err := propertiesNamed(ctx, r, teamID, names)
@@ -296,7 +297,7 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	return valuesAmong(ctx, r, teamID, contactIDs, properties, most)
 }
 
-// valuesAmong is valuesOf for properties that were looked up already.
+// valuesAmong is valuesOf for properties that the caller has already looked up.
 func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property,
 	most int) (
 	map[string]map[string]scalar.Value, error) {

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// lockContacts returns the contacts with some addresses, by address, and locks their rows.
+// lockContacts locks the contacts that have the given addresses and returns them by address.
 func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []string) (map[string]*Contact, error) {
 	text := `SELECT ` + contactColumns + ` FROM contacts WHERE team_id = $1 AND address = ANY($2)`
 	if !tx.OneWriter() {
@@ -25,7 +25,7 @@ func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []str
 	return byAddress, nil
 }
 
-// contactRows holds contacts in the form that db.Tx.InsertRows takes.
+// contactRows holds contacts as columns, which is the form that db.Tx.InsertRows accepts.
 type contactRows struct {
 	ids, addresses, firstNames, lastNames, sources []string
 	unsubscribed                                   []bool
@@ -117,7 +117,7 @@ func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumn
 	}
 }
 
-// choice is a contact's choice about a topic.
+// choice is a contact's stored opt-in to or opt-out of a topic.
 type choice struct {
 	subscription Subscription
 	source       string // id of the email whose link was used; "" for none

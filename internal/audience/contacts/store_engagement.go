@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countMailed adds one to the number of emails mailed to each of some contacts. The contacts are sorted by id, so that
-// two transactions cannot deadlock.
+// countMailed increments the number of emails that were sent to each of the given contacts. The contacts are sorted by
+// id, so that two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)
@@ -16,7 +16,7 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 		mailed_at = excluded.mailed_at`, teamID, contactIDs, tx.Now().UnixMicro())
 }
 
-// existing returns which of some ids are contacts of the team.
+// existing returns which of the given ids are contacts of the team.
 func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string]bool, error) {
 	found := map[string]bool{}
 	if len(contactIDs) == 0 {
@@ -33,7 +33,7 @@ func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []stri
 	return found, nil
 }
 
-// contactsWith returns the ids of a team's contacts with some addresses, by address.
+// contactsWith returns the ids of a team's contacts that have the given addresses, by address.
 func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []string) (map[string]string, error) {
 	found := map[string]string{}
 	if len(addresses) == 0 {
@@ -53,7 +53,8 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 	return found, nil
 }
 
-// countResponses adds opens and clicks to a contact, if it still exists. Events may arrive in any order.
+// countResponses adds opens and clicks to a contact, if it still exists. Events may arrive in any order, so the later
+// time is kept.
 func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a *responses) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),

@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // contacts deleted per transaction
 
-// EraseTeam deletes the contacts of a team, and its topics, segments and properties.
+// EraseTeam deletes a team's contacts, topics, segments and properties.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		rows, err := tx.Query(ctx, `SELECT id FROM contacts WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, eraseRows)
@@ -37,13 +37,13 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.Segments.EraseTeam(ctx, teamID)
 }
 
-// erasableContact is a contact whose address is to be erased.
+// erasableContact is a contact with the address that EraseAddress erases.
 type erasableContact struct {
 	id, teamID string
-	refuses    bool // the contact is unsubscribed, or opted out of a topic
+	refuses    bool // whether the contact is unsubscribed or opted out of a topic
 }
 
-// erasableContacts returns the contacts of some teams that have an address.
+// erasableContacts returns the contacts of the given teams that have the given address.
 func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]erasableContact, error) {
 	rows, err := r.Query(ctx, `SELECT c.id, c.team_id, c.unsubscribed OR (SELECT COUNT(*) FROM contact_topics s
 		WHERE s.team_id = c.team_id AND s.contact_id = c.id AND s.subscription = 'opt_out') > 0
@@ -54,11 +54,11 @@ func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, addres
 	})
 }
 
-// detailTables are the tables with rows of contacts other than subscriptions.
+// detailTables are the tables with rows that belong to contacts, except the table of subscriptions.
 var detailTables = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
-// deleteContacts deletes contacts and all rows that refer to them. It locks the contacts first, so that it sees the
-// rows of transactions that held the locks before.
+// deleteContacts deletes contacts and all rows that refer to them. It locks the contacts first, so that it also deletes
+// rows that were written by transactions which held these locks before.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 	for _, table := range append([]string{"contact_topics"}, detailTables...) {
@@ -67,7 +67,7 @@ func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }
 
-// deleteDetails deletes everything about contacts except their address and their opt-outs.
+// deleteDetails deletes all data of contacts except their addresses and opt-outs.
 func deleteDetails(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	for _, table := range detailTables {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)

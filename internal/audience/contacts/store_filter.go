@@ -11,11 +11,11 @@ import (
 
 const engagementField = "contact.engagement."
 
-// membership is the column of the field contact.segments. A property, a topic or a segment belongs to one team, so
-// conditions on them need not name the team. Their indexes do not contain the team.
+// membership is the column of the field contact.segments. Conditions on properties, topics and segments do not mention
+// the team: each of these objects belongs to one team, and the indexes used do not contain the team.
 var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
-// fixedFields are the fields that the contacts of all teams have.
+// fixedFields contains the fields that contacts of every team have.
 var fixedFields = map[string]filter.Field{
 	"contact.email":      {Type: filter.TextField, Lower: true, Column: filter.Column{Value: "c.address"}},
 	"contact.first_name": {Type: filter.TextField, Column: filter.Column{Value: "c.first_name"}},
@@ -32,8 +32,8 @@ var fixedFields = map[string]filter.Field{
 	engagementField + "clicked_at": engagementTime("clicked_at"),
 }
 
-// fixedSets are the partial indexes by which some of these fields are found. These indexes contain few of a team's
-// contacts and are seldom written.
+// fixedSets describes the partial indexes for some of the fixed fields. These indexes contain few of a team's contacts
+// and are rarely updated.
 var fixedSets = map[string]filter.Sets{
 	"contact.unsubscribed": {Table: "contacts", Contact: "id", Value: "v.unsubscribed", Only: "v.unsubscribed"},
 
@@ -47,7 +47,7 @@ func engagementSet(column string) filter.Sets {
 }
 
 func engagementCount(column string) filter.Field {
-	// Without the cast PostgreSQL takes only whole numbers as parameters.
+	// Without the cast, PostgreSQL would accept only integers as parameters.
 	return filter.Field{Type: filter.NumberField, Default: filter.NumberValue(0),
 		Column: filter.Column{Table: "contact_engagement", Value: "CAST(v." + column + " AS DOUBLE PRECISION)"}}
 }
@@ -56,8 +56,8 @@ func engagementTime(column string) filter.Field {
 	return filter.Field{Type: filter.TimeField, Column: filter.Column{Table: "contact_engagement", Value: "v." + column}}
 }
 
-// propertyFields returns the fields of the properties with some names. heads says that the index of texts contains only
-// the first characters of each, as on PostgreSQL.
+// propertyFields returns the fields for the properties with the given names. heads says that the index on texts
+// contains only the first characters of each text, as on PostgreSQL.
 func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string, heads bool) (
 	map[string]filter.Field, error) {
 	if len(names) == 0 {
@@ -86,7 +86,7 @@ func propertyFields(ctx context.Context, r db.Reader, teamID string, names []str
 	return fields, nil
 }
 
-// topicFields returns the fields of the topics with some ids.
+// topicFields returns the fields for the topics with the given ids.
 func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]filter.Field, error) {
 	if len(ids) == 0 {
 		return nil, nil
@@ -107,7 +107,7 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 	return fields, nil
 }
 
-// rowValues returns a contact's values of the properties and topics in a schema, by the ids of these.
+// rowValues returns a contact's values of the properties and topics in a schema, by property id or topic id.
 func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, n names) (map[string]filter.Value,
 	error) {
 	ids := map[string][]string{}
@@ -148,7 +148,7 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 	return values, nil
 }
 
-// engagementValues adds the engagement of a contact to values.
+// engagementValues adds the engagement of a contact to the map values, by field name.
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
 	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
@@ -169,7 +169,7 @@ func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[s
 	return nil
 }
 
-// subscriptionOnly checks the value to which a rule compares a topic.
+// subscriptionOnly checks a value that a rule compares with the subscription to a topic.
 func subscriptionOnly(text string) string {
 	if text == string(OptIn) || text == string(OptOut) {
 		return ""

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// mailability has the facts that decide whether a contact may be mailed.
+// mailability holds the data that decides whether a contact may be mailed.
 type mailability struct {
 	id, address  string
 	unsubscribed bool
@@ -20,8 +20,9 @@ func scanMailability(r db.Row) (c mailability, err error) {
 	return c, err
 }
 
-// selectMailability returns a SELECT without its condition, and the topic as an argument if there is one. $1 is the
-// team, and $2 the topic unless it is "". The topic's default is read once.
+// selectMailability returns a SELECT statement up to WHERE, and the topic id as an argument unless it is "". In the
+// statement, $1 is the team and $2 the topic, if any. The topic's default is a subquery that the database evaluates
+// only once.
 func selectMailability(topicID string) (text string, topic []any) {
 	if topicID == "" {
 		return `SELECT c.id, c.address, c.unsubscribed, '', 'opt_in' FROM contacts c WHERE`, nil
@@ -32,11 +33,11 @@ func selectMailability(topicID string) (text string, topic []any) {
 		FROM contacts c WHERE`, []any{topicID}
 }
 
-// ofTeamByID is the condition on the team in a query by ids. The concatenation hides team_id from the planner:
-// PostgreSQL might otherwise read all contacts of the team.
+// ofTeamByID is the condition on the team in a query by contact ids. The concatenation prevents PostgreSQL from using
+// the index on team_id, with which it might read all contacts of the team.
 const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
 
-// mailabilityByID returns the mailability of the contacts with some ids that exist.
+// mailabilityByID returns the mailability of those of the given contacts that exist.
 func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) ([]mailability,
 	error) {
 	text, topic := selectMailability(topicID)
@@ -49,7 +50,7 @@ func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, c
 	return all, nil
 }
 
-// mailabilityAt returns the mailability of a contact, and of the contacts with some addresses.
+// mailabilityAt returns the mailability of a contact, and of the contacts that have the given addresses.
 func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
 	[]mailability, error) {
 	text, topic := selectMailability(topicID)

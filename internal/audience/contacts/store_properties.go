@@ -48,7 +48,7 @@ func listProperties(ctx context.Context, r db.Reader, teamID string, p page.Page
 		WHERE p.team_id = $1 AND p.deleted_at = 0`, ID: "p.id", Args: []any{teamID}}, p, scanProperty)
 }
 
-// propertiesNamed returns the properties of a team whose names are in names, or all properties if names is nil.
+// propertiesNamed returns the team's properties that have one of the given names, or all properties if names is nil.
 func propertiesNamed(ctx context.Context, r db.Reader, teamID string, names []string) ([]Property, error) {
 	text, args := `SELECT `+propertyColumns+` FROM contact_properties p WHERE p.team_id = $1 AND p.deleted_at = 0`,
 		[]any{teamID}

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/softdelete"
 )
 
-// topicTable and propertyTable describe how topics and properties are deleted.
+// topicTable and propertyTable describe to package softdelete how topics and properties are deleted.
 var (
 	topicTable = softdelete.Table{Name: "topics", NotFound: noTopic, Children: []softdelete.Child{
 		{Table: "contact_topics", Column: "topic_id", Order: "contact_id"}}}
@@ -16,8 +16,8 @@ var (
 		{Table: "contact_numbers", Column: "property_id", Order: "value, contact_id"}}}
 )
 
-// Sweep removes the rows of deleted topics, segments and properties, and the rows that refer to them. It is called
-// periodically.
+// Sweep removes the rows of deleted topics, segments and properties, and the rows that refer to them. Sweep must be
+// called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	if err := softdelete.Sweep(ctx, s.DB, topicTable); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		return t, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two concurrent transactions must not both count the topics before either inserts its own.
+		// Concurrent transactions must count and insert topics one after the other, so that the limit is not exceeded.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err
 		}
@@ -83,7 +83,7 @@ func (s *Service) Topics(ctx context.Context, teamID string, p page.Page) ([]Top
 	return listTopics(ctx, s.DB.Reader, teamID, p)
 }
 
-// TopicChange says what to change in a topic. Fields that are nil keep their value.
+// TopicChange describes an update of a topic. If a field is nil, the topic keeps its value.
 type TopicChange struct {
 	Name        *string
 	Description *string
@@ -114,16 +114,18 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 	return t, err
 }
 
-// DeleteTopic deletes a topic. It disappears at once; [Service.Sweep] deletes the subscriptions. Emails keep the
-// topic's id, and those that are not sent yet fail, because the opt-outs are deleted with the topic.
+// DeleteTopic deletes a topic. The topic can no longer be read after the commit; [Service.Sweep] deletes the
+// subscriptions later. Emails keep the topic's id. Emails that are not sent yet fail, because the opt-outs were deleted
+// with the topic.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, topicTable, teamID, strings.ToLower(topicID))
 	})
 }
 
-// Refused returns which of some addresses, in lower case, may not be mailed about a topic, and why. It is called for
-// every email that has a topic. A topic that the team does not have is an Invalid fault for the field topic_id.
+// Refused returns which of the given addresses may not be mailed about a topic, with the reason. The addresses must be
+// in lower case. Refused is called for every email that has a topic. If the team does not have the topic, Refused
+// returns an Invalid fault for the field topic_id.
 func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
 ) (map[string]Refusal, error) {
 	const chunk = 500
@@ -146,8 +148,8 @@ func UnknownTopic() error {
 	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
 }
 
-// refusal returns why a contact is not mailed about a topic, or "". chosen is "" if the contact made no choice or does
-// not exist.
+// refusal returns the reason why a contact may not be mailed about a topic, or "" if it may be mailed. chosen is "" if
+// the contact neither opted in nor out, or does not exist.
 func refusal(byDefault, chosen Subscription, unsubscribed bool) Refusal {
 	switch {
 	case unsubscribed:

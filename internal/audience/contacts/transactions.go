@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The operations in this file run in a transaction of the caller. The operations do the same as those without "In", and
-// hold the lock on the contact's row until the transaction ends.
+// The methods in this file whose names end in "In" run in the caller's transaction. They do the same as the methods
+// without "In", and hold the lock on the contact's row until the transaction ends.
 //
-// An Invalid or a NotFound fault means that nothing was written: the operations look up the contact and the names in a
-// change before they write. The caller may continue the transaction after such a fault. All other errors must fail the
-// transaction.
+// If a method returns an Invalid or a NotFound fault, it has written nothing, because it looks up the contact and all
+// names in a change before it writes. After such a fault, the caller may continue the transaction. After any other
+// error, the caller must roll back the transaction.
 
 // UpsertIn is [Service.Upsert] within a transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (
@@ -36,8 +36,8 @@ func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address strin
 	return at, created, err
 }
 
-// UpdateIn is [Service.Update] within a transaction. If another contact has the new address, it returns no fault: the
-// transaction fails with a violation of contacts_address ([db.DB.Violates]).
+// UpdateIn is [Service.Update] within a transaction. If another contact has the new address, UpdateIn returns no fault;
+// instead the transaction fails with a violation of the unique index contacts_address ([db.DB.Violates]).
 func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string, c Change) (
 	at Contact, err error) {
 	var address string
@@ -87,8 +87,8 @@ func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAdd
 	return at, err
 }
 
-// MemberIn returns a contact by its id, with its values and, for properties without a value, the fallbacks. It takes no
-// lock.
+// MemberIn returns a contact by its id, with its values and, for properties without a value, the fallbacks. MemberIn
+// does not lock the contact.
 func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID string) (m Member, err error) {
 	if m.Contact, err = contactByID(ctx, r, teamID, contactID); err != nil {
 		return m, err
@@ -105,7 +105,7 @@ func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID s
 	return m, nil
 }
 
-// withFallbacks adds the fallbacks of properties for which values has no value.
+// withFallbacks adds the fallbacks of the properties that are missing in values.
 func withFallbacks(values map[string]scalar.Value, of []Property) map[string]scalar.Value {
 	if values == nil {
 		values = map[string]scalar.Value{}

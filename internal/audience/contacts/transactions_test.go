@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Changes within the caller's transaction are committed with it or not at all.
+// Changes in the caller's transaction take effect only if that transaction is committed.
 func TestWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -68,7 +68,7 @@ func TestWithinATransaction(t *testing.T) {
 	})
 }
 
-// A fault leaves the transaction usable, so that the caller can continue.
+// After a fault, the caller can continue and commit the transaction.
 func TestFaultsWithinATransaction(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -165,7 +165,8 @@ func TestMemberIn(t *testing.T) {
 	})
 }
 
-// Events contain the contact's new choices, so that an automation can start with them.
+// Events contain the topics that the contact newly opted in to or out of, so that an automation can start on these
+// changes.
 func TestEventsTellWhatWasChosen(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// walkers creates n contacts in a segment; every tenth has the plan pro.
+// walkers creates n contacts in a segment; every tenth contact has the plan pro.
 func walkers(f *filtered, n int) (ids []string) {
 	f.t.Helper()
 	for i := range n {
@@ -30,7 +30,7 @@ func walkers(f *filtered, n int) (ids []string) {
 	return ids
 }
 
-// walked walks through an audience by pages and returns the ids and the statements.
+// walked reads an audience with Walk, page by page, and returns the ids of the contacts and the SQL statements.
 func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []string, asked []db.Statement) {
 	f.t.Helper()
 	trace.Take()
@@ -49,8 +49,8 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 	}
 }
 
-// A walk reads a bounded part at a time, even if it skips many contacts: those added after the audience's limit, and
-// those that do not match a filter.
+// Walk reads contacts in parts of bounded size, even if it skips many contacts because they were added after the
+// audience's time limit or do not match the filter.
 func TestWalksPassOverManyInParts(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -92,7 +92,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 					}
 				}
 			}
-			// Each page may begin with a part that the previous page has read.
+			// Each page may read a part that the previous page has already read.
 			if most := 2 * (n/part + len(c.want) + 2); parts > most || parts < n/part {
 				t.Errorf("%s: %d parts, want %d at most", name, parts, most)
 			}
@@ -100,7 +100,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 	})
 }
 
-// A walk finds few matching contacts by sets, unless these are known to take too long.
+// If few contacts match, Walk evaluates the filter by sets, unless the filter has recently taken too long by sets.
 func TestWalksBySets(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -136,7 +136,7 @@ func TestWalksBySets(t *testing.T) {
 	})
 }
 
-// If finding by sets takes too long, contacts that were found already are not found again in parts.
+// If finding contacts by sets is canceled, reading in parts continues after the contacts that were already found.
 func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -149,7 +149,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.s.limits.maxIDs = 2
-		for asked := range 3 { // chunks that are read before the time is up
+		for asked := range 3 { // number of chunks that are read before the cancellation
 			find := f.s.finder(of, "", true, 10)
 			ctx, cancel := context.WithCancel(t.Context())
 			n := -1

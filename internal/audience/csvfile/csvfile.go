@@ -1,31 +1,34 @@
-// Package csvfile reads CSV files as programs and people save them, of any size in bounded memory.
+// Package csvfile reads CSV files of any size, in the variants that spreadsheets and other programs save, with bounded
+// memory.
 //
-// The standard library's encoding/csv holds a whole record in memory, treats a lone carriage return as text, and counts
-// offsets in its input rather than in the file, which may be UTF-16. An import of untrusted files must resume at an
-// exact byte, with bounded memory. The tests compare both readers for files on which they must agree.
+// The standard library's encoding/csv is not suitable, because an import of untrusted files must use bounded memory and
+// resume at an exact byte. encoding/csv holds a whole record in memory, treats a lone carriage return as text, and
+// counts offsets in its input rather than in the file, which may be UTF-16. The tests check that both packages read the
+// same records from files without errors.
 //
 // # Format
 //
-// [Sniff] detects the format from the beginning of a file: UTF-8 or UTF-16, with or without a byte order mark,
-// separated by commas, semicolons, tabs or vertical bars. Bytes that are not valid UTF-8 are decoded one by one as
-// Windows-1252, which contains ISO 8859-1, because some files mix both encodings. Lines end with LF, CRLF or CR. Fields
-// are quoted as in RFC 4180; a quote inside an unquoted field is text.
+// [Sniff] detects the format from the beginning of a file: UTF-8 or UTF-16, with or without a byte order mark, with
+// fields separated by commas, semicolons, tabs or vertical bars. Bytes that are not valid UTF-8 are decoded one by one
+// as Windows-1252, which contains ISO 8859-1, because some files mix both encodings. Lines end with LF, CRLF or CR.
+// Fields are quoted as in RFC 4180; a quote inside an unquoted field is ordinary text.
 //
 // # Invariants
 //
-// A [Reader] holds at most [MaxRecord] bytes and [MaxFields] fields of a record, and takes time linear in the length of
-// the file. [Record.End] is an offset in the file: a Reader that begins there, with the same form, reads the same
-// following records.
+// A [Reader] keeps at most [MaxRecord] bytes and [MaxFields] fields in memory, and its running time is linear in the
+// length of the file. [Record.End] is an offset in the file: a new Reader that begins at this offset with the same
+// [Form] reads the same following records.
 //
 // # Errors
 //
-// A record that cannot be read is a [*RecordError]. Read then continues with the line after a misplaced quote, or with
-// the record after one that is too long. An unclosed quote includes the following text up to the next quote. For a file
-// that is not text, Sniff returns a fault that says what to do. All other errors come from the underlying reader.
+// For a record that cannot be read, Read returns a [*RecordError]. The next call of Read continues with the line after
+// a misplaced quote, or with the record after a record that was too long. A quoted field without a closing quote
+// extends to the next quote in the file. For a file that is not text, Sniff returns a fault that says what to do. All
+// other errors come from the underlying reader.
 //
 // # Limits of this package
 //
-// It does not know the meaning of columns and does not change the content of fields.
+// Package csvfile does not interpret columns and does not change the content of fields.
 package csvfile
 
 import (
@@ -33,7 +36,8 @@ import (
 )
 
 const (
-	// HeadSize is the number of bytes from the beginning of a file that Sniff needs. The first record must fit into it.
+	// HeadSize is the number of bytes from the beginning of a file that Sniff needs. The first record must fit into
+	// HeadSize bytes.
 	HeadSize = 64 << 10
 	// MaxRecord is the maximum length of a record, in bytes of UTF-8.
 	MaxRecord = 1 << 20
@@ -45,14 +49,14 @@ const (
 type Form struct {
 	Charset Charset `json:"charset"`
 	Comma   byte    `json:"comma"` // the separator of fields
-	Start   int64   `json:"start"` // the offset of the first record, after a byte order mark
+	Start   int64   `json:"start"` // offset of the first record, after the byte order mark if any
 }
 
 // Charset is the encoding of a file.
 type Charset string
 
 const (
-	UTF8    Charset = "utf-8" // bytes that are not valid UTF-8 are Windows-1252
+	UTF8    Charset = "utf-8" // bytes that are not valid UTF-8 are decoded as Windows-1252
 	UTF16LE Charset = "utf-16le"
 	UTF16BE Charset = "utf-16be"
 )
@@ -61,11 +65,11 @@ const (
 type Record struct {
 	Fields []string // valid until the next call of Read
 	Line   int64    // the line on which the record begins; the first line is 1
-	End    int64    // the offset in the file after the record
+	End    int64    // offset in the file where the record ends
 	Lines  int64    // the number of lines that end before End
 }
 
-// Blank reports whether all fields are empty, as in rows that spreadsheets save below their content.
+// Blank reports whether all fields are empty, as in the empty rows that spreadsheets append.
 func (r *Record) Blank() bool {
 	for _, f := range r.Fields {
 		if f != "" {
@@ -82,17 +86,17 @@ const (
 	TooLong       Problem = iota + 1 // the record is longer than MaxRecord
 	TooManyFields                    // the record has more fields than MaxFields
 	StrayQuote                       // text follows a closing quote
-	Unclosed                         // the file ends within quotes
+	Unclosed                         // the file ends inside a quoted field
 )
 
-// RecordError reports a record that cannot be read. The Record that Read returns with it has no fields.
+// RecordError reports a record that cannot be read. The Record that Read returns with a RecordError has no fields.
 type RecordError struct {
 	Problem Problem
 	Line    int64 // the line on which the record begins
 	Last    int64 // the last line that was skipped with the record
 }
 
-// Error describes the problem for the owner of the file.
+// Error describes the problem in words for the person who uploaded the file.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("line %d", e.Line)
 	if e.Last > e.Line {

@@ -35,8 +35,8 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest returns the records after at. It checks that a new reader, which begins at the end of a record, reads the same
-// next record.
+// rest returns the records after an offset. It also checks that a new Reader that begins at the end of a record reads
+// the same next record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
 	whole := NewReader(bytes.NewReader(file[at.End:]), form, at.End, at.Lines)
@@ -150,7 +150,7 @@ func TestSniffRefuses(t *testing.T) {
 	}
 }
 
-// A broken record is skipped, and the following ones are read.
+// A malformed record is skipped, and the records after it are read.
 func TestBrokenRecords(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", MaxRecord)
@@ -183,7 +183,7 @@ func TestBrokenRecords(t *testing.T) {
 	}
 }
 
-// failing is a file with an unreadable part.
+// failing is a reader that returns an error in the middle of a file.
 type failing struct{ r io.Reader }
 
 func (f failing) Read(p []byte) (int, error) {
@@ -194,7 +194,7 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// A read error is not mistaken for the end of the file.
+// Read returns read errors of the file and does not treat them as the end of the file.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"a,b\nc", "a,b\n\"c", "a,b\n\"c\"d", "a,b\r", ""} {
@@ -241,8 +241,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Where encoding/csv reads a file without errors, this package returns the same records. For every file, it reads to
-// the end with exact offsets.
+// FuzzReader checks that the records equal those of encoding/csv if encoding/csv reads the file without errors. It also
+// checks that the Reader reads every file to the end with exact offsets.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{"a,b\nc,d\n", "a;\"b\"\"\nx\"\r\nc;d", "\"\"\n,\n\r\r\n",
 		"a\tb\n\"c\"d\te\n", "\xe0,\xff\n",
@@ -250,7 +250,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		file = file[:min(len(file), 2000)] // each record is read twice
+		file = file[:min(len(file), 2000)] // limits the run time, because each record is read twice
 		form, _, err := Sniff(file[:min(len(file), HeadSize)])
 		if err != nil {
 			if !errors.As(err, new(*fault.Error)) {
@@ -274,7 +274,7 @@ func FuzzReader(f *testing.F) {
 				return
 			}
 			if len(fields) == 1 && fields[0] == "" {
-				continue // a pair of quotes is an empty line here
+				continue // Reader skips a line with just a pair of quotes
 			}
 			want = append(want, fmt.Sprintf("%q", fields))
 		}

@@ -15,15 +15,15 @@ type Reader struct {
 	r     *bufio.Reader
 	form  Form
 	at    int64 // offset in the file of the next byte
-	lines int64 // lines that end before that offset
-	begun bool  // the next byte is not the first of its line
+	lines int64 // number of lines that end before the offset at
+	begun bool  // whether a part of the current line was read
 	text  []byte
-	ends  []int // the ends of the fields in text
+	ends  []int // end of each field in text
 	out   []string
 }
 
-// NewReader returns a reader for the records after an offset of a file. r must begin at that offset. lines is the
-// number of lines that end before it. The offset must be form.Start or the End of a record.
+// NewReader returns a Reader for the records after an offset in a file. The offset must be form.Start or the End of a
+// record, r must begin at the offset, and lines must be the number of lines that end before the offset.
 func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	if form.Charset != UTF8 {
 		r = newUTF16(r, form.Charset)
@@ -31,8 +31,8 @@ func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), form: form, at: offset, lines: lines}
 }
 
-// Read returns the next record that is not an empty line, and io.EOF after the last one. For a record that cannot be
-// read it returns a *RecordError, and a Record that says where it ends.
+// Read returns the next record that is not an empty line, or io.EOF after the last record. For a record that cannot be
+// read, Read returns a *RecordError and a Record with the offset where the record ends.
 func (r *Reader) Read() (Record, error) {
 	for {
 		rec := Record{Line: r.lines + 1}
@@ -45,7 +45,7 @@ func (r *Reader) Read() (Record, error) {
 				return rec, err
 			}
 			if r.begun {
-				last++ // the end of the file ends the last line
+				last++ // the last line has no line ending
 			}
 			return rec, &RecordError{problem, rec.Line, last}
 		case err != nil && !errors.Is(err, io.EOF):
@@ -77,16 +77,16 @@ func (r *Reader) fields() []string {
 	return r.out
 }
 
-// States of the parser in record.
+// These are the states of the parser in the method record.
 const (
 	fieldStart = iota
 	plain      // within a field without quotes
 	quoted     // within quotes
-	closing    // after a quote inside a quoted field
+	closing    // after a quote in a quoted field
 	skipLine   // after a misplaced quote, until the end of the line
 )
 
-// record reads one record into text and ends. It returns the problem of the record, if any, and io.EOF at the end of
+// record reads one record into text and ends. It returns the problem with the record, if any, and io.EOF at the end of
 // the file.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
@@ -131,8 +131,8 @@ func (r *Reader) record() (problem Problem, err error) {
 	}
 }
 
-// next returns the next byte. Outside of quotes it returns each line ending as one newline; within quotes it returns
-// line endings unchanged.
+// next returns the next byte. Outside of quotes, each line ending is returned as one newline; inside quotes, line
+// endings are returned unchanged.
 func (r *Reader) next(within bool) (byte, error) {
 	c, err := r.readByte()
 	if err != nil {
@@ -181,7 +181,7 @@ func (r *Reader) add(c byte) Problem {
 	return 0
 }
 
-// end ends a field.
+// end marks the end of the current field.
 func (r *Reader) end() Problem {
 	if len(r.ends) == MaxFields {
 		return TooManyFields
@@ -191,7 +191,8 @@ func (r *Reader) end() Problem {
 }
 
 // utf16Reader converts UTF-16 into UTF-8. Each unpaired surrogate becomes U+FFFD, so that the offset in the file can be
-// computed from the output. transform.Reader with the decoder of x/text does not guarantee that.
+// computed from the output. transform.Reader with the UTF-16 decoder of golang.org/x/text does not guarantee that
+// offsets can be computed.
 type utf16Reader struct {
 	r     *bufio.Reader
 	big   bool
@@ -210,7 +211,7 @@ func (u *utf16Reader) Read(p []byte) (n int, err error) {
 			c, err := u.char()
 			if err != nil {
 				if n > 0 {
-					return n, nil // The next call returns the error.
+					return n, nil // The next call of Read returns the error.
 				}
 				return 0, err
 			}
@@ -223,7 +224,7 @@ func (u *utf16Reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// char returns the next character. A single byte at the end is ignored.
+// char returns the next character. If the file has an odd number of bytes, the last byte is ignored.
 func (u *utf16Reader) char() (rune, error) {
 	two, err := u.r.Peek(2)
 	if len(two) < 2 {

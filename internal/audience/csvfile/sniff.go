@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// kinds are file formats that users often upload instead of CSV, by their first bytes.
+// kinds maps the first bytes of file formats that users often upload instead of CSV to their names.
 var kinds = []struct{ begin, name string }{
 	{"PK\x03\x04", "a spreadsheet or an archive (xlsx, ods or zip)"},
 	{"\xd0\xcf\x11\xe0", "a spreadsheet of Excel (xls)"},
@@ -21,9 +21,9 @@ var kinds = []struct{ begin, name string }{
 	{"SQLite format 3", "a database"},
 }
 
-// Sniff detects the format of a file. head is its beginning: HeadSize bytes, or the whole file if it is shorter. Sniff
-// returns the format and the first record. A file that is empty or not text, or whose first record does not end within
-// head, is an Invalid fault for the field `file`.
+// Sniff detects the format of a file. The parameter head is the first HeadSize bytes of the file, or the whole file if
+// it is shorter. Sniff returns the format and the first record. If the file is empty or not text, or the first record
+// does not end within head, Sniff returns an Invalid fault for the field `file`.
 func Sniff(head []byte) (Form, Record, error) {
 	for _, k := range kinds {
 		if bytes.HasPrefix(head, []byte(k.begin)) {
@@ -45,7 +45,7 @@ func Sniff(head []byte) (Form, Record, error) {
 	form.Comma = separator(first)
 	lines := int64(0)
 	if c, ok := strings.CutPrefix(first, "sep="); ok && len(c) == 1 && strings.Contains(commas, c) {
-		// Excel writes and reads a line such as "sep=;".
+		// Excel supports a first line such as "sep=;" that names the separator.
 		said, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, 0).Read()
 		if err != nil {
 			return form, Record{}, err
@@ -56,7 +56,7 @@ func Sniff(head []byte) (Form, Record, error) {
 	return form, rec, err
 }
 
-// header reads the first record.
+// header reads the first record, which contains the column names.
 func header(head []byte, form Form, lines int64) (Record, error) {
 	rec, err := NewReader(bytes.NewReader(head[form.Start:]), form, form.Start, lines).Read()
 	broken, _ := errors.AsType[*RecordError](err)
@@ -89,7 +89,7 @@ func charset(head []byte) (cs Charset, start int64) {
 			zeros[i%2]++
 		}
 	}
-	const most = 4 // at least a quarter of the characters are ASCII, and few characters have a low byte of zero
+	const most = 4 // at least 1/4 of the characters are ASCII, and few have a low byte of zero
 	switch half := len(head) / 2; {
 	case zeros[1] > half/most && zeros[0] <= zeros[1]/10:
 		return UTF16LE, 0
@@ -108,18 +108,20 @@ func decoded(head []byte, form Form) (string, error) {
 	return string(text), err
 }
 
-// isBinary reports whether the beginning of a file is not text. first is its first line. Values of contacts may contain
-// any character but NUL; names of columns contain no control characters.
+// isBinary reports whether the beginning of a file is binary data instead of text. The parameter first is the first
+// line. Property values of contacts may contain any character except NUL; column names contain no control characters.
 func isBinary(text, first string) bool {
 	return strings.ContainsRune(text, 0) || strings.ContainsFunc(first, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\r' && r != '\n' && r != '\f' && r != '\v' && r != '\x1a' && r != '\x1b'
 	})
 }
 
-// commas are the possible separators. If two occur equally often, the earlier one wins.
+// commas lists the possible separators. If two separators occur equally often, the one that comes first in the list
+// wins.
 const commas = ",;\t|"
 
-// firstLine returns the first record, or the part of it that text contains, without its line ending.
+// firstLine returns the first record without its line ending. If text does not contain the whole record, firstLine
+// returns all of text.
 func firstLine(text string) string {
 	line := strings.TrimLeft(text, "\r\n")
 	quoted := false

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// Check checks that the schema has the fields of the rule, and that the operators and values suit their types.
+// Check returns an error unless the schema has all fields that the rule names, and all operators and values fit the
+// types of these fields.
 func (r *Rule) Check(s Schema) error {
 	return r.each(r.root(), func(place string, leaf *Rule) error {
 		_, err := leaf.resolve(&s, place, time.Unix(0, 0), nil)
@@ -20,7 +21,7 @@ func (r *Rule) Check(s Schema) error {
 	})
 }
 
-// root returns the path of the rule in errors.
+// root returns the path of the rule that errors name.
 func (r *Rule) root() string {
 	if r.place == "" {
 		return "filter"
@@ -49,26 +50,27 @@ func (r *Rule) within(place string, i int) string {
 	return fmt.Sprintf("%s.rules[%d]", place, i)
 }
 
-// test is a leaf prepared for Where and Match: a positive comparison, which may be negated.
+// test is a leaf in the form that Where and Match use: a positive comparison, and whether its result is negated.
 type test struct {
 	Field
 	negated bool
-	never   bool // the comparison is always false: the referenced field has no value, or one of another type
+	never   bool // the comparison is always false, because the referenced field has no value or a wrong type
 
-	// Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith; WithinLast for all comparisons of times
+	// The field op is Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith or, for all comparisons of
+	// times, WithinLast.
 	op       Operator
 	operands []Value // operands of Eq (one) and In
 	text     string  // operand of Contains, StartsWith and EndsWith
 	number   float64 // operand of Gt, Gte, Lt and Lte
-	from, to int64   // range of WithinLast: the first microsecond, and the one after the last
+	from, to int64   // time range of WithinLast, in microseconds; to is exclusive
 }
 
-// ahead is a tolerance: a time that is later than now by at most this long counts as now, because the clocks of nodes
-// differ.
+// ahead is the tolerance for differences between the clocks of nodes: a time that is later than now by at most ahead
+// counts as within the last days or hours.
 const ahead = time.Minute
 
-// resolve checks a leaf and returns its test at the time now. get returns the values of referenced fields; if it is
-// nil, references are only checked.
+// resolve checks a leaf and returns its test, with durations relative to the time now. The function get returns the
+// values of referenced fields; if get is nil, resolve only checks references.
 func (r *Rule) resolve(s *Schema, place string, now time.Time, get func(name string) Value) (test, error) {
 	f, ok := s.field(r.Field)
 	if !ok {
@@ -141,7 +143,7 @@ func (t *test) refer(s *Schema, place, name string, now time.Time, get func(name
 	return nil
 }
 
-// takes reports whether the operand may be a field of a type.
+// takes reports whether the operand may be a reference to a field of the given type.
 func (t *test) takes(operand Type) bool {
 	switch t.op {
 	case Eq:
@@ -157,7 +159,8 @@ func (t *test) takes(operand Type) bool {
 	return false
 }
 
-// compareWith sets a value as the operand. If the value does not fit, it returns what the value must be.
+// compareWith sets the operand to a value. If the value does not fit the operator, compareWith returns a text that says
+// what the value must be.
 func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	switch t.op {
 	case Eq:
@@ -202,7 +205,7 @@ func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	return ""
 }
 
-// addOperand adds a value to those that the field may equal.
+// addOperand adds a value to the operands of Eq and In.
 func (t *test) addOperand(v Value) (problem string) {
 	switch t.Type {
 	case TextField:

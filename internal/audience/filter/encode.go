@@ -15,7 +15,7 @@ type node struct {
 	Value    jsontext.Value `json:"value,omitzero"`
 }
 
-// MarshalJSON returns the JSON of the rule. Parse returns an equal rule for it.
+// MarshalJSON returns the JSON of the rule. Parsing this JSON results in an equal rule.
 func (r *Rule) MarshalJSON() ([]byte, error) {
 	n := node{Type: r.Kind, Field: r.Field, Operator: r.Operator}
 	switch r.Kind {
@@ -34,7 +34,7 @@ func (r *Rule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n)
 }
 
-// plain returns the value in the form that package json encodes.
+// plain converts the value to a Go value that package json can encode.
 func (v Value) plain() any {
 	switch v.kind {
 	case Text:

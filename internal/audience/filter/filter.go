@@ -2,50 +2,51 @@
 // conditions of automations (API reference section 22.3). docs/filters.md describes the language for users.
 //
 // A [Rule] is a tree. [Parse] reads it from JSON and checks everything that does not depend on the team; [Rule.Check]
-// checks the fields and values against a [Schema]. [Rule.Where] compiles the rule into an SQL condition for both
-// engines, and [Rule.Match] evaluates it in memory for one contact.
+// checks the fields and values against a [Schema]. [Rule.Where] compiles the rule into an SQL condition for PostgreSQL
+// and SQLite, and [Rule.Match] evaluates it in memory for one contact.
 //
 // # Invariants
 //
-// Where and Match select the same contacts. Both methods treat a leaf as one positive comparison with the value of the
-// field, which may be negated. A comparison has no third truth value: if a field has no value, every positive
-// comparison is false, and neq, not_in, is_empty and not_within_last are true. The empty text counts as no value.
+// Where and Match select the same contacts. Both methods evaluate a leaf as one positive comparison with the value of
+// the field; for a negative operator, they negate the result. Unlike in SQL, a comparison is either true or false: if a
+// field has no value, every positive comparison is false, and neq, not_in, is_empty and not_within_last are true. A
+// field with the empty text counts as a field without a value.
 //
-// Texts are compared byte by byte, whatever the collation of the database. Values are SQL parameters and never part of
-// the SQL text.
+// Texts are compared byte by byte, regardless of the collation of the database. Values are SQL parameters and never
+// part of the SQL text.
 //
 // A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] bytes.
 //
 // # Errors
 //
-// Errors in a rule are Invalid and Missing faults that name the path, such as filter.rules[2].operator. A rule is
-// checked each time it is used. A rule that names a deleted object is refused: treating that field as empty could
-// select all contacts.
+// Errors in a rule are Invalid or Missing faults, which name the path of the error, such as filter.rules[2].operator. A
+// rule is checked each time it is used. A rule that names a deleted object is refused, because treating the field as
+// empty could select all contacts.
 //
 // # Limits of this package
 //
-// It reads no rows and knows no tables: the schema contains the columns.
+// Package filter does not access the database. It gets the names of tables and columns from the schema.
 package filter
 
 // Limits of a rule.
 const (
-	MaxDepth   = 10       // levels; a single leaf has one
+	MaxDepth   = 10       // maximum number of levels; a single leaf is one level
 	MaxLeaves  = 100      // comparisons
 	MaxText    = 64 << 10 // bytes of JSON
-	MaxString  = 2000     // characters of a text in a comparison
-	MaxList    = 500      // values of one list
-	MaxField   = 200      // characters of the name of a field
-	MaxNumber  = 1 << 53  // largest absolute value: beyond it, not every integer is a float64
-	maxNumeral = 16       // characters of a text that is parsed as a number
+	MaxString  = 2000     // maximum characters of a text in a comparison
+	MaxList    = 500      // maximum number of values in a list
+	MaxField   = 200      // maximum characters of a field name
+	MaxNumber  = 1 << 53  // largest absolute value of a number; float64 cannot represent every larger integer
+	maxNumeral = 16       // maximum characters of a text that is parsed as a number
 )
 
 // Kind is the kind of a node of the tree.
 type Kind string
 
 const (
-	And  Kind = "and"  // all of Rules hold
-	Or   Kind = "or"   // at least one of Rules holds
-	Not  Kind = "not"  // Rules has one element, which does not hold
+	And  Kind = "and"  // true if all elements of Rules are true
+	Or   Kind = "or"   // true if at least one element of Rules is true
+	Not  Kind = "not"  // true if the only element of Rules is false
 	Leaf Kind = "rule" // a comparison
 )
 
@@ -54,12 +55,12 @@ type Rule struct {
 	Kind  Kind
 	Rules []*Rule // operands of And, Or and Not
 
-	// Only for a leaf:
+	// Set only for a leaf:
 	Field    string
 	Operator Operator
-	Value    Value // none for operators that take no value
+	Value    Value // None for operators without a value
 
-	place string // path of the filter in errors; only set in the root
+	place string // path of the filter in errors; set only in the root
 }
 
 // Operator is the operator of a comparison.
@@ -85,11 +86,11 @@ const (
 	After         Operator = "after"
 )
 
-// operators are all operators, in the order in which errors list them.
+// operators lists all operators, in the order in which error messages list them.
 var operators = []Operator{Eq, Neq, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith, Exists, IsEmpty, In, NotIn,
 	WithinLast, NotWithinLast, Before, After}
 
-// meant maps operators of other languages to ours, for suggestions in errors.
+// meant maps operators of other languages to operators of this package, for suggestions in error messages.
 var meant = map[string]Operator{
 	"equals": Eq, "equal": Eq, "is": Eq, "=": Eq, "==": Eq, "not_equals": Neq, "not_equal": Neq, "notequals": Neq,
 	"is_not": Neq, "ne": Neq, "!=": Neq, "<>": Neq, "greater_than": Gt, ">": Gt, "greater_than_or_equal": Gte,
@@ -100,7 +101,7 @@ var meant = map[string]Operator{
 	"none_of": NotIn, "nin": NotIn, "last": WithinLast, "not_last": NotWithinLast,
 }
 
-// positive returns the positive form of an operator, and whether o negates it.
+// positive returns the positive form of the operator o, and whether o is the negation of that form.
 func (o Operator) positive() (is Operator, negated bool) {
 	switch o {
 	case Neq:
@@ -128,7 +129,7 @@ func (r *Rule) Leaves(f func(*Rule)) {
 	}
 }
 
-// Fields returns the full names of all fields that the rule reads, including references, each once.
+// Fields returns the full names of all fields that the rule reads, including references, without duplicates.
 func (r *Rule) Fields() []string {
 	var names []string
 	seen := map[string]bool{}

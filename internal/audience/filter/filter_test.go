@@ -59,7 +59,7 @@ func knownSegment(id string) string {
 	return "must be the id of a segment of this team."
 }
 
-// automation is the team's schema with fields of events.
+// automation is the team's schema with additional fields of events.
 func automation() Schema {
 	s := Schema{Fields: map[string]Field{}, Open: []string{"wait_events."}, References: true}
 	for name, f := range team.Fields {
@@ -418,8 +418,8 @@ func TestNumeralsAreReadAlike(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that a parsed rule is encoded to JSON that parses to the same rule, and that no user text is part of
-// the SQL.
+// FuzzParse checks that encoding a parsed rule and parsing the JSON results in the same rule, and that no text of a
+// rule becomes part of the SQL.
 func FuzzParse(f *testing.F) {
 	for _, leaf := range []string{
 		leafOf("contact.email", "contains", `"'; DROP TABLE contacts; --"`), leafOf("properties.age", "in", `[1, 2.5,
@@ -463,8 +463,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkTokens fails if the SQL has tokens that come neither from the package nor from the schema, or if an argument
-// after the first ones is unused.
+// checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema. It also fails
+// if the SQL does not use all arguments after the number first.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)
@@ -485,7 +485,7 @@ var (
 	parameter = regexp.MustCompile(`^\$[0-9]+$`)
 )
 
-// written are the tokens that conditions may contain, besides parameters.
+// written lists the tokens that queries may contain in addition to parameters.
 var written = strings.Fields(`contact_texts contact_numbers contact_topics contact_segments contact_engagement
 	v v.contact_id v.property_id v.topic_id v.segment_id v.subscription v.value v.opened v.opened_at
 	contacts c s s.contact_id contact_id id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at

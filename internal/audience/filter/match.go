@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Match reports whether the rule holds at the time now. value returns the value of a contact's field by its full name;
-// Match calls it only for fields of the schema. A reference to a field without a value, or with a value of the wrong
-// type, equals nothing.
+// Match reports whether a contact matches the rule at the time now. The function value returns the contact's value of a
+// field, given by its full name; Match calls value only for fields of the schema. A comparison with a reference is
+// false if the referenced field has no value or a value of the wrong type.
 func (r *Rule) Match(s Schema, now time.Time, value func(name string) Value) (bool, error) {
 	return r.match(&s, r.root(), now, value)
 }
@@ -25,7 +25,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 		}
 		return t.holds(v) != t.negated, nil
 	}
-	// All parts are evaluated, so that errors do not depend on the values.
+	// All subrules are evaluated, so that errors do not depend on the contact's values.
 	result := r.Kind == And
 	for i, sub := range r.Rules {
 		holds, err := sub.match(s, r.within(place, i), now, value)
@@ -43,7 +43,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 	return result, nil
 }
 
-// holds reports whether the positive comparison is true for a value.
+// holds reports whether the positive comparison is true for the given value of the field.
 func (t *test) holds(v Value) bool {
 	if t.never || v.none() {
 		return false

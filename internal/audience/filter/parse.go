@@ -16,7 +16,7 @@ import (
 // Parse parses a rule. Errors name paths such as filter.rules[0].field.
 func Parse(text []byte) (*Rule, error) { return ParseAt("filter", text) }
 
-// ParseAt is Parse for a rule at another path of a request, such as steps[3].config.
+// ParseAt is Parse for a rule that is at a different path in the request, such as steps[3].config.
 func ParseAt(place string, text []byte) (*Rule, error) {
 	if len(text) > MaxText {
 		return nil, tooLong(place, len(text))
@@ -26,7 +26,7 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The stored form must be parsable again, and 1e15 is stored as 1000000000000000.
+	// The form in which a rule is stored must be parsable too, and can be longer: 1e15 is stored as 1000000000000000.
 	again, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a filter: %w", err)
@@ -45,7 +45,7 @@ func tooLong(place string, n int) error {
 // parser counts the leaves of one rule.
 type parser struct{ leaves int }
 
-// Members of the nodes of a tree.
+// These are the JSON members that nodes of the tree may have.
 var (
 	groupMembers = []string{"type", "rules"}
 	notMembers   = []string{"type", "rule"}
@@ -165,7 +165,7 @@ func noOperator(place, operator string) error {
 	return fault.Invalidf(place, "The `%s` field must be one of `%s`.", place, strings.Join(all, "`, `"))
 }
 
-// quote returns a text of a request in quotes, shortened, for an error.
+// quote returns a text from a request in quotes, shortened to 40 characters, for an error message.
 func quote(text string) string {
 	const limit = 40
 	if utf8.RuneCountInString(text) > limit {
@@ -174,7 +174,7 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// shape rejects values that the operator never takes, whatever the field's type is.
+// shape rejects values that the operator does not accept for any type of field.
 func (r *Rule) shape(place string) error {
 	kind := r.Value.kind
 	switch r.Operator {
@@ -200,7 +200,7 @@ func (r *Rule) shape(place string) error {
 	return nil
 }
 
-// value parses the value of a leaf. nested allows lists and references.
+// value parses the value of a leaf. If nested is true, lists and references are allowed.
 func value(place string, text jsontext.Value, nested bool) (v Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -292,7 +292,7 @@ func object(place string, text jsontext.Value) (map[string]jsontext.Value, error
 	return node, nil
 }
 
-// member parses a required member; what describes the expected value.
+// member parses a required member. The parameter what describes the expected value in error messages.
 func member[T any](place string, node map[string]jsontext.Value, name, what string) (v T, err error) {
 	text, ok := node[name]
 	place += "." + name
@@ -305,7 +305,7 @@ func member[T any](place string, node map[string]jsontext.Value, name, what stri
 	return v, nil
 }
 
-// only rejects members that a node does not have. It reports the first one by name.
+// only returns an error for the first member, in alphabetical order, that is not in allowed.
 func only(place string, node map[string]jsontext.Value, allowed []string) error {
 	for _, name := range slices.Sorted(maps.Keys(node)) {
 		if !slices.Contains(allowed, name) {

@@ -12,10 +12,10 @@ const (
 	TimeField        // instants
 	ChoiceField      // one of a few texts
 	SetField         // any number of texts: ids of segments
-	AnyField         // a field of a payload without a declared type
+	AnyField         // a payload field without a declared type
 )
 
-// String returns the type as errors name it.
+// String returns the name of the type in error messages.
 func (t Type) String() string {
 	return [...]string{"nothing", "a text", "a number", "true or false", "a time", "a choice", "a set", "anything"}[t]
 }
@@ -34,11 +34,11 @@ var accepts = map[Type][]Operator{
 // Field is a field that rules can name.
 type Field struct {
 	Type    Type
-	Default Value // the value of a contact without one, such as the number 0
-	Lower   bool  // stored values are in lower case, by message.FoldCase; operands are converted
+	Default Value // used for contacts without a value; for example, the number 0
+	Lower   bool  // stored values are in lower case; operands are converted by message.FoldCase
 
-	// Allow checks a text to which a Choice or a Set is compared. It returns "" if the text is allowed, and otherwise the
-	// end of a sentence that begins with the path. Nil allows every text.
+	// Allow checks a text that is compared with a ChoiceField or a SetField. Allow returns "" if the text is allowed,
+	// or else the end of an error message that begins with the path. If Allow is nil, every text is allowed.
 	Allow func(text string) (problem string)
 
 	Column Column
@@ -48,32 +48,34 @@ type Field struct {
 // of a Column become part of the SQL and must not come from users; KeyValue is an exception, because it becomes a
 // parameter.
 type Column struct {
-	// Value is an expression: c.first_name, where c is the contact, or v.value, where v is a row of Table. It is never
-	// NULL. An empty text and the time 0 mean no value.
+	// Value is an SQL expression, such as c.first_name, where c is the contact, or v.value, where v is a row of Table.
+	// The expression must never be NULL. An empty text and the time 0 mean that the field has no value.
 	Value string
 
-	// Table has rows with the column contact_id. It is "" if the value is a column of the contact itself. A contact has at
-	// most one row for a field, or several if the field is a Set, and none if it has no value.
+	// Table is the table with the values, which has a column contact_id. Table is "" if the value is a column of the
+	// contact itself. A contact without a value has no row for the field; a contact with a value has one row, or
+	// several rows for a SetField.
 	Table string
 
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
-	KeyValue string // the field's value of Key
+	KeyValue string // value of the column Key for this field
 
-	// Sets says how an index finds all contacts with a value, if not through Table and Key. Sets has the same default
-	// as the field; contacts that the index does not find must have that value.
+	// Sets describes the index that finds all contacts with a value, if it is not an index on Table and Key. Contacts
+	// that are missing in the index must have the default value of the field.
 	Sets *Sets
 }
 
-// Sets says where SQL finds contacts by a value. The texts of Sets follow the rules of [Column].
+// Sets says where SQL finds contacts by a value. Like the texts of [Column], the texts of Sets must not come from
+// users.
 type Sets struct {
 	Table    string
 	Contact  string // the column of Table with the contact's id; a contact has at most one row
-	Value    string // the compared expression on the row v
+	Value    string // expression on the row v that is compared
 	Key      string // a column that must equal KeyValue; "" for none
 	KeyValue string
-	Only     string // the condition of a partial index on the row v; rows outside of it have the Default
+	Only     string // condition of a partial index on the row v; rows outside of the index have the default value
 
-	// Head is an expression for the first HeadSize characters of a text. If Head is set, the index contains Head
+	// Head is an SQL expression for the first HeadSize characters of a text. If Head is set, the index contains Head
 	// instead of Value.
 	Head string
 }
@@ -97,10 +99,11 @@ type Schema struct {
 	// Open contains prefixes, such as "event.". A field with such a prefix that is not in Fields is an AnyField.
 	Open []string
 
-	// Unknown returns a sentence for the error about an unknown field, or "". It may be nil.
+	// Unknown returns an additional sentence for the error message about an unknown field, or "". The function Unknown
+	// may be nil.
 	Unknown func(name string) string
 
-	References bool // values may be references to other fields
+	References bool // whether operands may be references to other fields
 }
 
 // FullName returns the full name of a field: properties.plan is short for contact.properties.plan.
@@ -111,7 +114,7 @@ func FullName(name string) string {
 	return name
 }
 
-// field returns the field with a name.
+// field returns the field that has the given name.
 func (s *Schema) field(name string) (Field, bool) {
 	name = FullName(name)
 	if f, ok := s.Fields[name]; ok {

@@ -7,11 +7,11 @@ import (
 	"unicode/utf8"
 )
 
-// maxAnchor is the largest set whose contacts are looked up one by one in the other sets. One look-up costs as much as
-// intersecting sets that are larger by some 15 contacts, and more if the rows are not in memory.
+// maxAnchor is the maximum size of a set for which each contact is looked up in the other sets. One look-up takes as
+// long as intersecting about 15 more contacts, and longer if the rows are not in memory.
 const maxAnchor = 20_000
 
-// maxSizes is the number of sets in a group that are measured.
+// maxSizes is the maximum number of sets in a group that are measured.
 const maxSizes = 8
 
 // Measure runs a query that returns one number.
@@ -20,17 +20,17 @@ type Measure func(text string, args []any) (int, error)
 // Bounds limit contacts to ids between After and Before, exclusive. "" means no bound.
 type Bounds struct{ After, Before string }
 
-// Count returns a query, with its arguments, for the number of contacts that match the rule at the time now. The
-// contacts are those of a query that ends with
+// Count returns a query, with its arguments, for the number of contacts that match the rule at the time now. The query
+// counts the contacts that are selected by
 //
 //	FROM contacts c WHERE c.team_id =
 //
-// followed by teamID as a parameter. everyone is the part after FROM. Count calls measure to get the sizes of the sets
-// that it combines; a measurement stops at 20,000.
+// followed by a parameter with teamID. The parameter everyone is the part of this text after FROM. Count calls the
+// function measure to get the sizes of the sets that it combines; each measurement stops at 20,000 contacts.
 //
-// The contacts that match a comparison are looked up as a set of ids, by the index of values. In an "and" group, the
-// contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. A count
-// therefore takes time in proportion to the smallest set of an "and" group, and to the sum of the sets of an "or"
+// Each comparison is evaluated as a set of contact ids, which the index on values finds. In an "and" group, the
+// contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. The time
+// for a count is therefore proportional to the smallest set of an "and" group, and to the sum of all sets of an "or"
 // group. Columns of the contact itself, such as its name, are checked for the remaining contacts.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {

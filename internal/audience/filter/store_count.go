@@ -55,14 +55,15 @@ type Found struct {
 	Text string
 	Args []any
 
-	// Ordered reports whether an index returns the ids in order. If the ids are not in order, the caller must keep
-	// PostgreSQL from reading all contacts in the order of their ids, as it does when it expects many matches.
+	// Ordered reports whether an index returns the ids in order. If Ordered is false, the caller must prevent
+	// PostgreSQL from reading all contacts in the order of their ids, which PostgreSQL might do if it expects many
+	// matches.
 	Ordered bool
 }
 
-// Find returns a query for the contacts that match the rule. The arguments are those of [Rule.Count]. It reports false
-// if indexes cannot find the matching contacts: then the rule selects all contacts except a few, or it needs a
-// condition on each contact. Use [Rule.Where] in that case.
+// Find returns a query for the contacts that match the rule. The parameters are the same as in [Rule.Count]; bounds
+// limit the ids. Find returns false if indexes cannot find the matching contacts, because the rule selects all contacts
+// except some, or because it needs a condition on each contact. If Find returns false, use [Rule.Where].
 func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
 	ok bool, err error) {
 	c := newCounter(s, now, everyone, teamID, within, measure)
@@ -89,7 +90,7 @@ func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds,
 	return &counter{writer: writer{schema: &s, now: now}, within: within, from: everyone, teamID: teamID, measure: measure}
 }
 
-// everyone returns the FROM clause for contacts c with its condition.
+// everyone returns the text after FROM for all contacts c of the team within the bounds, with its WHERE condition.
 func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)
@@ -97,7 +98,8 @@ func (c *counter) everyone() string {
 	return c.from + " " + c.team + c.bounds("c.id")
 }
 
-// bounds returns the condition for the bounds of a column, which begins with AND, or "".
+// bounds returns a condition, beginning with AND, that keeps a column within the bounds. It returns "" if there are no
+// bounds.
 func (c *counter) bounds(column string) (text string) {
 	if c.within.After != "" {
 		text += " AND " + column + " > " + c.arg(c.within.After)
@@ -108,10 +110,10 @@ func (c *counter) bounds(column string) (text string) {
 	return text
 }
 
-// part is the result of compiling a part of a rule.
+// part is the compiled form of a subrule.
 type part struct {
 	kind     partKind
-	leaf     *test // test of a set or a rest; replaces text, because the leaf may become a condition later
+	leaf     *test // set instead of text if a single test defines the set or rest, which may become a condition later
 	text     string
 	compound bool // text consists of several SELECTs
 	walks    bool // text evaluates a condition on every contact
@@ -120,8 +122,8 @@ type part struct {
 type partKind uint8
 
 const (
-	set       partKind = iota // the distinct ids that a SELECT returns
-	rest                      // the contacts whose ids the SELECT does not return
+	set       partKind = iota // the contacts with the distinct ids that a SELECT returns
+	rest                      // all contacts with ids that the SELECT does not return
 	condition                 // text is a condition on the contact c
 )
 
@@ -176,7 +178,7 @@ func (p part) not() part {
 	return p
 }
 
-// all returns the contacts that match all parts.
+// all returns a part with the contacts that match all the given parts.
 func (c *counter) all(parts []part) (part, error) {
 	of := map[partKind][]part{}
 	var conditions []string
@@ -202,7 +204,7 @@ func (c *counter) all(parts []part) (part, error) {
 		return part{}, err
 	}
 	if where != "" {
-		// SQLite reads the left side of a CROSS JOIN first.
+		// For a CROSS JOIN, SQLite always scans the left side in the outer loop.
 		p = part{text: "SELECT c.id AS contact_id FROM (" + c.query(p) + ") s CROSS JOIN " + c.everyone() +
 			" AND c.id = s.contact_id AND " + where, walks: p.walks}
 	}
@@ -240,7 +242,8 @@ func (c *counter) narrow(sets, without []part) (part, error) {
 	return c.compound(sets, "INTERSECT", slices.DeleteFunc(without, isLeaf)), nil
 }
 
-// smallest returns the index of the smallest set that has one comparison, or -1 if all are large.
+// smallest returns the index of the smallest of the sets that consist of a single comparison, or -1 if all of these
+// sets are large.
 func (c *counter) smallest(sets []part) (int, error) {
 	smallest, least, measured := -1, maxAnchor, 0
 	for i, p := range sets {
@@ -261,8 +264,9 @@ func (c *counter) smallest(sets []part) (int, error) {
 	return smallest, nil
 }
 
-// rows returns the SELECT of one comparison; name is the name of its column. A contact without a row has the default.
-// If the default satisfies the comparison, rows returns the contacts that do not.
+// rows returns the SELECT statement of one comparison; name is the name of its result column. A contact without a row
+// has the default value. If the default value satisfies the comparison, the statement selects the contacts that do not
+// satisfy it.
 func (c *counter) rows(t *test, name string) string {
 	from, _ := t.Column.sets(t.Type)
 	text := "SELECT "
@@ -283,8 +287,8 @@ func (c *counter) rows(t *test, name string) string {
 }
 
 // indexed returns the positive comparison with the indexed form of the value. If only the head of a text is indexed,
-// the whole text is read only for comparisons that the head cannot decide. A head of less than HeadSize characters is
-// the whole text.
+// the whole text is read only for comparisons that the head cannot decide. If the head has fewer than HeadSize
+// characters, it is the whole text.
 func (c *counter) indexed(t *test, in *Sets) string {
 	if in.Head == "" || t.op == Contains || t.op == EndsWith || t.op == StartsWith && cut(t.text) {
 		return c.comparison(t, in.Value)
@@ -303,10 +307,11 @@ func (c *counter) indexed(t *test, in *Sets) string {
 	return c.comparison(&heads, in.Head) + " AND " + c.comparison(t, in.Value)
 }
 
-// cut reports whether other texts may have the same head as this one.
+// cut reports whether a text is so long that a different text may have the same head.
 func cut(text string) bool { return utf8.RuneCountInString(text) >= HeadSize }
 
-// found returns the condition that c is one of the contacts that rows selects. It reads only the contact's id.
+// found returns the condition that the contact c is one of the contacts that the statement from rows selects. The
+// condition uses only the id of c.
 func (c *counter) found(t *test) string {
 	in, _ := t.Column.sets(t.Type)
 	positive := *t
@@ -314,7 +319,7 @@ func (c *counter) found(t *test) string {
 	return c.lookup(&positive, in)
 }
 
-// query returns the SELECT of a part of kind set or rest.
+// query returns the SELECT statement of a part of kind set or rest.
 func (c *counter) query(p part) string {
 	if p.leaf != nil {
 		return c.rows(p.leaf, "contact_id")
@@ -322,7 +327,7 @@ func (c *counter) query(p part) string {
 	return p.text
 }
 
-// compound combines sets by a set operator, and removes the contacts of other sets.
+// compound combines sets with a set operator, and removes the contacts in the sets of the parameter without.
 func (c *counter) compound(parts []part, operator string, without []part) part {
 	if len(parts) == 1 && len(without) == 0 {
 		parts[0].kind = set
@@ -339,14 +344,15 @@ func (c *counter) compound(parts []part, operator string, without []part) part {
 		}
 		text.WriteString(c.operand(p))
 	}
-	// Both engines evaluate INTERSECT and EXCEPT from left to right.
+	// PostgreSQL and SQLite both evaluate this chain of set operators from left to right, INTERSECT before EXCEPT.
 	for _, p := range without {
 		text.WriteString(" EXCEPT " + c.operand(p))
 	}
 	return part{text: text.String(), compound: true, walks: walks}
 }
 
-// operand returns a SELECT in the form of an operand of a compound SELECT. SQLite does not accept parentheses there.
+// operand returns a SELECT that can be an operand of a compound SELECT. SQLite does not accept operands in parentheses,
+// so a compound SELECT is wrapped in another SELECT.
 func (c *counter) operand(p part) string {
 	if p.compound {
 		return "SELECT s.contact_id FROM (" + p.text + ") s"

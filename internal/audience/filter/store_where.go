@@ -8,12 +8,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Where returns an SQL condition for the contacts c that match the rule at the time now. It returns args with the
-// arguments of the condition appended; parameters are numbered after args.
+// Where returns an SQL condition for the contacts c that match the rule at the time now. It appends the arguments of
+// the condition to args and returns the result as all. The numbers of the parameters continue after args.
 //
-// The condition looks up the values of one contact at a time, by the keys of their tables, whatever the planner's
-// statistics are. A query that reads contacts in the order of an index therefore takes time in proportion to the
-// contacts that it reads. To find all matching contacts at once, use [Rule.Find].
+// The condition is written so that the database looks up the values of one contact at a time by primary key, whatever
+// its planner statistics are. The time of a query that reads contacts in the order of an index is therefore
+// proportional to the number of contacts read. To find all matching contacts through the indexes on values, use
+// [Rule.Find].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
 	w := writer{schema: &s, now: now, args: args}
 	text, err = w.where(r.root(), r)
@@ -30,7 +31,7 @@ type writer struct {
 	args   []any
 }
 
-// arg adds an argument and returns its parameter.
+// arg adds an argument and returns its parameter, such as $3.
 func (w *writer) arg(v any) string {
 	w.args = append(w.args, v)
 	return fmt.Sprintf("$%d", len(w.args))
@@ -55,7 +56,7 @@ func (w *writer) where(place string, r *Rule) (string, error) {
 	return join(r.Kind, parts), nil
 }
 
-// join combines the conditions of a group.
+// join combines the conditions of the subrules of a group.
 func join(kind Kind, parts []string) string {
 	switch kind {
 	case Not:
@@ -66,7 +67,7 @@ func join(kind Kind, parts []string) string {
 	return "(" + strings.Join(parts, " AND ") + ")"
 }
 
-// resolve returns the test of a leaf. A field without a column is an error.
+// resolve returns the test of a leaf, or a fault if the field has no column.
 func (w *writer) resolve(place string, r *Rule) (test, error) {
 	t, err := r.resolve(w.schema, place, w.now, nil)
 	if err == nil && t.Column.Value == "" {
@@ -79,9 +80,9 @@ func (w *writer) resolve(place string, r *Rule) (test, error) {
 
 // condition returns the condition of one leaf on the contact c.
 //
-// The value is looked up in a scalar subquery. SQLite would turn EXISTS into a join and might choose the index of
-// values for a condition such as value < $3, which reads all values below $3 for each contact. PostgreSQL would read
-// all rows of the table for a page of contacts if it expects few matches.
+// The condition looks up the value in a scalar subquery instead of EXISTS. SQLite would turn EXISTS into a join and,
+// for a condition such as value < $3, might read all values below $3 for each contact. PostgreSQL would read all rows
+// of the table for a page of contacts if it expects few matches.
 func (w *writer) condition(t *test) string {
 	c := t.Column
 	if c.Table == "" {
@@ -94,7 +95,7 @@ func (w *writer) condition(t *test) string {
 	return w.lookup(t, Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue})
 }
 
-// lookup returns the condition of one leaf on the contact c. The value of the field is in a row of another table.
+// lookup returns the condition of one leaf on the contact c, for a field with its value in a row of another table.
 func (w *writer) lookup(t *test, in Sets) string {
 	text := "COALESCE((SELECT "
 	if t.negated {
@@ -114,8 +115,9 @@ func (w *writer) lookup(t *test, in Sets) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison with the expression x. It uses only functions that exist in both engines
-// and compare bytes: LIKE ignores case on SQLite, and < depends on the collation of a PostgreSQL database.
+// comparison returns the positive comparison with the expression x. The comparison uses only functions that PostgreSQL
+// and SQLite both have and that compare bytes. It avoids LIKE, which ignores case on SQLite, and < for texts, which
+// depends on the collation on PostgreSQL.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:
@@ -132,7 +134,7 @@ func (w *writer) comparison(t *test, x string) string {
 		return "CASE WHEN " + numeralSQL(x) + " THEN CAST(" + x + " AS DOUBLE PRECISION)" + sign + w.arg(t.number) +
 			" ELSE FALSE END"
 	case WithinLast:
-		// 0 means no value.
+		// The lower bound is at least 1, because 0 means no value.
 		return x + " >= " + w.arg(max(t.from, 1)) + " AND " + x + " < " + w.arg(t.to)
 	}
 	n := len([]rune(t.text))
@@ -142,7 +144,7 @@ func (w *writer) comparison(t *test, x string) string {
 	case StartsWith:
 		return "SUBSTR(" + x + ", 1, " + w.arg(n) + ") = " + w.arg(t.text)
 	default:
-		// If the start lies before the first character, the result is shorter than the text on both engines.
+		// If the start is before the first character, SUBSTR returns less than the text on both PostgreSQL and SQLite.
 		return "SUBSTR(" + x + ", LENGTH(" + x + ") - " + w.arg(n-1) + ") = " + w.arg(t.text)
 	}
 }
@@ -174,7 +176,7 @@ func (t *test) list() any {
 	return texts
 }
 
-// argument returns a value as a parameter.
+// argument returns a value as an argument for a parameter.
 func (v Value) argument() any {
 	switch v.kind {
 	case Number:
@@ -185,7 +187,7 @@ func (v Value) argument() any {
 	return v.text
 }
 
-// numeralSQL returns the condition that an expression is a numeral, as the function numeral defines it.
+// numeralSQL returns an SQL condition that is true if the function numeral would accept the value of an expression.
 func numeralSQL(x string) string {
 	const digits = "'0123456789'"
 	unsigned := func(x string) string {

@@ -12,14 +12,14 @@ type ValueKind uint8
 
 const (
 	None      ValueKind = iota // no value; null in JSON
-	Text                       // a text; empty only in a rule
+	Text                       // a text; may be empty only in a rule
 	Number                     // a finite number
 	Bool                       // true or false
-	Time                       // an instant, to the microsecond
-	Other                      // a value that equals no value of a rule, such as an object of a payload
-	List                       // in a rule: alternatives; of a contact: all texts of a set
+	Time                       // a time with microsecond precision
+	Other                      // a value that no rule can equal, such as an object in a payload
+	List                       // in a rule: alternatives; for a contact: the texts of a SetField
 	Reference                  // in a rule: the name of another field
-	absent                     // in a rule: no value was given
+	absent                     // in a rule: the value is missing
 )
 
 // Value is the value of a field, or the operand of a comparison. The zero Value means no value.
@@ -31,7 +31,7 @@ type Value struct {
 	list   []Value
 }
 
-// TextValue returns a text. The empty text is no value.
+// TextValue returns a text as a Value, or the zero Value if the text is empty.
 func TextValue(text string) Value {
 	if text == "" {
 		return Value{}
@@ -39,7 +39,7 @@ func TextValue(text string) Value {
 	return Value{kind: Text, text: text}
 }
 
-// NumberValue returns a number. NaN is no value.
+// NumberValue returns a number as a Value, or the zero Value for NaN.
 func NumberValue(n float64) Value {
 	if math.IsNaN(n) {
 		return Value{}
@@ -47,7 +47,7 @@ func NumberValue(n float64) Value {
 	return Value{kind: Number, number: n}
 }
 
-// BoolValue returns true or false.
+// BoolValue returns a boolean as a Value.
 func BoolValue(b bool) Value {
 	v := Value{kind: Bool}
 	if b {
@@ -56,7 +56,7 @@ func BoolValue(b bool) Value {
 	return v
 }
 
-// TimeValue returns an instant, truncated to microseconds. The zero time is no value.
+// TimeValue returns a time, truncated to microseconds, as a Value. For the zero time it returns the zero Value.
 func TimeValue(t time.Time) Value {
 	if t.IsZero() {
 		return Value{}
@@ -64,7 +64,7 @@ func TimeValue(t time.Time) Value {
 	return Value{kind: Time, micros: micros(t)}
 }
 
-// ListValue returns a set of texts, for a field of type SetField.
+// ListValue returns a set of texts as a Value, for a field of type SetField.
 func ListValue(texts []string) Value {
 	v := Value{kind: List}
 	for _, t := range texts {
@@ -73,13 +73,13 @@ func ListValue(texts []string) Value {
 	return v
 }
 
-// OtherValue returns a value that exists and equals nothing.
+// OtherValue returns a Value that exists but does not equal any other value.
 func OtherValue() Value { return Value{kind: Other} }
 
 // Kind returns the kind of v.
 func (v Value) Kind() ValueKind { return v.kind }
 
-// Texts returns the texts of a list, or the text of a text.
+// Texts returns the texts of a List, or the text of a Text as the only element.
 func (v Value) Texts() []string {
 	switch v.kind {
 	case Text:
@@ -94,7 +94,7 @@ func (v Value) Texts() []string {
 	return nil
 }
 
-// Len returns the number of values: the length of a list, otherwise one or zero.
+// Len returns the number of values: the length of a List, 0 for None, and 1 for all other kinds.
 func (v Value) Len() int {
 	switch v.kind {
 	case None:
@@ -105,10 +105,10 @@ func (v Value) Len() int {
 	return 1
 }
 
-// none reports whether there is no value to compare.
+// none reports whether v is the zero Value or the empty text.
 func (v Value) none() bool { return v.kind == None || v.kind == Text && v.text == "" }
 
-// asNumber returns the number of a Number, or of a text that is a numeral.
+// asNumber returns the number of a Number, or of a Text that the function numeral can parse.
 func (v Value) asNumber() (float64, bool) {
 	switch v.kind {
 	case Number:
@@ -119,8 +119,8 @@ func (v Value) asNumber() (float64, bool) {
 	return 0, false
 }
 
-// asTime returns the first microsecond of a time and the one after its end. A date is a whole day in UTC; any other
-// time is one microsecond.
+// asTime returns the range of microseconds that a time or date covers; after is exclusive. A date covers a whole day in
+// UTC; any other time covers one microsecond.
 func (v Value) asTime() (from, after int64, ok bool) {
 	switch v.kind {
 	case Time:
@@ -136,8 +136,8 @@ func (v Value) asTime() (from, after int64, ok bool) {
 	return 0, 0, false
 }
 
-// equal reports whether two values are equal. A text that is a numeral equals that number; two texts are never compared
-// as numbers.
+// equal reports whether two values are equal. A Text with a numeral equals a Number of the same value; two Texts are
+// never compared as numbers.
 func (v Value) equal(to Value) bool {
 	switch {
 	case v.kind == to.kind:
@@ -157,7 +157,8 @@ func micros(t time.Time) int64 {
 }
 
 // numeral parses a text as a number: an optional minus sign, digits, and optionally a point with more digits, in at
-// most 16 characters. Both engines parse such a text as the same number. [numeralSQL] is the same rule in SQL.
+// most 16 characters. PostgreSQL and SQLite parse such a text as the same number. [numeralSQL] implements the same
+// check in SQL.
 func numeral(text string) (float64, bool) {
 	if len(text) > maxNumeral {
 		return 0, false

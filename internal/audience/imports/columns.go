@@ -11,27 +11,27 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Map names the columns of a file for the fields of contacts. A field without a column is not imported.
+// Map assigns columns of a file to fields of contacts, by the names of the columns. A field without a column is not
+// imported.
 type Map struct {
 	Email        string // "" means the column email
 	FirstName    string
 	LastName     string
 	Unsubscribed string
-	Properties   map[string]Column // by the name of the property
+	Properties   map[string]Column // by property name
 }
 
-// Column is a column with the values of a property.
+// Column is a column that contains the values of a property.
 type Column struct {
 	Name string
 	Type string // string, number or boolean; "" means string
 }
 
-// defaultMap is used if no Map is given: columns have the names of fields.
+// defaultMap is used if no Map is given: the columns must have the names of the fields.
 var defaultMap = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
 
-// resolve returns the indexes of the columns that m names, and the properties that they need. Without a Map, missing
-// columns are left out, except the address. Errors are faults for the field `column_map`, or for `file` if the file has
-// no column email.
+// resolve returns the indexes of the columns that m names, and the properties that these columns need. If m is nil, all
+// columns except the email address are optional. Errors are faults for the field `column_map`.
 func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkProperty, err error) {
 	given := m != nil
 	if !given {
@@ -82,14 +82,14 @@ func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkPropert
 	return c, needed, nil
 }
 
-// Results of columnIndex other than an index.
+// columnIndex returns these negative results if it finds no column or several columns.
 const (
 	missing   = -1
 	ambiguous = -2
 )
 
-// columnIndex returns the index of the column with a name. An exact match wins over one that differs in case and
-// surrounding spaces.
+// columnIndex returns the index of the column with the given name. An exact match has precedence over a match that
+// ignores case and surrounding spaces.
 func columnIndex(header []string, name string) int {
 	at := missing
 	for _, same := range []func(a, b string) bool{
@@ -112,7 +112,7 @@ func columnIndex(header []string, name string) int {
 	return at
 }
 
-// namedColumn returns the index of the column that a Map names for a field.
+// namedColumn returns the index of the column that a Map assigns to a field, or a fault for `column_map`.
 func namedColumn(header []string, field, name string) (int, error) {
 	at := columnIndex(header, name)
 	switch {
@@ -126,12 +126,12 @@ func namedColumn(header []string, field, name string) (int, error) {
 	return at, nil
 }
 
-// columnNames returns the names of columns for an error.
+// columnNames returns the names of the columns for an error message.
 func columnNames(header []string) string {
 	return strings.ToValidUTF8(strings.Join(header, ", "), "")
 }
 
-// row converts a record into a row to write. Errors say what is wrong with the record.
+// row converts a record of the file into a row for package contacts. The error says what is wrong with the record.
 func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err error) {
 	if more := len(fields) - len(p.Header); more > 0 && strings.Join(fields[len(p.Header):], "") != "" {
 		return row, fault.Invalidf("", "The row has %d fields, and the first line names %d columns. Quote fields that "+

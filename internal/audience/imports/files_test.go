@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Files as programs save them, and partly broken files.
+// TestFiles imports files in the formats of common programs, and files with some invalid rows.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	wide := make([]byte, 0, 200)
@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// Concurrent changes of the same contacts cause no row to be lost or counted twice.
+// If the contacts of an import are changed concurrently, no row is lost or counted twice.
 func TestBesideOthers(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 10}, func(t *testing.T, w *world) {
@@ -96,10 +96,11 @@ func TestBesideOthers(t *testing.T) {
 	})
 }
 
-// A contact that is created between a batch's look-up and its insert is updated like an existing one.
+// If another transaction creates a contact after a batch looked it up and before the batch inserts it, the batch
+// updates the contact.
 func TestCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Postgres(t) // SQLite has one writer
+	d := dbtest.Postgres(t) // not on SQLite, which has only one writer
 	w := newWorld(t, testnode.New(t, d, testnode.Options{}), imports.Config{})
 	ctx := t.Context()
 	for _, skip := range []bool{false, true} {
@@ -139,11 +140,11 @@ func TestCreatedMeanwhile(t *testing.T) {
 	}
 }
 
-// A contact that others create before a batch inserts it, and delete before the batch looks it up again, is created in
-// the end.
+// If other transactions create a contact before a batch inserts it, and delete the contact before the batch looks it up
+// again, the batch creates the contact.
 func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
-	d := dbtest.Postgres(t) // SQLite has one writer
+	d := dbtest.Postgres(t) // not on SQLite, which has only one writer
 	w := newWorld(t, testnode.New(t, d, testnode.Options{}), imports.Config{})
 	ctx := t.Context()
 	w.Must(func() error {
@@ -152,7 +153,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}())
 	plan, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: scalar.String})
 	w.Must(err)
-	// waits waits until the batch blocks on another transaction.
+	// waits waits until a statement of the batch is blocked by another transaction.
 	waits := func(statement string) {
 		testnode.Until(t, statement+" waits", func() bool {
 			return w.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -183,11 +184,11 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 					return err
 				})
 			}()
-			waits("SELECT") // blocks on the first contact; its snapshot is older than the next change
+			waits("SELECT") // the batch waits for the first contact; its snapshot is older than the next change
 			_, _, err := w.Contacts.Upsert(ctx, w.team, "gone@example.org", contacts.Change{})
 			return err
 		})
-		waits("INSERT") // blocks on the last contact, after finding the one that is deleted next
+		waits("INSERT") // the batch waits for the last contact, after it found the contact that is deleted next
 		_, err = w.Contacts.Delete(ctx, w.team, "gone@example.org")
 		return err
 	})
@@ -205,7 +206,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}
 }
 
-// An address is erased from more failed rows than one step handles.
+// EraseAddress finds an address even if an import has more failed rows than one step reads.
 func TestEraseInManyFailures(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -222,7 +223,7 @@ func TestEraseInManyFailures(t *testing.T) {
 	})
 }
 
-// Files and failed rows are deleted when they are no longer needed, and with their team.
+// Sweep deletes files and failed rows that are no longer needed, and EraseTeam deletes those of a team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	const retention = 48 * time.Hour
@@ -231,7 +232,7 @@ func TestSweepAndErase(t *testing.T) {
 		kept := w.imported("email\nwrong\nann smith@example.org\n", imports.NewImport{})
 		_, err := w.create("email\n", imports.NewImport{})
 		w.Must(err)
-		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // the program was killed before adding the import
+		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // as if the program was killed now
 		w.Must(err)
 		w.Must(w.imports.Sweep(ctx))
 		if n := w.files(); n != 2 || len(w.failures(kept.ID)) != 2 {
@@ -280,7 +281,7 @@ func TestSweepAndErase(t *testing.T) {
 				t.Errorf("%d rows of %s are left", n, table)
 			}
 		}
-		if n := w.files(); n != 1 { // the file without an import
+		if n := w.files(); n != 1 { // the stored file without an import
 			t.Errorf("%d files are left", n)
 		}
 		w.Must(w.handle(waits.ID)) // the job ends without an error

@@ -3,32 +3,32 @@
 // # Life of an import
 //
 // [Service.Store] stores the file while it is uploaded, and [Service.Create] checks the request and inserts a row and a
-// job. The job reads the file in batches. One transaction writes the contacts of a batch, its failed rows, the counts,
-// and the position in the file at which to continue. Imports of a team run one after another, oldest first. After the
-// last row the file is deleted; after the retention, the import and its failed rows are deleted.
+// job. The job reads the file in batches. Each batch is one transaction, which writes the contacts, the failed rows,
+// the counts, and the position in the file at which to continue. The imports of a team run one after another, oldest
+// first. After the last row the file is deleted; after the retention, the import and its failed rows are deleted.
 //
 //	queued ──► in_progress ──► completed
 //	   └──────────────┴──────► failed: canceled, or the file or an object that it refers to is gone
 //
 // # Invariants
 //
-// Each row is written and counted once, even if the process is killed: a batch commits only if the position is still
-// where the batch began. Created, updated, skipped and failed add up to the number of rows that were read. If several
-// rows have the same address, the later ones count as updated or skipped.
+// Each row is written and counted once, even if the process is killed: a batch is committed only if the stored position
+// is still the position at which the batch began. The counts created, updated, skipped and failed add up to the number
+// of rows that were read. If several rows have the same address, the later rows count as updated or skipped.
 //
 // Imports record no webhook events, neither contact.created nor contact.updated.
 //
 // # Errors
 //
-// A problem with the whole file, or with the request, is a fault from Store or Create, and nothing is kept. A wrong row
-// counts as failed and is kept with the reason until the import is deleted, for up to [MaxKept] rows. If the database
-// or the file store fails, the job is retried without limit, and the import shows a reason until it continues. An
-// import fails if its file, or a segment, topic or property that it refers to, was deleted; the rows that it wrote
-// before stay.
+// If the whole file or the request is invalid, Store or Create returns a fault, and nothing is stored. An invalid row
+// counts as failed. Up to [MaxKept] invalid rows are stored with the reason until the import is deleted. If the
+// database or the file store fails, the job is retried without limit, and the import has a reason until it continues.
+// An import fails if its file, or a segment, topic or property that it refers to, was deleted; contacts that it wrote
+// before are not removed.
 //
 // # Limits of this package
 //
-// It does not store contacts: package contacts writes a batch. It does not parse CSV: package csvfile does.
+// Package contacts writes the contacts of a batch, and package csvfile parses the file.
 package imports
 
 import (
@@ -62,38 +62,38 @@ func (s Status) Check() error {
 
 // Limits of imports.
 const (
-	MaxWaiting    = 100     // queued and running imports of a team
-	MaxKept       = 100_000 // failed rows of an import that are kept
-	MaxSegments   = 50      // segments to which an import adds contacts
-	MaxTopics     = 50      // topics to which an import subscribes contacts
+	MaxWaiting    = 100     // maximum number of queued and running imports of a team
+	MaxKept       = 100_000 // maximum number of failed rows that are stored per import
+	MaxSegments   = 50      // maximum number of segments to which an import adds contacts
+	MaxTopics     = 50      // maximum number of topics in an import
 	MaxProperties = contacts.MaxProperties
 
-	maxKeptRow   = 8 << 10 // bytes of a failed row; for longer rows only the reason is kept
-	maxFilename  = 255     // bytes of a file's name; the rest is cut off
+	maxKeptRow   = 8 << 10 // maximum bytes of a failed row; for longer rows only the reason is stored
+	maxFilename  = 255     // maximum bytes of a file name; longer names are truncated
 	canceledText = "It was canceled."
 	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, " +
 		"tell the operator, or cancel it: imports that came later wait for it."
 )
 
-// Import is a file of contacts and the results of its rows.
+// Import is the import of a file of contacts, with the number of rows by result.
 type Import struct {
 	ID         string
 	TeamID     string
 	Status     Status
 	Filename   string
 	Size       int64 // size of the file, in bytes
-	Position   int64 // bytes of the file that are done
+	Position   int64 // number of bytes that were imported
 	Created    int64 // rows by result
 	Updated    int64
 	Skipped    int64
 	Failed     int64
-	Kept       int64  // failed rows that Failures returns
+	Kept       int64  // number of failed rows that Failures returns
 	Reason     string // why the import failed, or why it is being retried
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero while the import is queued
-	FinishedAt time.Time // zero until it has completed or failed
+	FinishedAt time.Time // zero until the import completed or failed
 
-	lines int64 // lines of the file before Position
+	lines int64 // number of lines of the file before Position
 }
 
 // Total returns the number of rows that were read.
@@ -105,10 +105,10 @@ func (i *Import) Done() bool { return !i.FinishedAt.IsZero() }
 // fileKey returns the key under which the file of an import is stored.
 func fileKey(importID string) string { return filePrefix + importID }
 
-// filePrefix is the prefix of the keys of files.
+// filePrefix is the prefix of the keys under which files are stored.
 const filePrefix = "imports/"
 
-// plan is the stored description of what an import does.
+// plan is the stored description of how to import a file.
 type plan struct {
 	Form     csvfile.Form `json:"form"`
 	Header   []string     `json:"header"` // the names of the columns
@@ -124,7 +124,7 @@ type choice struct {
 	Subscription contacts.Subscription `json:"subscription"`
 }
 
-// columns are the indexes of fields in a row; -1 means no column.
+// columns maps fields to the indexes of their columns; -1 means that the file has no column for the field.
 type columns struct {
 	Email        int        `json:"email"`
 	FirstName    int        `json:"first_name"`
@@ -133,16 +133,16 @@ type columns struct {
 	Properties   []property `json:"properties,omitempty"`
 }
 
-// property is a column with the values of a property.
+// property is a column that contains the values of a property.
 type property struct {
 	ID     string      `json:"id"`
 	Name   string      `json:"name"`
 	Type   scalar.Type `json:"type"`
 	Column int         `json:"column"`
-	Bool   bool        `json:"bool,omitempty"` // values are true or false, in the forms that parseBool accepts
+	Bool   bool        `json:"bool,omitempty"` // values are booleans in the forms that parseBool accepts
 }
 
-// bulk returns what all rows have in common.
+// bulk returns the settings that apply to all rows.
 func (p *plan) bulk() *contacts.Bulk {
 	b := &contacts.Bulk{Segments: p.Segments, Skip: p.Skip}
 	for _, c := range p.Topics {

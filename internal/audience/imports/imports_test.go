@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// world is a node with imports.
+// world is a test node with functions to create and run imports.
 type world struct {
 	*testnode.Node
 	t       *testing.T
@@ -49,7 +49,7 @@ func each(t *testing.T, c imports.Config, f func(t *testing.T, w *world)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newWorld(t, n, c)) })
 }
 
-// create creates the import of a file.
+// create stores a file and creates its import.
 func (w *world) create(file string, n imports.NewImport) (imports.Import, error) {
 	w.t.Helper()
 	stored, err := w.imports.Store(w.t.Context(), strings.NewReader(file))
@@ -78,7 +78,7 @@ func (w *world) await(importID string) imports.Import {
 	return w.get(importID)
 }
 
-// imported imports a file and waits for the end.
+// imported imports a file and waits until the import has ended.
 func (w *world) imported(file string, n imports.NewImport) imports.Import {
 	w.t.Helper()
 	i, err := w.create(file, n)
@@ -186,7 +186,7 @@ func TestImport(t *testing.T) {
 		}
 		got := w.failures(i.ID)
 		if len(got) == 4 {
-			got[0].Reason = wrong[0].Reason // the text comes from package message
+			got[0].Reason = wrong[0].Reason // the error message comes from package message
 		}
 		if diff := cmp.Diff(wrong, got); diff != "" {
 			t.Error(diff)
@@ -223,12 +223,12 @@ func TestImport(t *testing.T) {
 	})
 }
 
-// updated returns when a contact was last changed.
+// updated returns the time when a contact was last changed.
 func (w *world) updated() time.Time {
 	return db.Time(int64(w.Count(`SELECT MAX(updated_at) FROM contacts`)))
 }
 
-// An import does not undo choices that contacts made through a link.
+// An import does not undo opt-outs that contacts made through an unsubscribe link.
 func TestChoicesByLinkStay(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -242,7 +242,7 @@ func TestChoicesByLinkStay(t *testing.T) {
 			_, _, err := w.Contacts.Unsubscribe(ctx, l)
 			w.Must(err)
 		}
-		// Dan and Eve confirm by a link the choices that the team recorded before.
+		// Dan and Eve confirm through a link the opt-outs that the team recorded before.
 		for _, address := range []string{"cid@example.org", "dan@example.org", "eve@example.org"} {
 			_, _, err = w.Contacts.Upsert(ctx, w.team, address, contacts.Change{Unsubscribed: new(true),
 				Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
@@ -357,7 +357,7 @@ type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errBroken }
 
-// An import ends with a failure if an object that it refers to is deleted.
+// An import fails if a segment, topic or property that it refers to is deleted.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
@@ -399,7 +399,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// An import that the database refuses shows a reason while it is retried.
+// If the database refuses to write the rows of an import, the import is retried and has a reason.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
@@ -437,7 +437,7 @@ func TestOneAfterAnother(t *testing.T) {
 		w.Must(err)
 		second, err := w.create("email,first_name\na@example.org,Second\n", n)
 		w.Must(err)
-		w.Must(w.handle(second.ID)) // as the node that claimed the first job
+		w.Must(w.handle(second.ID)) // runs the job like the node that claimed the first job
 		if i := w.get(second.ID); i.Status != imports.Queued {
 			t.Errorf("the second is %s before the first", i.Status)
 		}
@@ -450,7 +450,7 @@ func TestOneAfterAnother(t *testing.T) {
 
 func (w *world) done(importID string) bool { i := w.get(importID); return i.Done() }
 
-// job claims the job of an import, like a worker that is killed afterwards.
+// job claims the job of an import without running it, like a worker that is killed right after the claim.
 func (w *world) job(importID string) jobs.Job {
 	w.t.Helper()
 	j := jobs.Job{Kind: imports.Kind, Lane: w.team, TeamID: w.team, Payload: importID}

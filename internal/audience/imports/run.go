@@ -19,19 +19,21 @@ import (
 const Kind = "imports.run"
 
 const (
-	maxRunTime   = time.Minute     // after that time, imports of other teams have a turn
-	recheckAfter = 2 * time.Second // time until an import checks again whether earlier ones have ended
-	// maxRows is the number of rows that one transaction writes, in all tables. A transaction with so many rows takes
-	// some 50 ms on SQLite, whose only writer other transactions wait for. Smaller transactions rewrite the same index
-	// pages more often: with half the rows, 40% more bytes were written to the disk.
+	maxRunTime   = time.Minute     // time limit of an attempt, so that imports of other teams can run
+	recheckAfter = 2 * time.Second // interval at which an import checks whether earlier imports of the team have ended
+	// maxRows is the maximum number of rows that one transaction writes, in all tables together. On SQLite, writing
+	// 4,000 rows takes about 50 ms, during which all other writing transactions wait. Smaller transactions rewrite the
+	// same index pages more often: with half as many rows, 40% more bytes were written to the disk.
 	maxRows  = 4000
-	minBatch = 20 // the least rows of a batch, however many tables each row is written to
+	minBatch = 20 // minimum rows of a batch, even if each row is written to many tables
 )
 
-// retryDelays are the pauses after errors on our side. A wrong file fails at once.
+// retryDelays are the delays before retries after errors of the database or the file store. If the file is invalid, the
+// import fails immediately.
 var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
-// errMoved means that the import is no longer where a batch began: it was canceled or deleted, or another node runs it.
+// errMoved means that the stored position of an import is not where the batch began, because the import was canceled or
+// deleted, or another node runs it.
 var errMoved = errors.New("the import has ended, or another node goes on with it")
 
 // JobKind returns the kind of the jobs that import files.
@@ -40,8 +42,8 @@ func (s *Service) JobKind() jobs.Kind {
 		Endless: true}
 }
 
-// handle continues an import where it stopped. If an import cannot continue, handle stores a reason that the team can
-// see, because the team's later imports wait.
+// handle continues an import at its stored position. If the import cannot continue, handle stores a reason that the
+// team can see, because later imports of the team have to wait.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	err := s.attempt(ctx, j)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {
@@ -86,7 +88,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	return r.batches(ctx, j)
 }
 
-// reschedule makes the job due again after a delay.
+// reschedule schedules the job to run again after a delay.
 func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duration) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.Queue.Wait(ctx, tx, j, tx.Now().Add(after), "")
@@ -94,7 +96,7 @@ func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duratio
 	})
 }
 
-// end ends the import and its job, and deletes the file.
+// end sets the final status of the import, finishes its job, and deletes the file.
 func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status, reason string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		if _, err := end(ctx, tx, i.TeamID, i.ID, status, reason); err != nil {
@@ -109,7 +111,7 @@ func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status,
 	return err
 }
 
-// open opens the file at the position of the import.
+// open opens the file of an import and skips to the stored position.
 func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 	file, err := s.Blobs.Get(ctx, fileKey(i.ID))
 	if err != nil {
@@ -130,13 +132,13 @@ func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 // run is one attempt of the job.
 type run struct {
 	s    *Service
-	i    Import // the import as the database has it
+	i    Import // the import as stored in the database
 	p    plan
 	b    *contacts.Bulk
 	rows *csvfile.Reader
 }
 
-// batches imports batches until the file or the time of this attempt ends.
+// batches imports batches until the file ends or maxRunTime has passed.
 func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
@@ -160,7 +162,7 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 		case time.Since(began) > maxRunTime:
 			return r.s.reschedule(ctx, j, 0)
 		}
-		if r.s.DB.Alone() { // Give other transactions time on SQLite's only writer.
+		if r.s.DB.Alone() { // lets other transactions use SQLite's only writer
 			if err := pause(ctx, time.Since(start)/4); err != nil {
 				return err
 			}
@@ -168,7 +170,8 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// checkMoved handles an import that is no longer where the last batch began: it has ended, or another node runs it.
+// checkMoved handles errMoved. If the import has ended, it ends the job; if another node runs the import, it returns an
+// error.
 func (r *run) checkMoved(ctx context.Context, j jobs.Job) error {
 	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -192,7 +195,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// batch is what one transaction writes.
+// batch contains the rows that one transaction writes.
 type batch struct {
 	rows   []contacts.BulkRow
 	failed failures
@@ -201,14 +204,14 @@ type batch struct {
 	last   bool // the file ends with this batch
 }
 
-// size returns the number of rows in a batch, so that each batch takes tens of milliseconds, however many tables a row
-// is written to.
+// size returns the number of rows in a batch. The more tables a row is written to, the fewer rows a batch has, so that
+// each batch takes tens of milliseconds.
 func (r *run) size() int {
 	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
 	return min(r.s.c.Batch, max(minBatch, maxRows/tables))
 }
 
-// read reads a batch.
+// read reads the next batch from the file.
 func (r *run) read() (b batch, err error) {
 	b.end, b.lines = r.i.Position, r.i.lines
 	for most := r.size(); len(b.rows)+len(b.failed.lines) < most; {

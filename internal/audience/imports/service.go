@@ -35,8 +35,8 @@ type Deps struct {
 // Config has the settings of the service.
 type Config struct {
 	MaxSize   int64         // maximum size of a file, in bytes; 0 means 50 MB
-	Batch     int           // the most rows of a transaction; 0 means 1,000
-	Look      time.Duration // interval of reads in Watch; 0 means half a second
+	Batch     int           // maximum number of rows per transaction; 0 means 1,000
+	Look      time.Duration // interval at which Watch reads an import; 0 means half a second
 	Retention time.Duration // retention of ended imports with their failed rows; 0 means 30 days
 }
 
@@ -48,7 +48,7 @@ type Service struct {
 	close  func()
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns a Service, or an error if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -72,9 +72,9 @@ type File struct {
 	header csvfile.Record
 }
 
-// Store stores a CSV file while it is read from r. A problem with the file is an Invalid fault for the field `file`;
-// errors of r are returned wrapped. The caller must pass the file to Create or Discard. If the process is killed before
-// that, the sweep deletes the file.
+// Store reads a CSV file from r and stores it. If the file is invalid, Store returns an Invalid fault for the field
+// `file`; errors of r are returned wrapped. The caller must pass the file to Create or Discard. If the process is
+// killed before either call, Sweep deletes the file later.
 func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
 	head, err := buffered.Peek(csvfile.HeadSize)
@@ -100,14 +100,14 @@ func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// Discard deletes a file that does not become an import. f may be nil.
+// Discard deletes a stored file for which no import is created. The parameter f may be nil.
 func (s *Service) Discard(ctx context.Context, f *File) {
 	if f != nil {
 		s.deleteFile(context.WithoutCancel(ctx), f.id)
 	}
 }
 
-// deleteFile deletes the file of an import. If the deletion fails, the sweep deletes the file later.
+// deleteFile deletes the file of an import. If the deletion fails, Sweep deletes the file later.
 func (s *Service) deleteFile(ctx context.Context, importID string) {
 	if err := s.Blobs.Delete(ctx, fileKey(importID)); err != nil {
 		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
@@ -117,14 +117,14 @@ func (s *Service) deleteFile(ctx context.Context, importID string) {
 // NewImport describes an import to create.
 type NewImport struct {
 	Filename   string
-	Map        *Map   // nil matches columns by the names of fields
+	Map        *Map   // if nil, the columns must have the names of the fields
 	OnConflict string // upsert or skip; "" means skip
 	Segments   []string
 	Topics     []contacts.Choice
 }
 
-// CheckCapacity returns a fault if the team has too many imports that have not ended. Create checks it too; call it
-// before receiving a large file.
+// CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit; call
+// CheckCapacity before receiving a large file.
 func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
 	return checkCapacity(ctx, s.DB.Reader, teamID)
 }
@@ -151,13 +151,13 @@ func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImpor
 	if err == nil {
 		err = s.DB.Update(ctx, func(tx *db.Tx) error { return s.create(ctx, tx, &i, p, &n, needed) })
 	}
-	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the commit is unknown, the sweep decides
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the result of the commit is unknown, Sweep decides
 		s.Discard(ctx, f)
 	}
 	return i, err
 }
 
-// check checks everything that needs no database, and finds the columns.
+// check validates everything that can be validated without the database, and finds the columns.
 func (p *plan) check(n *NewImport) (needed []contacts.BulkProperty, err error) {
 	if n.OnConflict != "" && n.OnConflict != "upsert" && n.OnConflict != "skip" {
 		return nil, fault.Invalidf("on_conflict", "The `on_conflict` field must be `upsert` or `skip`.")
@@ -202,7 +202,8 @@ func (s *Service) Get(ctx context.Context, teamID, importID string) (Import, err
 	return importByID(ctx, s.DB.Reader, teamID, importID)
 }
 
-// List returns a page of a team's imports, newest first: those with a status, or all if it is "".
+// List returns a page of a team's imports that have the given status, newest first. If status is "", List returns
+// imports of any status.
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	if status != "" {
 		if err := status.Check(); err != nil {
@@ -212,7 +213,8 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listImports(ctx, s.DB.Reader, teamID, status, p)
 }
 
-// Cancel ends an import. The rows that it wrote stay. An import that has ended is returned unchanged.
+// Cancel ends an import. Contacts that the import has already written are not removed. If the import has already ended,
+// Cancel returns it unchanged.
 func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if i, err = importByID(ctx, tx.Reader, teamID, importID); err != nil || i.Done() {
@@ -221,7 +223,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 		if _, err := end(ctx, tx, teamID, importID, Failed, canceledText); err != nil {
 			return err
 		}
-		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job ends with its next batch
+		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job ends when it tries to write its next batch
 		if err != nil {
 			return fmt.Errorf("remove the job of an import: %w", err)
 		}
@@ -237,11 +239,11 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 // ErrClosed means that the service was closed.
 var ErrClosed = errors.New("the imports are not watched any more")
 
-// Close ends all calls of Watch, because the node stops.
+// Close makes all calls of Watch return. It is called when the node stops.
 func (s *Service) Close() { s.close() }
 
-// Watch returns an import as soon as it differs from seen, or seen itself after the time most. It returns ErrClosed
-// when the service is closed. It reads the import twice a second, however often it is called.
+// Watch waits until an import differs from seen and returns it, or returns seen after the duration most. If the service
+// is closed, Watch returns ErrClosed. Watch reads the import twice a second, no matter how often it is called.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()
@@ -264,8 +266,8 @@ func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (I
 	}
 }
 
-// Failures returns the column names of an import, and its failed rows in the order of the file. The rows are read page
-// by page.
+// Failures returns the column names of an import, and its failed rows in the order of the file. The iterator reads the
+// failed rows page by page.
 func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string,
 	all iter.Seq2[Failure, error], err error) {
 	const most = 500

@@ -69,7 +69,8 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	return nil
 }
 
-// listImports returns a page of a team's imports, of any status if status is "".
+// listImports returns a page of a team's imports that have the given status. If status is "", it returns imports of any
+// status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}
@@ -80,7 +81,8 @@ func listImports(ctx context.Context, r db.Reader, teamID string, status Status,
 	return page.Query(ctx, r, s, p, func(r db.Row) (Import, error) { return scanImport(r) })
 }
 
-// waiting returns how many imports of a team have not ended, up to limit, and the id of the oldest one, or "".
+// waiting returns how many imports of a team have not ended, counted up to limit, and the id of the oldest of these
+// imports, or "" if there are none.
 func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
@@ -102,10 +104,11 @@ func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
 }
 
-// advance queues a statement that stores the new position and counts of an import after a batch. from is the position
-// at which the batch began. If the import is no longer at that position, the transaction fails with errMoved.
+// advance queues a statement that stores the new position and counts of an import after a batch. The parameter from is
+// the position at which the batch began. If the import is no longer at this position, the transaction fails with
+// errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
-	// If the import has reached the new position, this batch was committed.
+	// If the stored position is the new position, an earlier attempt has already committed this batch.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
@@ -113,7 +116,7 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 		i.Kept)
 }
 
-// setHoldReason stores the reason why an import cannot continue at present, unless it has ended.
+// setHoldReason stores the reason why an import cannot continue at present, unless the import has ended.
 func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) error {
 	i, err := importByID(ctx, tx.Reader, teamID, importID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -127,7 +130,7 @@ func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) erro
 	return nil
 }
 
-// end ends an import. It returns false if the import had ended before.
+// end stores the final status of an import, or returns false if the import had already ended.
 func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status, reason string) (bool, error) {
 	now := tx.Now().UnixMicro()
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, importID, now)
@@ -139,7 +142,7 @@ func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status,
 	return n > 0, nil
 }
 
-// failures holds failed rows in the form that db.Tx.QueueRows takes.
+// failures holds failed rows as columns, which is the form that db.Tx.QueueRows accepts.
 type failures struct {
 	lines   []int64
 	reasons []string
@@ -162,14 +165,14 @@ func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept
 	}
 }
 
-// Failure is a row that failed.
+// Failure is a row of a file that could not be imported.
 type Failure struct {
 	Line   int64
 	Reason string
-	Fields []string // the fields in the file; nil if they are too long to be kept
+	Fields []string // fields of the row; nil if they were too long to be stored
 }
 
-// listFailures returns failed rows after a line, in the order of the file.
+// listFailures returns a page of the failed rows after the given line, in the order of the file.
 func listFailures(ctx context.Context, r db.Reader, teamID, importID string, after int64, limit int) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1
@@ -183,20 +186,20 @@ func listFailures(ctx context.Context, r db.Reader, teamID, importID string, aft
 	})
 }
 
-// unfinished returns which of some ids are imports that have not ended.
+// unfinished returns which of the given ids are imports that have not ended.
 func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, ids)
 	return db.Collect(rows, err, scanText)
 }
 
-// endedBefore returns up to limit imports that ended before a time.
+// endedBefore returns up to limit imports that ended before the given time.
 func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]Import, error) {
 	rows, err := r.Query(ctx, `SELECT `+importColumns+` FROM contact_imports WHERE finished_at < $1 AND finished_at > 0
 		ORDER BY finished_at LIMIT $2`, before, limit)
 	return db.Collect(rows, err, func(r db.Row) (Import, error) { return scanImport(r) })
 }
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // rows deleted per transaction
 
 // deleteFailures deletes a batch of failed rows of an import.
 func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
@@ -204,7 +207,7 @@ func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, err
 		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
 }
 
-// importsOf returns up to eraseRows ids of a team's imports, after an id.
+// importsOf returns the ids of up to eraseRows imports of a team, with ids greater than the given id.
 func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
 		after, eraseRows)
@@ -215,7 +218,8 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// lastFailureLine returns the last line of the next batch of failed rows after a line, or 0 at the end.
+// lastFailureLine returns the line of the last failed row in the next batch after the given line, or 0 if there are no
+// more failed rows.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
 		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)

@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// strayAfter is the age at which a file without an import is deleted. The import of a file is created seconds after the
-// file was stored.
+// strayAfter is the age at which a file without an import is deleted. Normally an import is created within seconds
+// after its file was stored.
 const strayAfter = time.Hour
 
-// Sweep deletes files that no import needs, and imports that ended longer ago than the retention, with their failed
-// rows. It is called periodically.
+// Sweep deletes files that no import needs, and deletes ended imports with their failed rows after the retention. Sweep
+// must be called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
 		error) {
@@ -42,7 +42,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return nil
 		}
 		for _, i := range some {
-			// Delete the failed rows first: if that is interrupted, the next sweep finds them through their import.
+			// The failed rows are deleted before their import, so that after an interruption the next sweep finds them
+			// through the import.
 			if err := s.deleteFailures(ctx, i.ID); err != nil {
 				return err
 			}
@@ -69,8 +70,8 @@ func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	return nil
 }
 
-// EraseTeam deletes the imports of a team. Call it before the team's contacts are erased. A running import ends when
-// its row is gone, so that it adds no further contacts.
+// EraseTeam deletes the imports of a team. Call EraseTeam before the team's contacts are erased: a running import ends
+// when its row is deleted and then adds no more contacts.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := importsOf(ctx, s.DB.Reader, teamID, "")
@@ -93,7 +94,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // EraseAddress replaces an address in the failed rows of imports. It does not change the files of imports that have not
-// ended. Such an import may add the address again. Its file is deleted when it ends.
+// ended, so such an import may add the address again. The file of an import is deleted when the import ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

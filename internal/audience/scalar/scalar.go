@@ -1,10 +1,10 @@
-// Package scalar defines the values of template variables and of contact properties: a text or a number, within limits.
+// Package scalar defines the values of template variables and contact properties: texts and numbers of limited size.
 //
-// The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as the text
-// that JSON writes for it, so 1, 1.0 and 1e0 are the same value, and so are 0 and -0.
+// The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as its JSON
+// text in a normal form, so 1, 1.0 and 1e0 are the same value, and 0 and -0 are the same value.
 //
-// [Value.Check] returns faults that name the field of the request. The package neither reads JSON, which package api
-// does, nor stores anything.
+// [Value.Check] returns faults that name the field of the request. Package scalar neither parses JSON, which package
+// api does, nor stores anything.
 package scalar
 
 import (
@@ -18,13 +18,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Type is the type of a value, or of a variable or property.
+// Type is the type of a value, a variable or a property.
 type Type string
 
 const (
 	String Type = "string"
 	Number Type = "number"
-	Other  Type = "other" // type of values that are neither a text nor a number; no variable or property accepts it
+	Other  Type = "other" // neither a text nor a number; no variable or property accepts such a value
 )
 
 // Limits of values (API reference sections 8.4 and 14).
@@ -36,7 +36,7 @@ const (
 // Value is a text or a number.
 type Value struct {
 	Type Type
-	Text string // as it appears in emails; a number is written as in JSON
+	Text string // the value as emails show it; numbers are in JSON form
 }
 
 // OfText returns a value of type String.
@@ -50,7 +50,7 @@ func OfNumber(n float64) Value {
 	return Value{Number, jsontext.Float(n).String()}
 }
 
-// Number returns the number of a value of type Number, and NaN for others.
+// Number returns the number of a value of type Number, and NaN for values of other types.
 func (v Value) Number() float64 {
 	if v.Type != Number {
 		return math.NaN()
@@ -73,8 +73,8 @@ func CheckLine(field, text string, limit int) error {
 	return nil
 }
 
-// Check validates a value for a variable or a property of type t. field is the name of the value in the request. It
-// returns Invalid faults.
+// Check validates a value for a variable or a property of type t. The parameter field is the name of the value in the
+// request. If the value is not valid, Check returns an Invalid fault.
 func (v Value) Check(field string, t Type) error {
 	switch {
 	case v.Type != t && t == Number:

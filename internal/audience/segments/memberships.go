@@ -25,7 +25,7 @@ func (s *Service) MembershipsOf(ctx context.Context, teamID, contactID string, p
 	return listMemberships(ctx, s.d.Reader, teamID, contactID, p)
 }
 
-// Manual returns a segment to which contacts are added by hand. For a segment with a filter it returns an Invalid
+// Manual returns a segment to which contacts are added by hand. If the segment has a filter, Manual returns an Invalid
 // fault.
 func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	g, err := ByID(ctx, r, teamID, segmentID)
@@ -35,8 +35,8 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 	return g, err
 }
 
-// CheckManual checks the ids of segments to which a contact is to be added, and returns them in lower case, sorted,
-// each once. An id that is not a segment of the team, or whose segment has a filter, is an Invalid fault.
+// CheckManual validates the ids of segments to which a contact is added, and returns them in lower case, sorted and
+// without duplicates. It returns an Invalid fault if an id is not a segment of the team or the segment has a filter.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
@@ -78,8 +78,8 @@ func unknownSegment(segmentID string) error {
 	return fault.Invalidf("segments", "The `segments` field names %.50q, which is no segment of this team.", segmentID)
 }
 
-// ByContact returns, by contact, the segments to which some contacts were added, in the order in which they were added.
-// It reads each segment once, however many of the contacts are in it.
+// ByContact returns, by contact id, the segments to which the given contacts were added, oldest membership first. It
+// reads each segment only once, even if it contains many of the contacts.
 func ByContact(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string][]Segment, error) {
 	pairs, err := membershipPairs(ctx, r, teamID, contactIDs)
 	if err != nil || len(pairs) == 0 {

@@ -1,15 +1,15 @@
-// Package segments stores the segments of teams, and which contacts were added to them by hand.
+// Package segments stores the segments of teams, and the memberships of contacts that were added to a segment by hand.
 //
-// A segment is a named group of contacts. It either has a filter, which selects its contacts, or contacts are added to
-// it by hand; that is decided when it is created. This package stores filters as JSON and does not evaluate them:
-// package contacts checks them, finds the contacts of a segment and counts them. It keeps the counts that package
-// contacts makes.
+// A segment is a named group of contacts. A segment either has a filter, which selects its contacts, or contacts are
+// added to it by hand; its kind is decided when the segment is created. Package segments stores filters as JSON and
+// does not evaluate them: package contacts checks filters, and finds and counts the contacts of a segment. Package
+// segments stores these counts.
 //
-// Adding and removing a contact changes the contact and records an event, so package contacts does it, in a transaction
-// that calls [AddMember] or [RemoveMember].
+// Package contacts adds contacts to segments and removes them, in a transaction that calls [AddMember] or
+// [RemoveMember], because each change also updates the contact and records an event.
 //
-// A deleted segment disappears at once. The memberships and the count of a deleted segment are deleted by
-// [Service.Sweep]. A query for memberships must therefore join the segments.
+// A deleted segment can no longer be read after the commit. [Service.Sweep] deletes its memberships and its count
+// later. A query for memberships must therefore join the table of segments.
 package segments
 
 import (
@@ -29,8 +29,8 @@ import (
 
 // Limits of segments (API reference section 13).
 const (
-	Max     = 1000 // segments of a team
-	maxName = 255  // characters of a segment's name
+	Max     = 1000 // maximum number of segments per team
+	maxName = 255  // maximum characters of a segment's name
 )
 
 // Segment is a named group of contacts.
@@ -54,8 +54,8 @@ type Service struct {
 	checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)
 }
 
-// New returns a service. checkFilter checks a filter of a team and returns the JSON to store. It returns an Invalid
-// fault for a filter that is not valid.
+// New returns a Service. The function checkFilter validates a filter of a team and returns the JSON to store, or an
+// Invalid fault.
 func New(d *db.DB, checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)) *Service {
 	return &Service{d: d, checkFilter: checkFilter}
 }
@@ -79,7 +79,8 @@ func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segm
 		}
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Two concurrent transactions must not both count the segments before either inserts its own.
+		// Concurrent transactions must count and insert segments one after the other, so that the limit is not
+		// exceeded.
 		if err := tx.Serialize(ctx, "segments of "+teamID); err != nil {
 			return err
 		}
@@ -113,14 +114,14 @@ func (s *Service) Total(ctx context.Context, teamID string) (int, error) {
 	return countSegments(ctx, s.d.Reader, teamID)
 }
 
-// Change says what to change in a segment.
+// Change describes an update of a segment.
 type Change struct {
 	Name   *string // nil keeps the name
 	Filter string  // JSON; "" keeps the filter
 }
 
-// Update changes a segment. A filter for a segment to which contacts are added by hand is an Invalid fault. A new
-// filter discards the segment's last count.
+// Update changes a segment. If contacts are added to the segment by hand, setting a filter is an Invalid fault. A new
+// filter deletes the segment's last count.
 func (s *Service) Update(ctx context.Context, teamID, segmentID string, c Change) (g Segment, err error) {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -163,7 +164,7 @@ func checkName(name string) error {
 	return scalar.CheckLine("name", name, maxName)
 }
 
-// table describes how segments are deleted.
+// table describes to package softdelete how segments are deleted.
 var table = softdelete.Table{Name: "segments", NotFound: notFound, Children: []softdelete.Child{
 	{Table: "contact_segments", Column: "segment_id", Order: "contact_id"},
 	{Table: "segment_counts", Column: "segment_id", Order: "counted_at"}}}
@@ -175,11 +176,11 @@ func (s *Service) Delete(ctx context.Context, teamID, segmentID string) error {
 	})
 }
 
-// Sweep removes the rows of deleted segments, with their memberships and counts. It is called periodically.
+// Sweep removes the rows of deleted segments, with their memberships and counts. Sweep must be called periodically.
 func (s *Service) Sweep(ctx context.Context) error { return softdelete.Sweep(ctx, s.d, table) }
 
-// EraseTeam deletes the segments of a team and their counts. The team's contacts, with their memberships, must have
-// been deleted before.
+// EraseTeam deletes the segments of a team and their counts. The caller must have deleted the team's contacts and their
+// memberships before.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, erase := range []func(ctx context.Context, tx *db.Tx, teamID string) (int64, error){eraseSegments,
 		eraseCounts} {
@@ -190,5 +191,5 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// notFound returns the message that clients expect (API reference section 4.3).
+// notFound returns a NotFound fault with the message that clients expect (API reference section 4.3).
 func notFound() error { return fault.NotFoundf("Audience not found") }

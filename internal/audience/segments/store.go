@@ -26,8 +26,8 @@ func insertSegment(ctx context.Context, tx *db.Tx, g *Segment) {
 		VALUES ($1, $2, $3, $4, $5, 0)`, g.ID, g.TeamID, g.Name, g.Filter, g.CreatedAt.UnixMicro())
 }
 
-// ByID returns a segment, or a NotFound fault. The id may be in upper case. A text that is not an id is allowed, too;
-// its segment is not found.
+// ByID returns a segment, or a NotFound fault. The id may be in upper case. If the text is not a valid id, ByID returns
+// NotFound as well.
 func ByID(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	if !id.Valid(segmentID) {
 		return Segment{}, notFound()
@@ -43,7 +43,7 @@ func ByID(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, 
 	return g, nil
 }
 
-// lockSegment returns a segment and keeps other transactions from changing it until this one ends.
+// lockSegment returns a segment and locks its row until the transaction ends.
 func lockSegment(ctx context.Context, tx *db.Tx, teamID, segmentID string) (Segment, error) {
 	_, err := tx.Exec(ctx, `UPDATE segments SET name = name WHERE id = $1 AND team_id = $2`, strings.ToLower(segmentID),
 		teamID)
@@ -71,7 +71,7 @@ func countSegments(ctx context.Context, r db.Reader, teamID string) (n int, err 
 	return n, nil
 }
 
-// segmentsAmong returns the segments of the team that have one of the ids.
+// segmentsAmong returns the segments of the team that have one of the given ids.
 func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Segment, error) {
 	rows, err := r.Query(ctx, `SELECT `+segmentColumns+` FROM segments g WHERE g.id = ANY($1) AND g.team_id = $2
 		AND g.deleted_at = 0`, ids, teamID)

@@ -9,16 +9,16 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in bytes. maxMailbox limits the input of ParseAddress as a whole, name
-// included.
+// Limits of RFC 5321 section 4.5.3.1, in bytes. maxMailbox limits the whole input of ParseAddress, including the
+// display name.
 const (
 	maxLocal   = 64
 	maxDomain  = 253
 	maxAddress = 254
 	maxLabel   = 63
 	maxMailbox = 2000
-	// A longer piece of a display name could exceed the maximum length of a line. It is encoded, because encoded words
-	// can be folded.
+	// A display name with a piece longer than maxNamePiece could exceed the maximum line length. Such a name is written
+	// as encoded words, which can be folded.
 	maxNamePiece = 400
 )
 
@@ -26,23 +26,23 @@ const (
 type Address struct {
 	// Name is plain UTF-8, without quotes or encoding; it may be empty.
 	Name string
-	// Local is the part before the @ as given, in the form of the envelope. It keeps its quotes only if it needs them.
+	// Local is the local part as it is written in SMTP commands: quoted only if it needs quotes. The case is unchanged.
 	Local string
-	// Domain is lower case and ASCII: international names are A-labels (RFC 5890).
+	// Domain is in lower case and ASCII; internationalized labels are A-labels (RFC 5890).
 	Domain string
 }
 
-// AddressError says why a string is not a single usable mailbox.
+// AddressError reports why a string is not exactly one valid mailbox.
 type AddressError struct {
-	// Reason is a sentence for the user.
+	// Reason is a sentence that explains the problem to the user.
 	Reason string
 }
 
 // Error returns Reason.
 func (e *AddressError) Error() string { return e.Reason }
 
-// ParseAddress reads exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
-// Names may be quoted, UTF-8, or encoded by RFC 2047 in UTF-8, ISO-8859-1 or US-ASCII.
+// ParseAddress parses exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
+// Display names may be quoted, plain UTF-8, or encoded words (RFC 2047) in UTF-8, ISO-8859-1 or US-ASCII.
 //
 // ParseAddress refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64
 // bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
@@ -58,8 +58,8 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// cutMailbox cuts a mailbox into the display name, parsed by phrase, and the address: the text within the brackets,
-// or all of s without brackets.
+// cutMailbox splits a mailbox into the display name, which the function phrase parses, and the address. The address is
+// the text between the angle brackets, or all of s if there are no brackets.
 func cutMailbox(s string, phrase func(string) (string, error)) (name, spec string, err error) {
 	if len(s) > maxMailbox {
 		return "", "", &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
@@ -86,19 +86,19 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 	return name, spec, nil
 }
 
-// Addr returns the address in the form of the envelope: local@domain.
+// Addr returns the address without the display name, as in SMTP commands: local@domain.
 func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 
-// Key returns the address in lower case, by [FoldCase], for comparisons and indexes. It ignores the case of local
-// parts: RFC 5321 section 2.4 makes them case-sensitive, but no large host does.
+// Key returns the address in lower case (see [FoldCase]), for comparisons and indexes. By RFC 5321 section 2.4 local
+// parts are case-sensitive, but Key ignores their case, because all large hosts do.
 func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 
-// FoldCase returns an address, or a part of one, in lower case. It maps each letter by [Lower].
+// FoldCase converts an address or a part of an address to lower case, letter by letter with [Lower].
 func FoldCase(text string) string { return strings.Map(Lower, text) }
 
-// Lower returns the lower-case letter that [Address.Key] uses for a letter. It never maps a letter outside ASCII to one
-// of ASCII. In Unicode the Turkish İ is an upper-case i and the Kelvin sign an upper-case k, but such an address
-// belongs to somebody else.
+// Lower returns the lower-case form of a letter for [Address.Key]. It never maps a non-ASCII letter to an ASCII letter.
+// Unicode maps the Turkish İ to i and the Kelvin sign to k, but an address with one of these letters belongs to a
+// different person than the address with i or k.
 func Lower(r rune) rune {
 	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
 		return small
@@ -106,11 +106,11 @@ func Lower(r rune) rune {
 	return r
 }
 
-// String returns the address as it is written in a header field, unfolded. Names outside ASCII are encoded by RFC
-// 2047.
+// String returns the address as it is written in a header field, without folding. Non-ASCII display names are written
+// as encoded words (RFC 2047).
 func (a Address) String() string { return string(a.appendTo(nil)) }
 
-// NeedsUTF8 reports whether the address can only be used with hosts that offer SMTPUTF8 (RFC 6531).
+// NeedsUTF8 reports whether only hosts that support SMTPUTF8 (RFC 6531) accept the address.
 func (a Address) NeedsUTF8() bool { return !isASCII(a.Local) }
 
 func (a Address) appendTo(dst []byte) []byte {
@@ -130,8 +130,8 @@ func (a Address) appendTo(dst []byte) []byte {
 	return append(dst, '>')
 }
 
-// check returns an error if the Address must not be written to a header. The caller may have made it without
-// ParseAddress.
+// check returns an error if the Address must not be written to a header. Even an Address that was not created by
+// ParseAddress is validated.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field +
@@ -164,8 +164,8 @@ func angle(s string) int {
 	return -1
 }
 
-// parsePhrase reads a display name: words that are atoms, quoted strings or encoded words. It accepts more than RFC
-// 5322 where that is unambiguous: dots and square brackets need no quotes.
+// parsePhrase parses a display name, whose words are atoms, quoted strings or encoded words. Unlike RFC 5322,
+// parsePhrase accepts dots and square brackets outside quotes, because they are unambiguous.
 func parsePhrase(s string) (string, error) {
 	var name strings.Builder
 	encodedBefore, first := false, true
@@ -182,7 +182,7 @@ func parsePhrase(s string) (string, error) {
 		s, encodedBefore, first = rest, encoded, false
 	}
 	decoded := name.String()
-	// Decoding may produce characters that are refused when they are not encoded.
+	// Encoded words may contain characters that must not occur in a display name, so the decoded text is checked.
 	if reason := unprintable(decoded); reason != "" {
 		return "", &AddressError{reason}
 	}
@@ -217,8 +217,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	return token, s[len(token):], false, nil
 }
 
-// decodeWord decodes token if it is one encoded word. It returns an error for a charset that it does not know: a guess
-// would show the reader a name that nobody wrote.
+// decodeWord decodes token if it is one encoded word. For an unknown charset it returns an error, because a guess could
+// show the recipient a wrong name.
 func decodeWord(token string) (word string, ok bool, err error) {
 	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
 		return "", false, nil
@@ -232,7 +232,7 @@ func decodeWord(token string) (word string, ok bool, err error) {
 	return word, true, nil
 }
 
-// unquote reads the quoted string at the beginning of s and returns its content and the rest of s.
+// unquote parses the quoted string at the beginning of s and returns its content and the remaining text of s.
 func unquote(s string) (content, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -251,9 +251,9 @@ func unquote(s string) (content, rest string, ok bool) {
 	return "", "", false
 }
 
-// ParseSpec reads an address without a display name and without brackets: local@domain (RFC 5322 section 3.4.1 without
-// its obsolete forms). local and domain are as in Address. ParseSpec has the limits of ParseAddress; errors are
-// *AddressError.
+// ParseSpec parses an address without a display name and without brackets: local@domain (RFC 5322 section 3.4.1,
+// without obsolete forms). The results local and domain have the same form as in Address. The length limits are the
+// same as in ParseAddress; errors are *AddressError.
 func ParseSpec(s string) (local, domain string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		content, rest, ok := unquote(s)
@@ -287,7 +287,7 @@ func ParseSpec(s string) (local, domain string, err error) {
 	return local, domain, nil
 }
 
-// parseDomain returns s in lower case as A-labels.
+// parseDomain returns the domain s in lower case, with internationalized labels as A-labels.
 func parseDomain(s string) (string, error) {
 	if strings.HasPrefix(s, "[") {
 		return "", &AddressError{"The domain must be a name; addresses in square brackets are not accepted."}
@@ -321,14 +321,14 @@ func parseDomain(s string) (string, error) {
 	if start == 0 {
 		return "", &AddressError{"The domain has no dot; write it in full, as in `example.com`."}
 	}
-	// No top-level domain begins with a digit, so this is an IP address.
+	// No top-level domain begins with a digit, so the text is an IP address.
 	if '0' <= s[start] && s[start] <= '9' {
 		return "", &AddressError{"The domain must be a name, not an IP address."}
 	}
 	return s, nil
 }
 
-// QuoteLocal returns a local part, given without quotes, in the form of Address: in quotes if it needs them.
+// QuoteLocal converts a local part without quotes to the form of Address.Local, adding quotes if they are needed.
 func QuoteLocal(s string) string {
 	if isDotAtom(s) {
 		return s
@@ -348,7 +348,7 @@ func isLabel(s string) bool {
 	return true
 }
 
-// isDotAtom reports whether s is a dot-atom of RFC 5322 section 3.2.3, widened by RFC 6532 to UTF-8.
+// isDotAtom reports whether s is a dot-atom (RFC 5322 section 3.2.3), which may contain UTF-8 (RFC 6532).
 func isDotAtom(s string) bool {
 	if s == "" || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
 		return false
@@ -366,7 +366,8 @@ func isDotAtom(s string) bool {
 	return true
 }
 
-// isPhrase reports whether an ASCII name needs no quotes: it consists of atoms joined by single spaces.
+// isPhrase reports whether an ASCII display name needs no quotes because it consists of atoms separated by single
+// spaces.
 func isPhrase(s string) bool {
 	space := true
 	for i := range len(s) {
@@ -401,8 +402,8 @@ func appendQuoted(dst []byte, s string) []byte {
 	return append(dst, '"')
 }
 
-// unprintable returns a sentence for the user if s is not UTF-8 or has a control character of C0 or C1 or a line
-// separator, and "" otherwise.
+// unprintable returns a sentence for the user if s is not valid UTF-8 or contains a C0 or C1 control character or a
+// line separator. For all other texts it returns "".
 func unprintable(s string) string {
 	for _, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' {

@@ -113,7 +113,7 @@ func TestParseAddressRefuses(t *testing.T) {
 	}
 }
 
-// The reason names the first error, not its consequences.
+// The reason of an AddressError names the first problem, and not problems that follow from it.
 func TestParseAddressReasons(t *testing.T) {
 	t.Parallel()
 	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 bytes
@@ -153,7 +153,8 @@ func TestAddressForms(t *testing.T) {
 		{Address{"Zoë (x), \"y\"", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?Wm/DqyAoeCksICJ5Ig==?= <a@b.c>", false},
 		{Address{"山田", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?5bGx55Sw?= <a@b.c>", false},
 		{Address{"", "JOSÉ", "b.c"}, "JOSÉ@b.c", "josé@b.c", "JOSÉ@b.c", true},
-		// In Unicode the lower case of these letters is i and k, which would be somebody else's address.
+		// Unicode maps these letters to i and k in lower case, but the address with i or k belongs to a different
+		// person.
 		{Address{"", "İ", "b.c"}, "İ@b.c", "İ@b.c", "İ@b.c", true},
 		{Address{"", "\u212aI", "b.c"}, "\u212aI@b.c", "\u212ai@b.c", "\u212aI@b.c", true},
 		{Address{"a  b", "a", "b.c"}, "a@b.c", "a@b.c", `"a  b" <a@b.c>`, false},
@@ -178,7 +179,7 @@ func TestAddressForms(t *testing.T) {
 	}
 }
 
-// A name without spaces does not make a line too long.
+// A long display name without spaces does not make a line too long.
 func TestLongNamesAreEncoded(t *testing.T) {
 	t.Parallel()
 	if got := (Address{strings.Repeat("n", 401), "a", "b.c"}).String(); !strings.HasPrefix(got, "=?UTF-8?Q?nnn") {
@@ -204,7 +205,7 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := ParseAddress(out)
 		if err != nil {
-			// An encoded long name may exceed the limit of the input.
+			// The encoded form of a long display name may exceed the limit of the input.
 			if len(out) > maxMailbox {
 				return
 			}
@@ -216,7 +217,7 @@ func FuzzParseAddress(f *testing.F) {
 		if err := a.check("To"); err != nil {
 			t.Fatalf("%q was read and is refused in a header: %v", in, err)
 		}
-		// The standard library returns the same address, except that it unquotes local parts.
+		// Package net/mail must parse the same address, except that it removes the quotes of local parts.
 		if std, err := mail.ParseAddress(out); err != nil {
 			t.Fatalf("%q is written as %q, which others cannot read: %v", in, out, err)
 		} else if std.Name != a.Name || !strings.HasPrefix(a.Local, `"`) && std.Address != a.Addr() {

@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Compose returns the message as it is signed and sent. Errors are *FieldError and *AttachmentError, except for a zero
-// Date and an invalid ID, which are mistakes of the caller.
+// Compose returns the message in the form in which it is signed and sent. Errors are *FieldError and *AttachmentError.
+// A zero Date and an invalid ID are bugs in the caller and cause other errors.
 //
-// Parts nest as mail readers expect: mixed(alternative(text, related(html, inline parts)), attachments), without layers
-// that would have a single part. Inline parts of a message without HTML become attachments.
+// Parts are nested as mail clients expect: mixed(alternative(text, related(html, inline parts)), attachments). A
+// multipart that would have a single part is omitted. If the message has no HTML, inline parts become attachments.
 func (m *Message) Compose() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -39,7 +39,8 @@ func (m *Message) Compose() ([]byte, error) {
 	return append(c.out, "\r\n"...), nil
 }
 
-// check refuses everything that must not be written to a header, even if the caller has checked it before.
+// check returns an error if any value must not be written to a header, even if the caller has already checked the
+// value.
 func (m *Message) check() error {
 	if m.Date.IsZero() {
 		return errors.New("message: the date is not set")
@@ -76,7 +77,7 @@ func (m *Message) check() error {
 	return nil
 }
 
-// isMessageID reports whether s is <x@y> in visible ASCII (RFC 5322 section 3.6.4) and fits on a line.
+// isMessageID reports whether s has the form <x@y> (RFC 5322 section 3.6.4), is visible ASCII, and fits on a line.
 func isMessageID(s string) bool {
 	if len(s) < len("<x@y>") || len(s) > maxLine-len("Message-ID: ") || s[0] != '<' || s[len(s)-1] != '>' {
 		return false
@@ -107,7 +108,8 @@ func (c *composer) header(m *Message) {
 	c.out = append(c.out, "Date: "...)
 	c.out = m.Date.UTC().AppendFormat(c.out, "Mon, 02 Jan 2006 15:04:05 -0700")
 	c.out = append(c.out, "\r\n"...)
-	// Each address list is written unfolded first. A buffer on the stack is large enough for typical lists.
+	// Each address list is first written without folding into a buffer on the stack, which is large enough for typical
+	// lists.
 	var room [512]byte
 	scratch := appendAddresses(room[:0], []Address{m.From})
 	c.out = appendField(c.out, "From", string(scratch))
@@ -149,8 +151,8 @@ func appendAddresses(dst []byte, list []Address) []byte {
 	return dst
 }
 
-// appendText writes a field of free text that readers decode to exactly value. It encodes a value that readers would
-// mistake for an encoded word or trim, or that would make a line too long.
+// appendText writes a field with free text, such that mail clients decode exactly value. The value is encoded if
+// clients might mistake it for an encoded word or trim it, or if a line would be too long.
 func appendText(dst []byte, name, value string) []byte {
 	plain := printableASCII(value) && !strings.Contains(value, "=?") &&
 		value[0] != ' ' && value[len(value)-1] != ' ' && len(name)+len(": ")+longestPiece(value) <= maxLine
@@ -216,7 +218,8 @@ func (c *composer) leaf(mediaType string, b body) {
 	c.out = b.appendTo(c.out)
 }
 
-// open begins a multipart. level is a letter that distinguishes its boundary from those of the enclosing parts.
+// open begins a multipart. The parameter level is a letter that distinguishes the boundary from the boundaries of the
+// enclosing parts.
 func (c *composer) open(subtype, parameters string, level byte) {
 	c.out = append(c.out, "Content-Type: multipart/"...)
 	c.out = append(append(c.out, subtype...), parameters...)
@@ -226,7 +229,8 @@ func (c *composer) open(subtype, parameters string, level byte) {
 }
 
 // part begins the next part. The line break before a boundary belongs to the boundary, so the content keeps its own
-// line ends (RFC 2046 section 5.1.1). Before the first part, this line break is the empty line after the header.
+// line endings (RFC 2046 section 5.1.1). The first boundary needs no extra line break, because it follows the empty
+// line after the header.
 func (c *composer) part(level byte, first bool) {
 	if !first {
 		c.out = append(c.out, "\r\n"...)

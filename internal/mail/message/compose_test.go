@@ -37,7 +37,8 @@ func compose(t *testing.T, m *Message) []byte {
 	return raw
 }
 
-// checkLines checks the invariants of the wire: 7 bits, CRLF only, lines of at most 998 bytes, CRLF at the end.
+// checkLines checks that a message is 7-bit, has only CRLF line endings and lines of at most 998 bytes, and ends with
+// CRLF.
 func checkLines(t *testing.T, raw []byte) {
 	t.Helper()
 	if !bytes.HasSuffix(raw, []byte("\r\n")) {
@@ -68,13 +69,14 @@ func countFields(t *testing.T, raw []byte) int {
 	return n
 }
 
-// part is a part as a reader receives it.
+// part is a MIME part as another library parsed it.
 type part struct {
 	Path, Type, Disposition, Filename, ContentID, Encoding string
 	Body                                                   string
 }
 
-// parse parses a message with another library, down to its leaves. Path names the enclosing multiparts of each leaf.
+// parse parses a message with another library and returns its leaf parts. The field Path names the multiparts that
+// enclose a leaf.
 func parse(t *testing.T, raw []byte) (mail.Header, []part) {
 	t.Helper()
 	entity, err := gomessage.Read(bytes.NewReader(raw))
@@ -104,7 +106,8 @@ func parse(t *testing.T, raw []byte) (mail.Header, []part) {
 		if err != nil {
 			t.Fatalf("body: %v\n%s", err, raw)
 		}
-		// The library decodes encoded words even where they are not allowed; the standard library follows the RFC.
+		// The parameters are parsed with package mime, because the other library decodes encoded words even where RFC
+		// 2047 does not allow them.
 		disposition, parameters, _ := mime.ParseMediaType(e.Header.Get("Content-Disposition"))
 		parts = append(parts, part{
 			Path: path, Type: mediaType, Disposition: disposition, Filename: parameters["filename"],
@@ -140,7 +143,7 @@ func TestComposeHeader(t *testing.T) {
 			at := strings.LastIndex(a.Address, "@")
 			got = append(got, Address{a.Name, a.Address[:at], a.Address[at+1:]})
 		}
-		// The parser removes the quotes of a local part.
+		// The parser of the other library removes the quotes of a local part.
 		for i := range want {
 			want[i].Local = strings.Trim(want[i].Local, `"`)
 		}
@@ -177,7 +180,7 @@ func TestComposeHeader(t *testing.T) {
 	}
 }
 
-// Fields are accepted up to the longest that fits on a line.
+// Header fields are accepted up to the longest field that fits on a line.
 func TestComposeLongFields(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -313,8 +316,8 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
-// White space at the end of a line of HTML has no meaning and needs no encoding; everything else is encoded as in plain
-// text.
+// Trailing white space in lines of HTML has no meaning and needs no encoding. In all other cases, HTML is encoded like
+// plain text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" +
@@ -373,7 +376,7 @@ func TestComposeBodies(t *testing.T) {
 	}
 }
 
-// wireText returns the expected result of sending a text: UTF-8 in lines that end with CRLF.
+// wireText returns the expected form of a text after transmission: valid UTF-8 with CRLF line endings.
 func wireText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")

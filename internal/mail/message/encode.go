@@ -29,12 +29,12 @@ func (t transfer) String() string {
 	}
 }
 
-// boundaryMark begins every boundary of this package. Quoted-printable and base64 never contain it, and text that
-// contains it is not sent as 7bit. So no content can end its own part.
+// boundaryMark begins every boundary of this package. Quoted-printable and base64 output never contains boundaryMark,
+// and text with a boundary line is not sent as 7bit. Therefore no content can end its own part.
 const boundaryMark = "=_"
 
-// escapeCost is 1 for a byte that quoted-printable must escape inside a line. Lines are split at '\n', so '\n' is never
-// looked up.
+// escapeCost is 1 for each byte that quoted-printable must escape inside a line. The value for '\n' is never used,
+// because lines are split at '\n'.
 var escapeCost = func() (t [256]uint) {
 	for c := range t {
 		if c == '=' || c != '\t' && (c < ' ' || c > '~') {
@@ -44,8 +44,8 @@ var escapeCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. It first checks whether s is valid, which is much faster
-// than replacing nothing.
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. Valid text is returned after a check, which is much faster
+// than a replacement that changes nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -53,16 +53,17 @@ func validUTF8(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// body is a text with the transfer encoding that needs the fewest bytes.
+// body is a text with the transfer encoding that is used for it.
 type body struct {
 	text     string
 	encoding transfer
-	// size is the approximate length of the encoded text in bytes; it may be a little too high.
+	// size is the estimated length of the encoded text in bytes; the estimate may be slightly too high.
 	size int
 }
 
-// planBody chooses 7bit for ASCII in short lines that relays have no reason to change, and otherwise the shorter of
-// quoted-printable and base64. In HTML, white space at the end of a line has no meaning, so relays may remove it there.
+// planBody chooses the transfer encoding: 7bit for ASCII in short lines that relays do not change, or else the shorter
+// of quoted-printable and base64. HTML may have white space at the end of lines even in 7bit, because relays may remove
+// it without harm.
 func planBody(s string, isHTML bool) body {
 	if lines, ok := fitsSevenBit(s, isHTML); ok {
 		return body{s, sevenBit, len(s) + lines}
@@ -81,7 +82,8 @@ func planBody(s string, isHTML bool) body {
 		}
 	}
 	escapes := int(cost)
-	// The estimate assumes an escape at the end of every line, and soft line breaks that take three of 76 bytes.
+	// The estimate for quoted-printable assumes one escape at the end of every line, and that soft line breaks take 3
+	// of 76 bytes.
 	qp := (len(s)+2*escapes)*(wrapAt+3)/(wrapAt-3) + 4*lines
 	b64 := (len(s)+lines+2)/3*4*(wrapAt+2)/wrapAt + wrapAt
 	if qp <= b64 {
@@ -90,7 +92,7 @@ func planBody(s string, isHTML bool) body {
 	return body{s, base64Encoded, b64}
 }
 
-// fitsSevenBit reports whether a text may be sent unencoded, and how many lines it has.
+// fitsSevenBit reports whether a text may be sent unencoded. It also returns the number of lines.
 func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	if !plainBytes(s) {
 		return 0, false
@@ -101,7 +103,8 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 		if found {
 			line = strings.TrimSuffix(line, "\r")
 		}
-		// Mailbox formats put > before "From ", and relays remove white space at the end of lines.
+		// Some mailbox formats insert > before "From " at the start of a line, and some relays remove white space at
+		// the end of lines.
 		if len(line) > wrapAt || strings.HasPrefix(line, "From ") || !isHTML && line != "" && isWSP(line[len(line)-1]) ||
 			strings.IndexByte(line, '\r') >= 0 {
 			return 0, false
@@ -110,8 +113,8 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	return lines, !strings.Contains(s, "--"+boundaryMark)
 }
 
-// plainBytes reports whether s has only printable ASCII, tabs, CR and LF. It checks eight bytes at once, and examines
-// single bytes only if one of the eight may be something else.
+// plainBytes reports whether s has only printable ASCII, tabs, CR and LF. For speed, plainBytes checks eight bytes at a
+// time, and checks bytes one by one only if one of the eight might be a different character.
 func plainBytes(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
@@ -132,7 +135,7 @@ func plainEach(s string) bool {
 	return true
 }
 
-// appendTo writes the encoded text. The text's own line ends become CRLF; none are added.
+// appendTo appends the encoded text. Line endings in the text become CRLF; no line ending is added at the end.
 func (b body) appendTo(dst []byte) []byte {
 	switch b.encoding {
 	case sevenBit:
@@ -144,7 +147,7 @@ func (b body) appendTo(dst []byte) []byte {
 	}
 }
 
-// appendCRLF writes s with its line ends as CRLF.
+// appendCRLF appends s with all line endings converted to CRLF.
 func appendCRLF(dst []byte, s string) []byte {
 	for {
 		line, after, found := strings.Cut(s, "\n")
@@ -157,7 +160,8 @@ func appendCRLF(dst []byte, s string) []byte {
 	}
 }
 
-// appendQuotedPrintable writes s by RFC 2045 section 6.7, as text: its line ends become CRLF.
+// appendQuotedPrintable appends s in quoted-printable encoding (RFC 2045 section 6.7), with all line endings converted
+// to CRLF.
 func appendQuotedPrintable(dst []byte, s string) []byte {
 	for {
 		line, after, found := strings.Cut(s, "\n")
@@ -177,7 +181,7 @@ func appendQuotedLine(dst []byte, line string) []byte {
 		column, line = 3, line[1:]
 	}
 	for i := 0; i < len(line); {
-		// The 76th column is for the = of a soft line break, or for the last byte of the line.
+		// The 76th column is reserved for the = of a soft line break, or for the last byte of the line.
 		limit := min(len(line), i+wrapAt-1-column)
 		if len(line)-i == wrapAt-column {
 			limit = len(line)
@@ -212,7 +216,8 @@ func appendQuotedLine(dst []byte, line string) []byte {
 	return dst
 }
 
-// appendBase64 writes src by RFC 2045 section 6.8 in lines of 76 columns; the last line has no line end.
+// appendBase64 appends src in base64 encoding (RFC 2045 section 6.8) in lines of 76 columns. The last line has no line
+// ending.
 func appendBase64(dst, src []byte) []byte {
 	const lineBytes = wrapAt / 4 * 3
 	for len(src) > lineBytes {
@@ -225,19 +230,20 @@ func appendBase64(dst, src []byte) []byte {
 
 func base64Size(n int) int { return (n+2)/3*4 + n/(wrapAt/4*3)*2 }
 
-// Encoded words (RFC 2047 section 2) have at most 75 bytes; 12 of them are not text.
+// Encoded words (RFC 2047 section 2) have at most 75 bytes, of which 12 are delimiters, charset and encoding.
 const (
 	wordStartQ = "=?UTF-8?Q?"
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom fits two characters of any kind, even after a long field name.
+	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name. It is
+	// enough for two characters of any kind.
 	leastRoom = 24
 )
 
-// appendEncodedWords writes s as encoded words joined by spaces, in the shorter of the two encodings. It splits no
-// character. Fewer characters may stay unencoded in a phrase (RFC 2047 section 5). used is the number of bytes before
-// the first word on its line; the first word is that much shorter.
+// appendEncodedWords appends s as encoded words separated by spaces, in the shorter of the encodings B and Q. A
+// character is never split between two words. In a phrase, fewer characters may remain unencoded (RFC 2047 section 5).
+// The parameter used is the number of bytes before the first word on its line, by which the first word is shorter.
 func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0
@@ -265,8 +271,8 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many bytes of s, in whole characters, fit into an encoded word with room bytes for its
-// text.
+// wordLength returns how many bytes of s fit into an encoded word that has room bytes for its text. Only whole
+// characters count.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
 		room = room / 4 * 3
@@ -301,7 +307,8 @@ func appendQ(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// plainInWord reports whether c takes one byte in the Q encoding, where a space is written as an underscore.
+// plainInWord reports whether c needs only one byte in the Q encoding; a space does, because it is written as an
+// underscore.
 func plainInWord(c byte, phrase bool) bool {
 	switch {
 	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == ' ':

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// RFC 2045 section 6.7: lines have at most 76 columns, the last of which is for the = of a soft line break, and white
-// space never ends a line.
+// Quoted-printable lines have at most 76 columns, including the = of a soft line break, and never end with white space
+// (RFC 2045 section 6.7).
 func TestQuotedPrintable(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -33,7 +33,7 @@ func TestQuotedPrintable(t *testing.T) {
 	}
 }
 
-// A byte that must be encoded is found at any position.
+// plainBytes finds a byte that must be encoded at any position.
 func TestPlainBytes(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 17; size++ {
@@ -54,10 +54,10 @@ func TestPlainBytes(t *testing.T) {
 	}
 }
 
-// The chosen encoding is the shorter one, or nearly as short.
+// planBody chooses the shorter encoding, or an encoding that is almost as short.
 func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	t.Parallel()
-	// The choice uses an estimate, which is less exact for shorter lines.
+	// planBody uses an estimate, which is less exact for shorter lines.
 	for columns, most := range map[int]float64{4: 1.14, 20: 1.07, 70: 1.025, 5000: 1.01} {
 		for plain := range 12 {
 			for _, end := range []string{"\n", "\r\n"} {
@@ -88,7 +88,7 @@ func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	}
 }
 
-// The parameter of a file name is quoted, or split as in RFC 2231 sections 3 and 4.
+// The filename parameter is quoted, or percent-encoded and split (RFC 2231 sections 3 and 4).
 func TestFilenameParameter(t *testing.T) {
 	t.Parallel()
 	n := func(n int) string { return strings.Repeat("n", n) }
@@ -109,7 +109,7 @@ func TestFilenameParameter(t *testing.T) {
 	}
 }
 
-// RFC 2047 section 2: words have at most 75 bytes, and the first one leaves space for the field's name.
+// Encoded words have at most 75 bytes (RFC 2047 section 2), and the first word leaves space for the name of the field.
 func TestEncodedWordsAreFull(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -120,7 +120,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 		want   string
 	}{
 		{"é", false, 5, "=?UTF-8?B?w6k=?="},
-		// The shorter of the encodings B and Q is used; Q if both are equally long.
+		// Encoded words use the shorter of the encodings B and Q, or Q if both are equally long.
 		{a(6) + "é", false, 5, "=?UTF-8?Q?" + a(6) + "=C3=A9?="},
 		{a(7) + "é", false, 5, "=?UTF-8?B?YWFhYWFhYcOp?="},
 		{a(8) + "é", false, 5, "=?UTF-8?Q?" + a(8) + "=C3=A9?="},
@@ -142,7 +142,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 	}
 }
 
-// Composing allocates one buffer of about the right size for every kind of message.
+// Compose allocates a single buffer of about the right size for every kind of message.
 func TestComposeMemory(t *testing.T) {
 	many := func(n int) (list []Address) {
 		for i := range n {

@@ -14,12 +14,13 @@ const (
 	maxFieldValue = 16 << 10
 )
 
-// CheckField reports whether a header field that a caller gave may be sent. The name must be a token of RFC 5322
-// section 2.2 of at most 76 bytes, and not reserved for the service. The value is UTF-8 of at most 16 KiB without
-// control characters other than tab, and can be folded into lines of at most 998 bytes (RFC 5322 section 2.1.1).
+// CheckField returns an error if a header field from a caller must not be sent. The name must be a field name (RFC 5322
+// section 2.2) of at most 76 bytes that is not reserved for the service. The value must be UTF-8 of at most 16 KiB
+// without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322 section
+// 2.1.1).
 //
-// Message-ID is accepted, because callers may pass on the fields of an existing message; Compose omits it. Errors are
-// *FieldError.
+// A Message-ID field is accepted, because callers may pass on the fields of an existing message; Compose omits this
+// field. Errors are *FieldError.
 func CheckField(name, value string) error {
 	if name == "" || len(name) > maxFieldName {
 		return &FieldError{Name: name, Reason: "A header name must have 1 to 76 characters."}
@@ -50,7 +51,7 @@ func CheckField(name, value string) error {
 		if !utf8.ValidString(value) {
 			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is not valid UTF-8."}
 		}
-		// The value will be written as encoded words, which can be folded anywhere.
+		// The value contains non-ASCII characters, so it is written as encoded words, which can be folded anywhere.
 		return nil
 	}
 	if len(name)+len(": ")+longestPiece(value) > maxLine {
@@ -60,8 +61,8 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a host on the way may write the field. Such a field names the sender,
-// identifies the message, its parts or its path, states verification results, or is an option of this service.
+// isReserved reports whether only the service or a relay may write the field. Such a field names the sender, identifies
+// the message, its parts or its path, states verification results, or is an option of this service.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -78,7 +79,7 @@ func isReserved(name string) bool {
 	return false
 }
 
-// appendField writes a field, folded at 76 columns where possible. The value has no CR or LF.
+// appendField writes a field, folded at 76 columns where possible. The value must not contain CR or LF.
 func appendField(dst []byte, name, value string) []byte {
 	dst = append(dst, name...)
 	dst = append(dst, ':')
@@ -101,8 +102,8 @@ func appendField(dst []byte, name, value string) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// nextPiece returns the length of value up to the next place where it may be folded, which is before a single space. It
-// never folds at a tab or inside several spaces, because readers interpret such folds differently.
+// nextPiece returns the length of value up to the next position where it may be folded, which is before a single space.
+// It never allows folding at a tab or between several spaces, because mail clients interpret such folds differently.
 func nextPiece(value string) int {
 	for i := 1; i < len(value)-1; i++ {
 		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {

@@ -12,22 +12,22 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// A From field names the author of a message, and its domain decides which signature the message gets. Readers repair
-// malformed fields in different ways: text that one reader shows as the sender may be part of a name to another. So
-// From is parsed by a grammar that all readers agree on, and everything else is refused. Recipients claim no identity,
-// so they are parsed by the wider rules of ParseAddress.
+// A From field names the author of a message, and its domain decides with which key the message is signed. Mail clients
+// repair malformed From fields in different ways: one client may show a text as the sender that another client treats
+// as part of the display name. From is therefore parsed with a grammar that all clients interpret in the same way, and
+// every other form is refused. Recipient addresses do not claim an identity, so ParseAddress parses them less strictly.
 
 // maxFrom limits the value of a From or Sender field, in bytes.
 const maxFrom = 4 << 10
 
-// ParseFrom parses the mailbox of a sender as people write it, in UTF-8. It accepts the same addresses as ParseAddress,
-// except
+// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. It accepts the same addresses as
+// ParseAddress, except
 //
-//   - a local part that is in quotes or outside ASCII, or that looks like an encoded word or the end of a quotation,
-//     and spaces within the brackets;
-//   - a domain that is written neither in A-labels nor in U-labels, such as one in full-width letters;
-//   - a display name with < or >, with an address at another domain, with an encoded word that is still to be
-//     decoded, or with characters that change the direction of the text around them.
+//   - a local part that is quoted or not ASCII, or that looks like an encoded word or the end of a quoted string, and
+//     spaces within the brackets;
+//   - a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width letters;
+//   - a display name that contains < or >, an address at another domain, an encoded word after decoding, or characters
+//     that change the direction of the text around them.
 //
 // Errors are *AddressError.
 func ParseFrom(s string) (Address, error) {
@@ -38,20 +38,21 @@ func ParseFrom(s string) (Address, error) {
 	return newSender(name, spec)
 }
 
-// ReadFrom parses the mailbox of a From or Sender field from its value in a message, with folds and without the line
-// end. smtputf8 allows UTF-8 in it (RFC 6532).
+// ReadFrom parses the mailbox in the value of a From or Sender field of a message. The value may be folded and does not
+// include the line ending. The parameter smtputf8 allows UTF-8 in the value (RFC 6532).
 //
-// ReadFrom accepts the addresses of ParseFrom that RFC 5322 section 3.4 allows unencoded. It refuses the obsolete forms
-// of section 4, comments, groups, and specials outside quotes. The one exception is a dot in an unquoted display name,
-// because programs write it and all readers agree about it. Encoded words may have any charset that decode knows.
-// Errors are *AddressError.
+// ReadFrom accepts the same addresses as ParseFrom, if they have the form of RFC 5322 section 3.4. It refuses the
+// obsolete forms of section 4, comments, groups, and special characters outside quotes. A dot in an unquoted display
+// name is allowed, because many programs write it and all mail clients interpret it in the same way. Encoded words may
+// have any charset that package decode supports. Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > maxFrom {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
 	}
 	lines := bytes.Split(value, []byte("\r\n"))
 	for _, folded := range lines[1:] {
-		// Readers disagree whether a folded line of white space ends the field or the header (RFC 5322 section 4.2).
+		// Parsers disagree on whether a folded line of only white space ends the field or the whole header (RFC 5322
+		// section 4.2).
 		if len(bytes.Trim(folded, " \t")) == 0 {
 			return Address{}, &AddressError{"The field has a folded line that is empty."}
 		}
@@ -95,8 +96,8 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether given is domain, which is in A-labels, or its U-labels, in upper or lower case. UTS 46
-// maps other spellings to the same domain, but not every reader applies it.
+// isSpelling reports whether given is the domain, written in A-labels or U-labels and in upper or lower case. UTS 46
+// maps more spellings to the same domain, but not every mail client applies UTS 46.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
 	if given == domain {
@@ -106,7 +107,8 @@ func isSpelling(given, domain string) bool {
 	return err == nil && given == unicode
 }
 
-// checkSenderName refuses display names that a reader could mistake for the address, or that show a different one.
+// checkSenderName refuses display names that a recipient could mistake for the address, or that contain a different
+// address.
 func checkSenderName(name, domain string) error {
 	if isASCII(name) && !strings.ContainsAny(name, "<>@?") {
 		return nil
@@ -148,14 +150,16 @@ func checkSenderName(name, domain string) error {
 	return nil
 }
 
-// besideAt matches an @ with the characters around it that do not change how it looks.
+// besideAt matches an @ with the spaces and quotes around it, because an address with these characters still looks like
+// an address.
 var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
-// turnsText reports whether a character controls the direction of the text around it (UAX 9): an embedding, an override
-// or an isolate.
+// turnsText reports whether a character controls the direction of the text around it: a bidirectional embedding,
+// override or isolate (UAX 9).
 func turnsText(r rune) bool { return r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069' }
 
-// readPhrase parses the display name of a field: atoms, which may contain dots, quoted strings and encoded words.
+// readPhrase parses the display name in a From or Sender field, which consists of quoted strings, encoded words, and
+// atoms that may contain dots.
 func readPhrase(s string) (string, error) {
 	type part struct {
 		text    string
@@ -187,7 +191,7 @@ func readPhrase(s string) (string, error) {
 			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
 				"or that has a control character."}
 		}
-		// Adjacent words are decoded together, because a character may be split over two of them.
+		// Adjacent encoded words are decoded together, because a character may be split between two words.
 		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
 			parts[n].text += " " + token
 		} else {
@@ -212,6 +216,6 @@ func readPhrase(s string) (string, error) {
 	return name.String(), nil
 }
 
-// isSpecial reports whether a display name must not contain a character outside quotes. RFC 5322 excludes the dot too,
-// but a dot cannot be misread there.
+// isSpecial reports whether a character must be in quotes in a display name. RFC 5322 requires quotes for a dot as
+// well, but an unquoted dot cannot be misinterpreted.
 func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

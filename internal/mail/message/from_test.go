@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// sameToAll fails unless other readers find addr in the value of a From field. These are the standard library, our
-// lenient parser, readers that look for brackets from either side, and readers that look for the word with an @.
+// sameToAll checks that other parsers find the same address in the value of a From field: the standard library, our
+// lenient parser, parsers that use the first or the last brackets, and parsers that use the last word with an @.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{
@@ -64,8 +64,8 @@ var (
 	aroundAt   = regexp.MustCompile(`[^\s<>"(),:;]+@[^\s<>"(),:;]+`)
 )
 
-// readByBracket returns the text in the first brackets or, if n is -1, in the last. Without brackets it returns the
-// whole value.
+// readByBracket returns the text in the first angle brackets or, if n is -1, in the last angle brackets. Without
+// brackets, it returns the whole value.
 func readByBracket(value string, n int) string {
 	found := inBrackets.FindAllStringSubmatch(value, -1)
 	if len(found) == 0 {
@@ -82,7 +82,8 @@ func readByAt(value string) string {
 	return found[len(found)-1]
 }
 
-// canonical returns an address with its domain in lower case and in A-labels, for readers that do not convert it.
+// canonical returns an address with its domain in lower case and in A-labels, because some of the parsers do not
+// convert domains.
 func canonical(addr string) string {
 	local, domain, _ := strings.Cut(addr, "@")
 	domain = strings.ToLower(domain)
@@ -140,7 +141,7 @@ func checkAddressError(t *testing.T, value string, a message.Address, err error)
 	}
 }
 
-// composedFrom returns the value of the From field of a message from a.
+// composedFrom composes a message with a as its sender, and returns the value of its From field.
 func composedFrom(t testing.TB, a message.Address) string {
 	t.Helper()
 	m := &message.Message{ID: "<1@example.com>", Date: time.Unix(1772600000, 0), From: a, Text: "text"}
@@ -170,7 +171,8 @@ func TestReadFromIsBounded(t *testing.T) {
 	}
 }
 
-// Names of senders: consecutive encoded words are decoded together, and other words are separated by a space.
+// In the display name of a sender, consecutive encoded words are decoded together, and other words are separated by a
+// space.
 func TestReadFromNames(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -198,14 +200,14 @@ func TestReadFromNames(t *testing.T) {
 	}
 }
 
-// FuzzReadFrom checks that every reader finds the sender that ReadFrom accepts.
+// FuzzReadFrom checks that if ReadFrom accepts a value, every other parser finds the same sender.
 func FuzzReadFrom(f *testing.F) {
 	for _, form := range mailtest.FromForms(f) {
 		f.Add(form.Value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		// The listener accepts no other line ends, and the header is split so that the value has no line of another
-		// field.
+		// The SMTP listener accepts only CRLF as the line ending, and the value never contains a line of another field,
+		// because the header is split into fields before.
 		for i, line := range strings.Split(value, "\r\n") {
 			if strings.ContainsAny(line, "\r\n") || i > 0 && (line == "" || line[0] != ' ' && line[0] != '\t') {
 				return

@@ -7,8 +7,8 @@ import (
 
 const octetStream = "application/octet-stream"
 
-// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream. It
-// does not read the tables of the operating system, so the same name has the same type on every machine.
+// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream.
+// TypeByFilename does not use the operating system's tables, so that the same name has the same type on every machine.
 func TypeByFilename(name string) string {
 	if t, ok := mediaTypes[extension(name)]; ok {
 		return t
@@ -16,15 +16,16 @@ func TypeByFilename(name string) string {
 	return octetStream
 }
 
-// RefusedExtension reports whether name has the extension of a program, a script, or a file that starts one when it is
-// opened. Mailbox providers refuse such attachments, so the API refuses them too (API reference section 8.3).
-// RefusedExtension ignores the dots, spaces and stream names that Windows ignores at the end of a name.
+// RefusedExtension reports whether name has the extension of a program, a script, or a file that starts a program when
+// it is opened. Mailbox providers refuse attachments with such extensions, so the API refuses them as well (API
+// reference section 8.3). RefusedExtension ignores the dots, spaces and stream names that Windows ignores at the end of
+// a name.
 func RefusedExtension(name string) bool {
 	_, refused := slices.BinarySearch(refusedExtensions, extension(name))
 	return refused
 }
 
-// extension returns the part of a file name after the last dot, in lower case, or "".
+// extension returns the part of a file name after the last dot, in lower case, or "" if there is no dot.
 func extension(name string) string {
 	name = name[strings.LastIndexAny(name, `/\`)+1:]
 	name = strings.TrimRight(name, ". ")
@@ -36,8 +37,8 @@ func extension(name string) string {
 	return strings.ToLower(strings.TrimRight(ext, " "))
 }
 
-// refusedExtensions lists the programs, installers, scripts, shortcuts, macro-carrying databases and system settings of
-// the common desktop systems. It is sorted; a test checks the order.
+// refusedExtensions lists the extensions of programs, installers, scripts, shortcuts, databases with macros, and system
+// settings on common desktop systems. The list is sorted; a test checks the order.
 var refusedExtensions = []string{
 	"ade", "adp", "apk", "app", "appcontent-ms", "application", "appref-ms", "appx", "appxbundle", "asp", "aspx", "asx",
 	"bas", "bat", "bgi",
@@ -67,7 +68,7 @@ var refusedExtensions = []string{
 	"xbap", "xll", "xnk",
 }
 
-// mediaTypes maps the extensions that are common in email to their registered or customary types.
+// mediaTypes maps file extensions that are common in email to media types, which are registered or in common use.
 var mediaTypes = map[string]string{
 	"7z":       "application/x-7z-compressed",
 	"aac":      "audio/aac",

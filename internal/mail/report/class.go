@@ -2,16 +2,16 @@ package report
 
 import "strings"
 
-// Fault is the party at fault for a refusal. It determines who must act, and whether an address may be suppressed.
+// Fault is the party that caused a refusal. Fault determines who must act, and whether an address may be suppressed.
 type Fault string
 
 const (
-	Recipients Fault = "recipient" // the address, which its owner or the author of the email can correct
+	Recipients Fault = "recipient" // the address, which the recipient or the author of the email can correct
 	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content, protocol
-	Hosts      Fault = "host"      // the receiving side: its rules, its load, its mistakes
+	Hosts      Fault = "host"      // the receiving host: policy, load, errors
 )
 
-// Bounce types and subtypes (webhook reference section 2.3).
+// These are the bounce types and subtypes (webhook reference section 2.3).
 const (
 	Permanent    = "Permanent"
 	Transient    = "Transient"
@@ -25,27 +25,28 @@ const (
 	AttachmentRejected = "AttachmentRejected"
 )
 
-// Class is a class of refusals.
+// Class describes refusals with the same cause.
 type Class struct {
 	Type, SubType string
 	Fault         Fault
 	Suppress      bool   // the address is permanently unusable
-	Throttle      bool   // the host asks for a lower rate, or for a pause
-	Say           string // what the refusal means, for people
+	Throttle      bool   // the host asks for a lower sending rate or a pause
+	Say           string // explanation of the refusal for users
 }
 
-// Greylisted reports whether the host refuses new senders at first, and accepts the mail on a later attempt.
+// Greylisted reports whether the refusal is greylisting: the host first refuses mail from a new sender, and accepts a
+// later attempt.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
-// Expired returns the class of a message that could not be delivered in time because of temporary refusals. No refusal
-// was permanent, so the address may be valid.
+// Expired returns the class of a message that could not be delivered in time because of temporary refusals. Because no
+// refusal was permanent, the address may be valid.
 func (c Class) Expired() Class {
 	c = c.forNow()
 	c.Say = "The message could not be delivered in time; the last answer was this. " + c.Say
 	return c
 }
 
-// forNow returns the class for a refusal that is not permanent.
+// forNow returns a variant of the class for a refusal that is not permanent.
 func (c Class) forNow() Class {
 	c.Type, c.Suppress = Transient, false
 	if c.SubType == Undetermined || c.SubType == NoEmail {
@@ -54,13 +55,13 @@ func (c Class) forNow() Class {
 	return c
 }
 
-// Scope is the subject of a refusal. If a host refuses before it knows the recipient, the refusal says little about the
-// recipient.
+// Scope says what a refusal is about. If a host refuses a message before it has received the recipient's address, the
+// refusal says little about the recipient.
 type Scope uint8
 
 const (
 	ScopeRecipient Scope = iota // the refusal is about the recipient, or its subject is unknown
-	ScopeMessage                // the refusal is about the message; the host knew the recipient
+	ScopeMessage                // the refusal is about the message, after the host received the recipient's address
 	ScopeSender                 // the sender
 	ScopeSession                // the refusal is about the connection: greeting, TLS, authentication
 )
@@ -71,15 +72,17 @@ type Refusal struct {
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // the reply without its codes, possibly several lines
 	Scope    Scope
-	Local    bool // this installation, not the host, refused the email for a known reason
+	Local    bool // the refusal comes from this installation, not from a host
 }
 
-// Classify classifies a host's refusal of a recipient. Either code or enhanced may be missing.
+// Classify classifies a host's refusal of a recipient. The reply code may be 0 and the enhanced status code may be
+// empty.
 func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal limits the bytes of a host's text that are searched, because some hundred marks are searched for.
+// longestRefusal is the maximum number of bytes of a host's reply that are searched, because several hundred phrases
+// are searched for.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.
@@ -92,10 +95,10 @@ func (r Refusal) Class() Class {
 	if !c.Suppress || r.Local {
 		return c
 	}
-	// A phrase that permanently suppresses an address does not count if the text is about the sender or the content, or
-	// answers MAIL.
+	// A class that suppresses the address is overridden if the text is about the sender or the content, or is a reply
+	// to the MAIL command.
 	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok {
-		// "not listed" is replaced because it refers to a directory here, not to a block list.
+		// "not listed" was replaced above, because it refers to a directory and not to a block list.
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -111,9 +114,10 @@ func (r Refusal) Class() Class {
 	return c
 }
 
-// byWords returns the class of the code, unless the text has an unambiguous phrase for another class. The phrase counts
-// if the code names no cause, or if the code blames the recipient and the phrase does not. A refusal before the host
-// knew the recipient is not about the recipient.
+// byWords returns c, the class of the code, unless the text contains an unambiguous phrase for another class. The
+// phrase has precedence if the code does not specify a cause, or if the code blames the recipient and the phrase does
+// not. If the host refused the message before it received the recipient's address, a phrase about the recipient is
+// ignored.
 func (r Refusal) byWords(c Class, text string) Class {
 	said, plainly := match(plain, text)
 	switch {
@@ -128,12 +132,12 @@ func (r Refusal) byWords(c Class, text string) Class {
 	return c
 }
 
-// vague reports whether hosts use the enhanced code for any cause.
+// vague reports whether hosts use the enhanced status code for many different causes.
 func (r Refusal) vague() bool {
 	return generic(r.Enhanced) || strings.HasSuffix(r.Enhanced, ".7.1") || strings.HasSuffix(r.Enhanced, ".7.0")
 }
 
-// byCode classifies by the enhanced code, then by the basic code together with the text.
+// byCode classifies by the enhanced status code or, if that is not conclusive, by the reply code and the text.
 func (r Refusal) byCode(text string) Class {
 	if len(r.Enhanced) > 2 {
 		detail := r.Enhanced[2:]
@@ -141,7 +145,7 @@ func (r Refusal) byCode(text string) Class {
 			return noMailboxAt // Exchange Online uses this code for an address that is not in its directory.
 		}
 		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
-			return noMailbox // Exchange Online uses RFC 7505's code of a null MX for an unknown recipient.
+			return noMailbox // Exchange Online uses the code for a null MX (RFC 7505) for an unknown recipient.
 		}
 		if c, ok := byEnhanced[detail]; ok {
 			return c

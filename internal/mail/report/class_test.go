@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// These refusals occur only in reports, which may lack a code. Package delivery tests the refusals of conversations.
+// These refusals occur only in reports, which may have no code. Package delivery tests refusals in SMTP sessions.
 func TestRecipientClass(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

@@ -2,8 +2,8 @@ package report
 
 import "testing"
 
-// If a host's text is missing or meaningless, its code decides. Text does not blame an address that the host did not
-// know yet.
+// If the text of a host's reply is missing or unspecific, the code determines the class. Text about the recipient is
+// ignored if the host had not received the recipient's address yet.
 func TestClassByCode(t *testing.T) {
 	const unknown, spam = "no such user here", "rejected as spam"
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// complaint reads an abuse report. It knows the format of RFC 5965 and that of Microsoft's junk mail reporting, which
-// attaches the message and names the complainant in a field.
+// complaint parses an abuse report. It supports the format of RFC 5965 and the format of Microsoft's junk mail
+// reporting, which attaches the message and names the complainant in a header field.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}
 	for _, f := range m.Files {
@@ -35,7 +35,7 @@ func (m *mail) complaint() (Report, bool) {
 	return m.junkReport()
 }
 
-// readFeedback reads the fields of RFC 5965 section 3. A report without a type counts as abuse.
+// readFeedback parses the fields of RFC 5965 section 3. A report without a feedback type counts as abuse.
 func (r *Report) readFeedback(s string) {
 	r.Feedback = "abuse"
 	for _, f := range mailparse.ParseHeader([]byte(strings.TrimLeft(s, " \t\r\n"))) {

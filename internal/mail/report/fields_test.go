@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// The fields of a report are understood even if they deviate from RFC 3464.
+// Reports are parsed even if their fields deviate from RFC 3464.
 func TestFieldsOfARecipient(t *testing.T) {
 	for _, c := range []struct {
 		name, value string
@@ -43,7 +43,7 @@ func TestFieldsOfARecipient(t *testing.T) {
 	}
 }
 
-// Missing information about a recipient is derived from other fields.
+// If a field about a recipient is missing, its value is derived from other fields.
 func TestFieldsThatFollow(t *testing.T) {
 	for _, c := range []struct{ have, want Recipient }{
 		{Recipient{Diagnostic: "550 5.1.1 No such user"}, Recipient{Diagnostic: "550 5.1.1 No such user", Status: "5.1.1",

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Some header fields show that a machine is the author: those of RFC 3834 section 5, and those that programs write
-// instead.
+// Header fields show that a program wrote a message: the fields of RFC 3834 section 5, and fields that some programs
+// write instead.
 func TestMachineAuthors(t *testing.T) {
 	const away = "Subject: Out of office\n"
 	for header, want := range map[string]struct{ auto, away, daemon, machine bool }{
@@ -56,7 +56,7 @@ func TestMachineAuthors(t *testing.T) {
 	}
 }
 
-// The text determines the kind of a message without fields.
+// The kind of a message without report fields is determined by its text.
 func TestOutcomes(t *testing.T) {
 	const carol, daemon, nobody = "carol@x.example", "MAILER-DAEMON@dest.example", "no-reply@dest.example"
 	const thanks = "Thank you for your message.\n"
@@ -113,7 +113,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// multi makes a message of several parts, each with its own header.
+// multi returns a multipart message of the given parts, each with its own header.
 func multi(header string, parts ...string) []byte {
 	raw := header + "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
 	for _, p := range parts {
@@ -122,7 +122,7 @@ func multi(header string, parts ...string) []byte {
 	return []byte(raw + "--b--\n")
 }
 
-// The text of a report may be in several places, and may name other recipients.
+// The text of a report may be in different parts of the message, and may name recipients of other emails.
 func TestPositionsOfText(t *testing.T) {
 	const head = "From: MAILER-DAEMON@dest.example\nSubject: failure notice\n"
 	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n",
@@ -273,7 +273,7 @@ func TestWordsAndLines(t *testing.T) {
 	}
 }
 
-// Fields of a delivery status that describe the message may be in several places.
+// The fields of a delivery status that describe the message may be in different parts of the report.
 func TestStatusFields(t *testing.T) {
 	for s, want := range map[string]bool{
 		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true,
@@ -329,7 +329,7 @@ func TestStatusFields(t *testing.T) {
 	}
 }
 
-// The reported message is the first one in the report, completed from the header of the report.
+// The reported message is the first message in the report; its missing fields come from the header of the report.
 func TestOriginals(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nReferences: <r1@acme.example> <r2@acme.example>\n"
 	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\n"
@@ -381,7 +381,7 @@ func TestOriginals(t *testing.T) {
 	}
 }
 
-// Complaints are recognized even if they deviate from RFC 5965.
+// A complaint is recognized even if it deviates from RFC 5965.
 func TestComplaintForms(t *testing.T) {
 	const feedback = "From: fbl@x.example\nContent-Type: multipart/report; report-type=feedback-report; " +
 		"boundary=b\n\n--b\n"
@@ -433,7 +433,7 @@ func TestComplaintForms(t *testing.T) {
 			t.Errorf("%s: %+v", name, r)
 		}
 	}
-	// A message that is not a complaint may be a bounce, whoever sent it.
+	// A message that is not a complaint may be a bounce, regardless of its sender.
 	for _, from := range []string{"staff@hotmail.com", "staff@x.example", "staff@hotmail.com, b@hotmail.com"} {
 		r := returned(multi("From: "+from+"\n", "Content-Type: text/plain\n\n550 5.1.1 no such user", original+
 			"Subject: y\n\nx"), "", []string{"ann@d.example"})

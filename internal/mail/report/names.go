@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// names are the addresses that a report may be about.
+// names holds the addresses that a report may be about.
 type names struct {
 	all    []string
 	locals []string // local parts in lower case; the domains are lower case too
@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns the addresses of n that a text contains, in the order of n.
+// in returns those addresses of n that occur in a text, in the order of n.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))
@@ -53,13 +53,13 @@ func (n names) in(text string) (found []string) {
 	return found
 }
 
-// endsWith reports whether a text ends with a local part that is not part of a longer one.
+// endsWith reports whether a text ends with the given local part, and not with a longer local part.
 func endsWith(text, local string) bool {
 	rest, ok := strings.CutSuffix(text, local)
 	return ok && (rest == "" || !localByte(rest[len(rest)-1]))
 }
 
-// alone returns the addresses whose local part stands in the line as a separate word.
+// alone returns the addresses of n with a local part that occurs in the line as a separate word.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
 		return r < 0x80 && !localByte(byte(r)) && r != '@'
@@ -72,9 +72,9 @@ func (n names) alone(line string) (found []string) {
 	return found
 }
 
-// sections returns the text about each address that a report names: the lines from one name to the next. If the text
-// has no address, local parts count as names. Lines that show the recipients of the message count only if nothing else
-// does.
+// sections returns the text about each address that a report names: the lines from one address to the next. If the text
+// contains none of the addresses, their local parts are searched for instead. Lines that begin with "To:" or "Cc:" are
+// used only if no other line contains an address.
 func (n names) sections(text string) (sections map[string]string, found []string) {
 	weak := func(line string) bool {
 		line = strings.ToLower(strings.TrimSpace(line))
@@ -129,8 +129,8 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localByte reports whether a byte may belong to a local part. It excludes bytes that quote or end a local part in
-// prose.
+// localByte reports whether a byte may belong to a local part. Characters that quote or follow a local part in prose
+// are excluded.
 func localByte(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

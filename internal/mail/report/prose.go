@@ -2,9 +2,8 @@ package report
 
 import "strings"
 
-// failures and delays are the phrases, in lower case, that reports without fields write above the addresses. The
-// phrases come from qmail, Exim, Sendmail, Postfix, Exchange, Domino, Groupwise, and from large hosts before they wrote
-// fields.
+// failures and delays are phrases, in lower case, that precede the addresses in reports without fields. The phrases are
+// from qmail, Exim, Sendmail, Postfix, Exchange, Domino and Groupwise, and from old reports of large hosts.
 var (
 	failures = []string{
 		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered",
@@ -28,11 +27,11 @@ var (
 		"there is a temporary problem",
 		"do not need to resend", "not need to resend",
 	}
-	// expiries are phrases of a host that gave up after retries.
+	// expiries are phrases in reports of hosts that gave up after several attempts.
 	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired",
 		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
-	// copies are phrases before a copy of the reported message.
+	// copies are phrases that precede a copy of the reported message.
 	copies = []string{
 		"--- below this line is a copy", "this is a copy of the message", "this is a copy of your message",
 		"copy of the message", "original message",
@@ -42,7 +41,7 @@ var (
 	}
 )
 
-// beforeCopy returns the text of a report before its copy of the message.
+// beforeCopy returns the text of a report up to the copy of the reported message.
 func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
@@ -60,7 +59,7 @@ func beforeCopy(text string) string {
 	return text
 }
 
-// lowerASCII is strings.ToLower for ASCII only, so that indexes are the same in both strings.
+// lowerASCII converts only ASCII letters to lower case, so that indexes into the result are valid in s.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -71,7 +70,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// first returns the lowest index in s of any of the words, or -1.
+// first returns the index of the first occurrence of any of the words in s, or -1.
 func first(s string, words []string) int {
 	at := -1
 	for _, w := range words {
@@ -82,10 +81,10 @@ func first(s string, words []string) int {
 	return at
 }
 
-// readLines adds the addresses at the beginning of a line, or at the end of a line that states an outcome. The lines
-// below each address become its diagnostic text.
+// readLines adds each address at the beginning of a line, or at the end of a line that states a failure, as a
+// recipient. The lines below an address become its diagnostic text.
 func (r *Report) readLines(words, action string) {
-	open := -1 // index of the recipient that the lines are about
+	open := -1 // index of the recipient that the current lines are about
 	empty := false
 	for line := range strings.Lines(words) {
 		trimmed := strings.TrimSpace(line)
@@ -94,12 +93,12 @@ func (r *Report) readLines(words, action string) {
 			continue
 		}
 		if strings.HasPrefix(trimmed, ">") {
-			continue // The line quotes the message.
+			continue // The line is a quotation from the reported message.
 		}
 		address, rest := leadingAddress(trimmed)
 		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") ||
 			strings.HasPrefix(local, "mailer-daemon@") {
-			address = "" // The address is a contact, or the author of the report.
+			address = "" // The address belongs to a contact person or to the author of the report.
 		}
 		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
 			address, rest = trailingAddress(trimmed), trimmed
@@ -122,12 +121,12 @@ func (r *Report) readLines(words, action string) {
 	}
 }
 
-// unfinished reports whether the text about the recipient may still follow.
+// unfinished reports whether more text about the recipient is expected in the following lines.
 func (r *Recipient) unfinished() bool {
 	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
 }
 
-// statements are the statements of a report's text about a failure.
+// statements holds what the text of a report says about a failure.
 type statements struct {
 	reply string // a host's reply, which applies to any recipient
 	each  []Recipient
@@ -140,7 +139,7 @@ func (m *mail) words() statements {
 	return statements{replyIn(words), r.Recipients}
 }
 
-// of returns the statement about an address.
+// of returns the diagnostic text about an address, or the host's reply if there is no such text.
 func (s statements) of(address string) string {
 	for _, one := range s.each {
 		if strings.EqualFold(one.Final, address) && one.Diagnostic != "" {
@@ -150,7 +149,7 @@ func (s statements) of(address string) string {
 	return s.reply
 }
 
-// leadingAddress returns the address at the beginning of a line, and the text after it.
+// leadingAddress returns the address at the beginning of a line, and the text after the address.
 func leadingAddress(line string) (address, rest string) {
 	line = strings.TrimPrefix(line, "* ")
 	if strings.HasPrefix(line, "<") {
@@ -194,7 +193,8 @@ func replyIn(words string) string {
 	return ""
 }
 
-// leadsWith reports whether a line begins with the reply code, which distinguishes it from any other number.
+// leadsWith reports whether a line begins with the given reply code. A number elsewhere in the line may not be a reply
+// code.
 func leadsWith(line string, code int) bool {
 	line = strings.TrimLeft(line, "<>' \"")
 	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' ||

@@ -6,7 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The text about a recipient continues after an empty line if it was unfinished, or if a reply code follows.
+// The text about a recipient continues after an empty line if the text before was unfinished, or if the next line
+// contains a reply code.
 func TestLinesBelowARecipient(t *testing.T) {
 	for words, want := range map[string]string{
 		"<ann@one.example>: host unknown\n":                                         "host unknown",

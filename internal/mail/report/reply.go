@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// splitReply extracts the codes from a host's reply such as "550 5.1.1 no such user". Other words may precede them.
-// text is all of s, because the words before the codes matter too.
+// splitReply extracts the reply code and the enhanced status code from a host's reply such as "550 5.1.1 no such user".
+// Other words may precede the codes. The result text is all of s, because words before the codes are relevant as well.
 func splitReply(s string) (code int, enhanced, text string) {
 	for i := 0; i+3 <= len(s); i++ {
 		if !digit(s[i]) || i > 0 && (wordish(s[i-1]) || s[i-1] == '.') {
@@ -26,7 +26,7 @@ func splitReply(s string) (code int, enhanced, text string) {
 	return code, enhanced, s
 }
 
-// measures reports whether a number's next word is a unit, so that the number is no code.
+// measures reports whether the word after a number is a unit, which means that the number is not a code.
 func measures(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after[:min(len(after), 12)], " "), " ")
 	switch strings.ToLower(strings.Trim(word, ".,;:()")) {

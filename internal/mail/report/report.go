@@ -1,21 +1,22 @@
-// Package report reads the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
-// (RFC 3834). The package also classifies refusals, from a report or from an SMTP conversation (Classify).
+// Package report parses the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
+// (RFC 3834). Package report also classifies the refusals in reports and in SMTP sessions (Classify).
 //
 // # Invariants
 //
-//   - A message that a person wrote is not a report, whatever it quotes. Fields and delays count only if the envelope
-//     or the header shows that a machine made the message. A message in the name of the recipient is not a bounce.
+//   - A message that a person wrote is not a report, even if it quotes a report. Report fields and phrases about delays
+//     count only if the envelope or the header shows that a program wrote the message. A message from the recipient's
+//     own address is not a bounce.
 //   - An automatic reply is not a bounce.
-//   - Reading takes time linear in the input.
+//   - The time to parse a report is linear in the size of the input.
 //
 // # When it fails
 //
-// Reading never fails, for any input. Information that a report lacks stays empty.
+// Parsing a report never fails, for any input. Information that a report does not contain is empty.
 //
 // # What it does not do
 //
-// The package does not check who sent a report. Anybody can write a report, so its content may be false. A caller that
-// acts on a report must know, by a signed return path or otherwise, that it sent the reported message.
+// Package report does not check who sent a report. Anybody can write a report, so its content may be false. Before a
+// caller acts on a report, it must verify that it sent the reported message, for example by a signed return path.
 package report
 
 import (
@@ -26,17 +27,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Kind is the kind of a message that came to a return path.
+// Kind is the kind of a message that arrived at a return path.
 type Kind string
 
 const (
-	None      Kind = ""           // a message from a person, or of unknown kind
+	None      Kind = ""           // a message from a person, or a message of unknown kind
 	Delivery  Kind = "delivery"   // a delivery status notification; each recipient has its own action
 	Complaint Kind = "complaint"  // an abuse report
-	AutoReply Kind = "auto-reply" // an absence note, a list's welcome message, a receipt
+	AutoReply Kind = "auto-reply" // an out-of-office reply, a mailing list's welcome message, or a read receipt
 )
 
-// Actions of RFC 3464 section 2.3.3.
+// These are the actions of RFC 3464 section 2.3.3.
 const (
 	Failed    = "failed"
 	Delayed   = "delayed" // the host will try again
@@ -45,42 +46,43 @@ const (
 	Expanded  = "expanded"
 )
 
-// Report is the information that a message reports.
+// Report is the information that was extracted from a message.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // of a complaint: the addresses of the complainants, if it names them; at most 1,000
+	Recipients []Recipient // at most 1,000; for a complaint, the complainants if it names them
 	MessageID  string      // Message-ID of the reported message, with angle brackets; empty if unknown
 	To         []string    // recipients of the reported message
-	Feedback   string      // type of a complaint: abuse, fraud, not-spam and so on
+	Feedback   string      // feedback type of a complaint, such as abuse, fraud or not-spam
 	MailFrom   string      // return path of the reported message; empty if unknown
 	Original   []message.Field
 }
 
-// Recipient is the outcome for one address.
+// Recipient is the outcome of delivery to one address.
 type Recipient struct {
 	Original   string // the address that we sent to; empty if unknown
 	Final      string // the address to which the host finally sent the message
 	Action     string // failed, delayed, delivered, relayed or expanded
 	Status     string // enhanced status code, such as 5.1.1
-	Diagnostic string // the host's reply or explanation, without the type before it
+	Diagnostic string // the host's reply or explanation, without the type prefix such as "smtp;"
 	RemoteMTA  string
-	Unnamed    bool // the report names no recipient, so it may be about another recipient
+	Unnamed    bool // the report names no recipient, so it may be about a different recipient
 }
 
-// maxRecipients limits the recipients of one report, maxText the bytes that are read of each part.
+// maxRecipients is the maximum number of recipients in a report. maxText is the maximum number of bytes that are read
+// from each part.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20
 )
 
-// ReadComplaint reads a complaint. The kind is None if raw is not a report, or a report of another kind.
+// ReadComplaint parses a complaint. The Kind of the result is None if raw is not a complaint.
 func ReadComplaint(raw []byte) Report {
 	r, _ := read(raw).complaint()
 	return r
 }
 
-// Complains reports whether a recipient did not want the message. Reports of the opposite (not-spam) and reports that
-// machines make about authentication (RFC 6591) have the same syntax.
+// Complains reports whether a recipient complained about the message. Reports that a message is not spam, and automatic
+// reports about authentication failures (RFC 6591), have the same syntax but are not complaints.
 func (r Report) Complains() bool {
 	switch r.Feedback {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -97,7 +99,7 @@ func (r Recipient) Class() Class {
 		enhanced = r.Status
 	}
 	if generic(enhanced) {
-		enhanced = "" // The code only says that delivery failed.
+		enhanced = "" // The code says only that delivery failed, without a cause.
 	}
 	c := Classify(code, enhanced, text)
 	if r.Action == Delayed {
@@ -108,20 +110,20 @@ func (r Recipient) Class() Class {
 		return c.Expired()
 	}
 	if r.Unnamed && c.Fault == Recipients {
-		return unclear // The report is about one of several recipients, but does not say which.
+		return unclear // The report is about one of several recipients, but does not say about which recipient.
 	}
 	return c
 }
 
-// generic reports whether an enhanced status code names no cause.
+// generic reports whether an enhanced status code is missing or does not specify a cause.
 func generic(status string) bool {
 	return status == "" || strings.HasSuffix(status, ".0.0")
 }
 
-// mail is a message that may be a report.
+// mail is a parsed message that may be a report.
 type mail struct {
 	*mailparse.Parsed
-	text string // the text that a reader sees
+	text string // the visible text
 	kind string // Content-Type, in lower case
 
 	null bool // the envelope sender is empty
@@ -140,7 +142,7 @@ func read(raw []byte) *mail {
 	return m
 }
 
-// field returns the first field with a name.
+// field returns the value of the first field that has the given name.
 func (m *mail) field(name string) string { return fieldOf(m.Header, name) }
 
 func fieldOf(header []message.Field, name string) string {
@@ -152,24 +154,25 @@ func fieldOf(header []message.Field, name string) string {
 	return ""
 }
 
-// isReport reports whether the message declares itself a report of a kind, or of any kind if kind is empty.
+// isReport reports whether the Content-Type is multipart/report with the given report type, or with any report type if
+// kind is empty.
 func (m *mail) isReport(kind string) bool {
 	return strings.HasPrefix(m.kind, "multipart/report") && strings.Contains(m.kind, kind)
 }
 
-// byMachine reports whether the header says that a machine made the message.
+// byMachine reports whether the header says that a program wrote the message.
 func (m *mail) byMachine() bool {
 	return m.autoSubmitted() || m.null || m.byDaemon()
 }
 
-// byDaemon reports whether a program that delivers mail made the message, not one that answers it.
+// byDaemon reports whether a mail delivery program wrote the message, and not a program that answers mail.
 func (m *mail) byDaemon() bool {
 	if m.isReport("") || m.field("X-Failed-Recipients") != "" {
 		return true
 	}
 	from, subject := strings.ToLower(m.field("From")), strings.ToLower(m.Subject)
 	if answersSomebody(subject) {
-		return false // A person may write from postmaster too.
+		return false // A reply or a forwarded message from postmaster may be written by a person.
 	}
 	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon",
 		"mdaemon@", "microsoftexchange",
@@ -192,7 +195,7 @@ func (m *mail) byDaemon() bool {
 	return false
 }
 
-// answersSomebody reports whether a subject in lower case is that of a reply or of a forwarded message.
+// answersSomebody reports whether a subject in lower case begins like the subject of a reply or a forwarded message.
 func answersSomebody(subject string) bool {
 	return begins(subject, []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"})
 }

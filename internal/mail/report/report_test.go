@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailtest"
 )
 
-// summary returns the compared parts of a report.
+// summary returns those parts of a report that the tests compare.
 func summary(r Report) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -45,8 +45,8 @@ func summary(r Report) string {
 	return b.String()
 }
 
-// TestReturned reads testdata/*.eml and compares the results with the .want files beside them, which are empty for
-// messages from people. POSTRIDER_UPDATE=1 rewrites these.
+// TestReturned parses testdata/*.eml and compares the results with the .want files in the same folder, which are empty
+// for messages from people. POSTRIDER_UPDATE=1 rewrites these.
 func TestReturned(t *testing.T) {
 	t.Parallel()
 	mailtest.Golden(t, "testdata/*.eml", 40, func(t *testing.T, raw []byte) string {
@@ -58,8 +58,8 @@ func TestReturned(t *testing.T) {
 	})
 }
 
-// again reads a message that arrived at the return path of an email to Ann and Bob. The first field of the message
-// holds the envelope sender.
+// again parses a message that arrived at the return path of an email to Ann and Bob. If the first field is Return-Path,
+// it contains the envelope sender.
 func again(raw []byte) Report {
 	from := ""
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {
@@ -104,7 +104,7 @@ func TestTypedAddress(t *testing.T) {
 	}
 }
 
-// checkReport checks properties that every report has.
+// checkReport checks properties that every Report must have.
 func checkReport(t *testing.T, r Report) {
 	t.Helper()
 	if len(r.Recipients) > maxRecipients || len(r.To) > maxRecipients {

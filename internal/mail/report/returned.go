@@ -9,13 +9,13 @@ import (
 // Returned is a message that arrived at a return path.
 type Returned struct {
 	m           *mail
-	fields      Report // the report in the message's fields; Kind is None if they contain none
-	said, lower string // the message's own text; lower is said with the subject, in lower case
+	fields      Report // the report in the message's fields; Kind is None if there is none
+	said, lower string // the message's own text; lower is the subject and said in lower case
 }
 
-// ReadReturned reads a message that arrived at one or more return paths. from is the envelope sender, which is empty
-// for mail from mail systems. The return paths may belong to different emails; the message is read once for all of
-// them.
+// ReadReturned parses a message that arrived at one or more return paths. The parameter from is the envelope sender,
+// which is empty for mail from mail systems. The return paths may belong to different emails; one call of ReadReturned
+// is enough for all of them.
 func ReadReturned(raw []byte, from string) *Returned {
 	m := read(raw)
 	m.null = from == ""
@@ -33,12 +33,13 @@ func ReadReturned(raw []byte, from string) *Returned {
 	return r
 }
 
-// About returns what the message reports at one return path. The return path proves that the report is about an email
-// to the recipients in to.
+// About returns the report for one of the return paths. The return path proves that the report is about an email to the
+// recipients in the parameter to.
 //
-// Only reports arrive at a return path. So a message that is not a reply, a delay or a confirmation is a bounce if a
-// mail system sent it, or if its text says so. The bounce is about the recipients that it names. If it names none, it
-// is about all of them, and suppresses an address only if the email had a single recipient.
+// Normally only reports arrive at a return path. A message that is not a reply, a delay or a confirmation is therefore
+// a bounce if a mail system sent it, or if its text says so. A bounce is about the recipients that it names. If a
+// bounce names no recipient, it is about all recipients, and suppresses an address only if the email had a single
+// recipient.
 func (r *Returned) About(to []string) Report {
 	if r.fields.Kind != None {
 		return r.fields
@@ -56,14 +57,14 @@ func (r *Returned) About(to []string) Report {
 	return found
 }
 
-// outcome returns the kind and the action of a message without fields, derived from its text.
+// outcome derives the kind and the action of a message without report fields from its text.
 func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
 	reason := refusalIn(lower) || namesCause(lower)
 	subject := strings.ToLower(strings.TrimSpace(m.Subject))
 	automatic := m.null || m.autoSubmitted()
-	// Mail systems do not write in the name of the mailbox to which they could not deliver.
+	// Mail systems do not use the address of the failed recipient as the From address of a bounce.
 	own := !daemon && !unattended && len(newNames(to).in(m.field("From"))) > 0
 	switch {
 	case len(m.Header) == 0 && strings.TrimSpace(lower) == "":
@@ -73,7 +74,7 @@ func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	case !daemon && m.away():
 		return AutoReply, ""
 	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
-		return None, "" // A person replies or forwards a message, or the message is not about one of our emails.
+		return None, "" // The message is a reply or forward by a person, or it is not about one of our emails.
 	case (own || first(lower, asks) >= 0) && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
@@ -91,8 +92,8 @@ func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	return None, ""
 }
 
-// refusalIn reports whether a line has a host's reply with both of its codes. A single number at the start of a line
-// proves nothing: it may be a house number or a telephone number.
+// refusalIn reports whether a line contains a reply code and an enhanced status code. A single number at the start of a
+// line is not enough, because it may be a house number or a telephone number.
 func refusalIn(words string) bool {
 	for line := range strings.Lines(words) {
 		if code, enhanced, _ := splitReply(line[:min(len(line), 1000)]); code != 0 && enhanced != "" {
@@ -102,8 +103,8 @@ func refusalIn(words string) bool {
 	return false
 }
 
-// namesCause reports whether a text says why a message cannot be delivered. It ignores words that people also use in
-// replies, about policies, spam, viruses, and trouble.
+// namesCause reports whether a text says why a message cannot be delivered. Phrases about policies, spam, viruses and
+// trouble are ignored, because people also use them in replies.
 func namesCause(lower string) bool {
 	return slices.ContainsFunc(plain, func(r textRule) bool {
 		switch r.is {
@@ -114,7 +115,7 @@ func namesCause(lower string) bool {
 	})
 }
 
-// unattended reports whether nobody reads mail to the author.
+// unattended reports whether the From address is a no-reply address, to which nobody can reply.
 func (m *mail) unattended() bool {
 	from := strings.ToLower(m.field("From"))
 	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
@@ -136,8 +137,8 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// Limits of the text that is searched for the recipients and the cause of a failure: bytes of the whole text, bytes of
-// the text about one recipient, and paragraphs of that text.
+// These constants limit how much text is searched for the recipients and the cause of a failure: bytes of the whole
+// text, bytes and paragraphs of the text about one recipient, and the number of recipients.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
@@ -145,7 +146,7 @@ const (
 	maxExplained  = 50 // maximum number of recipients whose details are searched for in the text
 )
 
-// passage returns the message's own text from all of its parts, without quotations.
+// passage returns the message's own text from all of its text parts, without quotations.
 func (m *mail) passage() string {
 	var b strings.Builder
 	add := func(text string) {
@@ -169,7 +170,7 @@ func (m *mail) passage() string {
 	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
 }
 
-// failedRecipients returns those recipients of to that failed, with the text about each.
+// failedRecipients returns those recipients in to for which delivery failed, with the text about each recipient.
 func (m *mail) failedRecipients(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
@@ -178,11 +179,11 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	}
 	if len(found) == 0 {
 		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
-			return others // The report is about another recipient.
+			return others // The report is about a recipient who is not in to.
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
-	reasons := map[string]string{} // reasons by section, so that a section about several recipients is read once
+	reasons := map[string]string{} // by section; a section about several recipients is searched only once
 	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {
@@ -209,7 +210,8 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	return all
 }
 
-// namedElsewhere returns the recipients that only the header or the quoted part of the reported message names.
+// namedElsewhere returns the recipients that are named only in the header of the report or in the copy of the reported
+// message.
 func (m *mail) namedElsewhere(r *Report, named names) []string {
 	failed := m.field("X-Failed-Recipients")
 	if found := named.in(failed[:min(len(failed), maxPassage)]); len(found) > 0 {
@@ -255,16 +257,16 @@ func (m *mail) namedElsewhere(r *Report, named names) []string {
 	return nil
 }
 
-// others returns recipients other than ours that a report names.
+// others returns the recipients that a report names even though the email was not sent to them.
 func (m *mail) others(said, action string) []Recipient {
 	var r Report
 	r.readLines(said, action)
 	return r.Recipients
 }
 
-// reason returns the most specific paragraph of a recipient's section. If there is none, it returns that of the text
-// about all recipients, unless all is nil. A code is more specific than words, and an unambiguous phrase more than
-// other words.
+// reason returns the most specific paragraph of a recipient's section. A paragraph with a code is more specific than
+// words, and an unambiguous phrase is more specific than other words. If no paragraph is specific and the function all
+// is not nil, reason returns the result of all, the reason for all recipients.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
@@ -307,7 +309,7 @@ func (m *mail) reason(own string, all func() string) string {
 	return paragraphs[0]
 }
 
-// leadsCoded reports whether a paragraph has a code at all.
+// leadsCoded reports whether a paragraph contains a reply code or an enhanced status code.
 func leadsCoded(p string) bool {
 	code, enhanced, _ := splitReply(p)
 	return code != 0 || enhanced != ""
@@ -318,7 +320,8 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain completes the fields of a report from its text, for at most as many recipients as one email has.
+// explain adds causes from the text of a report to failed recipients for which the fields specify no cause. It does so
+// for at most maxExplained recipients, the maximum of one email.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

@@ -13,7 +13,7 @@ import (
 )
 
 // returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Package
-// receiving tests the effect of these messages on an email.
+// receiving tests how these messages change the state of an email.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {
@@ -61,7 +61,7 @@ func TestReturnedMail(t *testing.T) {
 	}
 }
 
-// Line ends of any kind, even mixed ones, and a return path in the header do not change the result.
+// Neither the kind of line endings, even mixed line endings, nor a Return-Path field changes the result.
 func TestReturnedLineEnds(t *testing.T) {
 	t.Parallel()
 	for _, m := range returnedMail(t) {
@@ -83,7 +83,8 @@ func TestReturnedLineEnds(t *testing.T) {
 	}
 }
 
-// A bounce that names no recipient is about all of them. It suppresses no address, unless there is only one.
+// A bounce that names no recipient is about all recipients of the email. Such a bounce suppresses an address only if
+// the email had a single recipient.
 func TestReturnedNamesNobody(t *testing.T) {
 	t.Parallel()
 	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"
@@ -103,7 +104,7 @@ func TestReturnedNamesNobody(t *testing.T) {
 	}
 }
 
-// A message may arrive at a hundred return paths, so the cost of About must not depend on the size of the message.
+// A message may arrive at a hundred return paths, so the run time of About must not depend on the size of the message.
 func TestReturnedIsReadOnce(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
 		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: " +
@@ -122,8 +123,7 @@ func TestReturnedIsReadOnce(t *testing.T) {
 	}
 }
 
-// The text of a report is searched for at most as many recipients as one of our messages has, however many the report
-// lists.
+// Even if a report lists many recipients, its text is searched for at most as many recipients as one email can have.
 func TestReturnedExplainsFew(t *testing.T) {
 	t.Parallel()
 	var fields, words strings.Builder
@@ -163,7 +163,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// If a code is vague, or the words of the reply contradict it, the words decide.
+// If a code is vague, or the words of the reply contradict the code, the words determine the class.
 func TestWordsAndCodes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
 		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
 		{550, "5.7.133", "no such recipient", Transient, General, false},
-		// the standard text of 550 fits any cause
+		// the standard text of reply code 550 fits any cause
 		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false},
 		{550, "", "Requested action not taken: mailbox unavailable", Permanent, General, true},
 		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},
@@ -202,7 +202,7 @@ func TestWordsAndCodes(t *testing.T) {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}
-	// Words about a recipient do not count before the host knew the recipient.
+	// Words about a recipient are ignored if the host had not received the recipient's address yet.
 	for _, scope := range []Scope{ScopeSender, ScopeSession} {
 		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
 			t.Errorf("scope %d: %+v", scope, c)

@@ -2,7 +2,7 @@ package report
 
 import "testing"
 
-// Reply codes and enhanced codes are found in sentences; other numbers are not mistaken for codes.
+// Reply codes and enhanced status codes are found within sentences; other numbers are not mistaken for codes.
 func TestReplyCodesInSentences(t *testing.T) {
 	for _, c := range []struct {
 		text     string

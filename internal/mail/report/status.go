@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fields reads the fields of a delivery status from any part, whatever its media type.
+// fields parses the fields of a delivery status in any part of the message, regardless of the media type of the part.
 func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}
 	if !m.byMachine() {
@@ -32,7 +32,7 @@ func (m *mail) fields() (Report, bool) {
 	return r, found
 }
 
-// hasStatusFields reports whether lines of s are fields of a delivery status.
+// hasStatusFields reports whether s contains lines that are fields of a delivery status.
 func hasStatusFields(s string) bool {
 	recipient, more := false, false
 	for line := range strings.Lines(s) {
@@ -53,8 +53,8 @@ func hasStatusFields(s string) bool {
 	return false
 }
 
-// readStatus reads the groups of fields of RFC 3464 section 2.1. Some programs omit the empty lines between groups, so
-// a second field that names a recipient begins the next group.
+// readStatus parses the groups of fields of a delivery status (RFC 3464 section 2.1). Some programs omit the empty
+// lines between groups, so a second field that names a recipient begins the next group.
 func (r *Report) readStatus(s string) {
 	for block := range blocks(s) {
 		var one Recipient
@@ -75,7 +75,7 @@ func (r *Report) readStatus(s string) {
 	}
 }
 
-// takeCommon reads fields by which some programs describe the message as a whole.
+// takeCommon parses a field that describes the message as a whole instead of one recipient.
 func (r *Report) takeCommon(name, value string) {
 	switch {
 	case name == "x-original-message-id" && r.MessageID == "":
@@ -85,8 +85,8 @@ func (r *Report) takeCommon(name, value string) {
 	}
 }
 
-// add adds a recipient and returns its index, or -1 if the report already has maxRecipients. It completes a recipient
-// that is present already.
+// add adds a recipient and returns its index, or -1 if the report already has maxRecipients. If one of the first 20
+// recipients has the same address and action, add only fills in a missing diagnostic text.
 func (r *Report) add(one Recipient) int {
 	for i := range min(len(r.Recipients), 20) {
 		have := &r.Recipients[i]
@@ -104,7 +104,7 @@ func (r *Report) add(one Recipient) int {
 	return len(r.Recipients) - 1
 }
 
-// take reads a field of a recipient and reports whether it names the recipient.
+// take parses a field about a recipient and reports whether the field contains the recipient's address.
 func (r *Recipient) take(name, value string) bool {
 	switch name {
 	case "original-recipient":
@@ -161,7 +161,8 @@ func (r *Recipient) complete(words func() statements) {
 	}
 }
 
-// typedAddress reads `rfc822; user@example.com` and `utf-8; ...` (RFC 6533 section 3), with or without the type.
+// typedAddress parses an address such as `rfc822; user@example.com` or `utf-8; ...` (RFC 6533 section 3), with or
+// without the type.
 func typedAddress(s string) string {
 	kind, address, found := strings.Cut(s, ";")
 	if !found {
@@ -191,7 +192,7 @@ func bareAddress(s string) string {
 	return s
 }
 
-// unescapeUTF8 decodes \x{20AC} (RFC 6533 section 3).
+// unescapeUTF8 decodes escapes such as \x{20AC} (RFC 6533 section 3).
 func unescapeUTF8(s string) string {
 	var b strings.Builder
 	for {
@@ -212,7 +213,7 @@ func unescapeUTF8(s string) string {
 	}
 }
 
-// untyped removes the type from `smtp; 550 ...` and `dns; mx.example.com`.
+// untyped removes the type prefix from values such as `smtp; 550 ...` and `dns; mx.example.com`.
 func untyped(s string) string {
 	kind, text, found := strings.Cut(s, ";")
 	if !found || strings.ContainsAny(strings.TrimSpace(kind), " .:") {

@@ -15,15 +15,16 @@ import (
 	"runtime"
 )
 
-// checker reports which mutants compile. It only checks the types of the mutant's package, which is much faster than
-// compiling.
+// checker checks whether mutants compile. It only type-checks the mutant's package, which is much faster than compiling
+// the program.
 type checker struct {
 	set      *token.FileSet
 	importer types.Importer
 	files    map[string]*ast.File // unchanged, by name
 }
 
-// newChecker compiles the imports of the packages, because the checker reads types from the compiler's export data.
+// newChecker compiles the packages that the given packages import, because the checker reads their types from the
+// compiler's export data.
 func newChecker(pkgs []*pkg) (*checker, error) {
 	args := []string{"list", "-export", "-deps", "-json=ImportPath,Export"}
 	for _, p := range pkgs {

@@ -20,7 +20,8 @@ import (
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
 
-// swaps are the kinds of gremlins' changes that this program uses, each with its replacements of operators.
+// swaps lists the kinds of changes by gremlins that this program uses, with the replacements of operators for each
+// kind.
 var swaps = map[string]map[string]string{
 	"ARITHMETIC_BASE":         {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY":   {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -33,19 +34,20 @@ var swaps = map[string]map[string]string{
 	"REMOVE_SELF_ASSIGNMENTS": {"+=": "=", "-=": "=", "*=": "=", "/=": "=", "|=": "=", "&=": "="},
 }
 
-// apart are packages that carry no mail and whose tests cannot run mutants, because they build other programs.
+// apart lists test-support packages that are not mutated, and whose tests do not run against mutants because they build
+// other programs.
 var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink",
 	"internal/mail/smtptest"}
 
-// mutant is a file of the program with one small change.
+// mutant is a source file with one small change.
 type mutant struct {
 	pkg           *pkg
 	file          string // relative to the root of the module
-	line, col, at int    // at is an offset in bytes
+	line, col, at int    // at is the byte offset of the change
 	kind          string
-	text          []byte // the whole file, changed
-	before, after string // the changed line, before and after
-	number        int    // number that switches the mutant on in a program with the schema; 0 if the schema lacks it
+	text          []byte // content of the whole file with the change
+	before, after string // changed line before and after the change
+	number        int    // number that switches the mutant on at run time; 0 if it must be built separately
 }
 
 func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line, m.col) }
@@ -55,7 +57,7 @@ type pkg struct {
 	name      string // the package's folder, relative to the root of the module
 	files     []string
 	imports   []string
-	databases bool // the tests of the package use dbtest
+	databases bool // whether the package's tests use dbtest
 
 	once  sync.Once // for the suite
 	suite suite
@@ -67,20 +69,20 @@ type span struct {
 	from, to int
 }
 
-// tree is the module in the working directory.
+// tree is the module in the working directory, with its packages and mutants.
 type tree struct {
 	dir     string // for temporary files
 	near    bool
-	overlay string        // the -overlay argument that builds the schema
-	slots   chan struct{} // limits the programs that run at a time
+	overlay string        // -overlay argument for building packages with all mutants
+	slots   chan struct{} // limits how many programs run at the same time
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // capacities of slices, whose changes no test can observe
-	equal   map[string]bool // keys are the file name and the line before and after the change
+	unseen  []span          // expressions for slice capacities; no test can observe changes of them
+	equal   map[string]bool // contents of equal.txt: file name and the line before and after the change
 }
 
-// load finds all mutants of the packages, in the order of their positions.
+// load finds all mutants of the packages that match the patterns, and sorts them by position.
 func (t *tree) load(patterns []string) error {
 	if err := t.list(patterns); err != nil {
 		return err
@@ -105,7 +107,7 @@ func (t *tree) load(patterns []string) error {
 	return t.equals("scripts/mutants/equal.txt")
 }
 
-// list lists all packages, and those that the patterns choose.
+// list finds all packages of the module, and the packages that match the patterns.
 func (t *tree) list(patterns []string) error {
 	module, err := output("go", "list", "-m")
 	if err != nil {
@@ -145,8 +147,8 @@ func (t *tree) list(patterns []string) error {
 	}
 }
 
-// operators runs gremlins, which lists the operators that it would change. gremlins gets a copy of the tree without
-// tests, because it would run all tests to measure their coverage.
+// operators runs gremlins to list the operators that can be changed. gremlins gets a copy of the tree without tests,
+// because it would otherwise run all tests to measure their coverage.
 func (t *tree) operators() error {
 	bare := filepath.Join(t.dir, "bare")
 	for _, name := range []string{"go.mod", "go.sum", "internal"} {
@@ -222,7 +224,8 @@ func (t *tree) operators() error {
 	return nil
 }
 
-// statements adds mutants that gremlins lacks: of conditions that are not comparisons, and of returned values.
+// statements adds kinds of mutants that gremlins does not have: changes of conditions that are not comparisons, and
+// changes of returned values.
 func (t *tree) statements(p *pkg, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -271,14 +274,15 @@ func (t *tree) statements(p *pkg, name string) error {
 	return nil
 }
 
-// isError reports whether an expression looks like an error: err, or a call that creates an error.
+// isError reports whether an expression looks like an error, because it is the variable err or a call that creates an
+// error.
 func isError(e ast.Expr, source string) bool {
 	_, call := e.(*ast.CallExpr)
 	made := func(prefix string) bool { return strings.HasPrefix(source, prefix) }
 	return source == "err" || call && (made("fmt.Errorf(") || made("errors.New(") || made("fault."))
 }
 
-// add adds the mutant of a file in which the bytes between from and to are replaced.
+// add adds a mutant in which the bytes of a file between the offsets from and to are replaced.
 func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind string) {
 	m := &mutant{pkg: p, file: name, at: from, kind: kind, text: slices.Concat(text[:from], []byte(with), text[to:])}
 	begin := bytes.LastIndexByte(text[:from], '\n') + 1
@@ -291,8 +295,9 @@ func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind st
 	t.mutants = append(t.mutants, m)
 }
 
-// equals reads the list of mutants whose change no test can observe. Each is an entry of four lines or more, ended by
-// an empty line: the file, the line before and after the change, and why it cannot be observed.
+// equals reads the list of mutants that no test can detect. Each entry has at least four lines and ends with an empty
+// line: the file, the line before the change, the line after the change, and the reason why no test can detect the
+// change.
 func (t *tree) equals(name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -1,20 +1,21 @@
-// Mutants measures which changes the tests detect. A mutant is the program with one small change. For each mutant, the
-// tool runs the tests. It reports the mutants that pass all tests.
+// Mutants measures which changes the tests detect. A mutant is the program with one small change. Mutants runs the
+// tests against each mutant and reports the mutants that pass all tests.
 //
 //	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //
-// The tool gremlins lists the operators that can be changed, and list.go adds changes of conditions and returns. N of
-// these changes are chosen at random, and SEED determines which. A mutant that does not compile does not count.
+// The tool gremlins lists the operators that can be changed, and list.go adds changes of conditions and returned
+// values. N of these changes are chosen at random, with SEED as the seed of the random generator. Mutants that do not
+// compile are skipped and do not count toward N.
 //
-// The source tree is never changed. All chosen mutants are built into the test programs of the packages, with the go
-// command's -overlay. An environment variable with a mutant's number switches that mutant on (schema.go). A mutant
-// outside of functions is built separately. First, the tests of each package run one by one without a change. These
-// runs show which mutants each test reaches and how long the test takes (suite.go). Then the tests that reach a mutant
-// run until one of them fails or times out, the quickest first (try.go). Tests of the mutant's package run on SQLite
-// and then on PostgreSQL, and tests of packages that import it run on SQLite. A failing test must fail twice. A test
-// that fails without a change is left out.
+// The source tree is never changed. All chosen mutants are built into the test programs of the packages, with the
+// -overlay flag of the go command. An environment variable with the number of a mutant switches this mutant on
+// (schema.go). A mutant outside of functions is built separately. First, the tests of each package run one by one
+// without a mutant, to find out which mutants each test reaches and how long the test takes (suite.go). Then, for each
+// mutant, the tests that reach it run, the fastest first, until a test fails or times out (try.go). Tests of the
+// mutant's package run on SQLite and then on PostgreSQL, and tests of packages that import this package run on SQLite.
+// A failing test must fail twice. Tests that fail without a mutant are not used.
 //
-// Mutants that cannot be observed from outside are listed in equal.txt, each with the reason, and are not tried.
+// Mutants that behave like the original program are listed in equal.txt, each with the reason, and are not tested.
 package main
 
 import (
@@ -31,12 +32,13 @@ import (
 	"time"
 )
 
-// carriers are the packages that carry mail.
+// carriers are the packages that accept, store and deliver mail; they are mutated by default.
 var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails", "./internal/sending/delivery", "./internal/sending/suppressions",
 	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
 	"./internal/outbound/webhooks", "./internal/mail/..."}
 
-// memory limits the address space of each started program, in bytes, because a mutant may allocate endlessly.
+// memory is the limit on the address space of each started program, in bytes, because a mutant may allocate memory
+// without end.
 const memory = 16 << 30
 
 func main() {
@@ -107,10 +109,10 @@ func (t *tree) choose(all []*mutant, n int) (chosen []*mutant, err error) {
 	return chosen, nil
 }
 
-// tally counts the outcomes of a package's mutants.
+// tally counts the mutants of a package by outcome.
 type tally [outcomes]int
 
-// tryAll tries the mutants and reports each.
+// tryAll tests the mutants and prints the outcome of each.
 func tryAll(t *tree, all []*mutant, side int) map[string]tally {
 	score := map[string]tally{}
 	var mu sync.Mutex

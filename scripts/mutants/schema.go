@@ -14,14 +14,14 @@ import (
 	"strings"
 )
 
-// Environment variables of a program that contains a schema.
+// A test program with mutants reads these environment variables.
 const (
 	onVariable      = "POSTRIDER_MUTANT"          // number of the mutant to switch on
-	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // file for the numbers of the reached mutants
+	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // file to which the numbers of reached mutants are written
 )
 
-// support is a file that is added to each rewritten package. Its parameters are the package's name and the highest
-// number.
+// support is the format string of a source file that is added to each rewritten package. Its arguments are the
+// package's name and the highest mutant number.
 const support = `package %s
 
 import (
@@ -43,9 +43,9 @@ func mutantReached(number int) {
 }
 `
 
-// schemata rewrites the packages of the mutants so that a number switches each mutant on. It returns the argument for
-// the go command that substitutes the rewritten files. A mutant outside of functions cannot be switched on at run time.
-// Such a mutant gets no number and is built separately.
+// schemata rewrites the packages of the mutants so that each mutant can be switched on by its number. It returns the
+// -overlay argument that makes the go command use the rewritten files. A mutant outside of functions cannot be switched
+// on at run time. Such a mutant gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {
@@ -67,10 +67,10 @@ func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	return writeOverlay(replace, dir)
 }
 
-// schema returns a file that contains the mutants, and the name of its package. The file has a copy of the mutant's
-// function, with the change and the same parameters. The original function calls the copy if the mutant is switched on.
-// The copy has the text of the mutant, so any change within a function can be switched on. In the original, a statement
-// that records that the mutant is reached precedes the mutant.
+// schema returns a rewritten source file that contains the mutants, and the name of its package. For each mutant, the
+// file has a copy of the mutant's function with the change and the same parameters. The original function calls the
+// copy if the mutant is switched on, so any change within a function is possible. In the original function, a statement
+// is inserted before the changed code, which records that the mutant is reached.
 func schema(name string, text []byte, mutants []*mutant) (changed []byte, clause string, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
@@ -95,7 +95,7 @@ func schema(name string, text []byte, mutants []*mutant) (changed []byte, clause
 	return append(s.apply(text), copies...), file.Name.Name, nil
 }
 
-// enclosing returns the nodes that contain a position, the file first.
+// enclosing returns the syntax nodes that contain a position, from the file to the innermost node.
 func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	ast.Inspect(file, func(n ast.Node) bool {
 		if n == nil || place < n.Pos() || n.End() <= place {
@@ -107,7 +107,8 @@ func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	return path
 }
 
-// function returns the declaration of the function in path, or nil if it cannot be copied.
+// function returns the declaration of the function in path, or nil if path has no function or the function cannot be
+// copied.
 func function(path []ast.Node) *ast.FuncDecl {
 	if len(path) < 3 {
 		return nil
@@ -119,8 +120,8 @@ func function(path []ast.Node) *ast.FuncDecl {
 	return f
 }
 
-// recovers reports whether a function itself calls recover, which has an effect only in a deferred function. The copy
-// is not deferred.
+// recovers reports whether a function itself calls recover, which has an effect only in a deferred function. A copied
+// function is called by the original and is therefore not deferred itself.
 func recovers(f *ast.FuncDecl) (found bool) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -133,7 +134,7 @@ func recovers(f *ast.FuncDecl) (found bool) {
 	return found
 }
 
-// rewriting collects the insertions into a file.
+// rewriting collects the texts to insert into a source file.
 type rewriting struct {
 	offset     func(token.Pos) int
 	insertions []insertion
@@ -162,7 +163,7 @@ func (s *rewriting) apply(text []byte) []byte {
 	return out.Bytes()
 }
 
-// dispatch makes a function call its copy if the mutant is switched on.
+// dispatch inserts a statement into a function that calls the function's copy if the mutant is switched on.
 func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 	if s.calls[f] == "" {
 		s.calls[f] = s.call(f)
@@ -175,8 +176,8 @@ func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 	}
 }
 
-// call returns the call of a function's copy, with %d for the number of the mutant. It gives names to unnamed
-// parameters.
+// call returns the source text that calls a function's copy, with %d in place of the mutant's number. Unnamed
+// parameters get names, so that they can be passed on.
 func (s *rewriting) call(f *ast.FuncDecl) string {
 	unnamed := 0
 	names := func(fields *ast.FieldList) (all []string) {
@@ -216,7 +217,7 @@ func (s *rewriting) call(f *ast.FuncDecl) string {
 }
 
 // note inserts a statement that records that a mutant is reached, before the innermost statement that contains the
-// mutant. If that is the if of an else if, note puts it into a block.
+// mutant. If this statement is the if of an else if, note puts the if into a block.
 func (s *rewriting) note(path []ast.Node, number int) {
 	for i := len(path) - 1; i > 0; i-- {
 		statement, ok := path[i].(ast.Stmt)
@@ -251,7 +252,8 @@ func (s *rewriting) note(path []ast.Node, number int) {
 	}
 }
 
-// writeOverlay writes files and returns the argument for the go command that substitutes them for the originals.
+// writeOverlay writes the given files and returns the -overlay argument that makes the go command use them instead of
+// the originals.
 func writeOverlay(files map[string][]byte, dir string) (string, error) {
 	replace := map[string]string{}
 	for name, text := range files {

@@ -10,8 +10,9 @@ import (
 	"time"
 )
 
-// snippets are declarations with one change, written «before→after». Each has an expression, and the values of the
-// expression without and with the change. If the values are the same, the change is not reached.
+// snippets are declarations with one change, written «before→after». Each snippet has an expression, and the values of
+// the expression without and with the change. If both values are the same, evaluating the expression does not reach the
+// change.
 var snippets = []struct{ code, value, off, on string }{
 	{"func less(a int) bool { return a «<→<=» 3 }", "less(3)", "false", "true"},
 	{`func both(a, b bool) bool {
@@ -29,7 +30,7 @@ var snippets = []struct{ code, value, off, on string }{
 }`, "local()", "4", "2"},
 	{"func literal() int { return func(n int) int { return «-→+»n }(1) }", "literal()", "-1", "1"},
 
-	// Functions with parameters, receivers and type parameters.
+	// The following functions have parameters, receivers or type parameters.
 	{"func blank(_ int, more ...string) int { return len(more) «+→-» 1 }", `blank(0, "a", "b")`, "3", "1"},
 	{"func unnamed(int, ...string) bool { return «true→false» }", "unnamed(0)", "true", "false"},
 	{`type value struct{}
@@ -46,7 +47,7 @@ func (l list[T]) empty() bool { return len(l) «==→!=» 0 }`, "list[int]{}.emp
 
 func reader(s string) *strings.Reader { return strings.NewReader(s) }`, `shadowed("ab").Len()`, "4", "6"},
 
-	// The copy of a function has the scopes of the original.
+	// In the following functions, the copy must declare variables in the same scopes as the original.
 	{`func named() (n int, err error) {
 	defer func() { n *= 10 }()
 	n, m := 1, 2
@@ -132,8 +133,8 @@ again:
 }`, "loop()", "3", "4"},
 }
 
-// program returns a program of snippets and its mutants. The program prints the values of the expressions, one on a
-// line.
+// program returns a program that contains snippets, and the mutants of this program. The program prints the values of
+// the expressions, one per line.
 func program(t *testing.T, p *pkg) (mutants []*mutant) {
 	t.Helper()
 	text := "package main\n\nimport (\n\t\"fmt\"\n\t\"strings\"\n)\n"
@@ -171,7 +172,7 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// TestSchema switches on each change, and checks that only the value of its expression changes.
+// TestSchema switches on each change in turn, and checks that only the value of the snippet's expression changes.
 func TestSchema(t *testing.T) {
 	t.Chdir(t.TempDir())
 	p := &pkg{name: ".", files: []string{"main.go"}}
@@ -231,7 +232,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestApart checks changes that cannot be switched on at run time.
+// TestApart checks that changes outside of functions, and in functions that cannot be copied, get no number.
 func TestApart(t *testing.T) {
 	for _, code := range []string{
 		"const n = 1 + 1",
@@ -252,7 +253,7 @@ func TestApart(t *testing.T) {
 	}
 }
 
-// TestCompiles checks changes that do not compile.
+// TestCompiles checks that the checker finds changes that do not compile.
 func TestCompiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write(t, "go.mod", "module snippets\n\ngo 1.26\n")
@@ -280,7 +281,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// TestSplit checks that the batches grow.
+// TestSplit checks that split returns batches of increasing duration.
 func TestSplit(t *testing.T) {
 	var tests []test
 	for _, ms := range []int{1, 2, 997, 1500, 1600, 9000, 9001} {

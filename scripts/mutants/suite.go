@@ -18,21 +18,21 @@ import (
 	"time"
 )
 
-// suite is the test program of a package, which contains all mutants, and its tests, the quickest first. Tests that
-// fail without a change are left out.
+// suite is the test program of a package, built with all mutants, with a list of its tests, sorted by duration. The
+// list does not contain tests that fail without a mutant.
 type suite struct {
 	program string
 	tests   []test
 }
 
-// test is a test that go test runs. Examples and the seeds of fuzz targets are tests too.
+// test is a test that go test runs: a test function, an example, or the seed corpus of a fuzz target.
 type test struct {
 	name    string
 	took    time.Duration
-	reached []int // the numbers of the mutants that the test reaches
+	reached []int // numbers of the mutants that the test reaches
 }
 
-// reaching returns the tests that reach a mutant. If the mutant is not in the schema, reaching returns all tests.
+// reaching returns the tests that reach a mutant. If the mutant is built separately, reaching returns all tests.
 func (s *suite) reaching(m *mutant) []test {
 	if m.number == 0 {
 		return s.tests
@@ -46,7 +46,8 @@ func (s *suite) reaching(m *mutant) []test {
 	return all
 }
 
-// suiteOf returns the suite of a package. The first call builds the suite and runs each test by itself, on SQLite.
+// suiteOf returns the suite of a package. The first call for a package builds the test program and runs each test
+// separately, on SQLite.
 func (t *tree) suiteOf(p *pkg) *suite {
 	p.once.Do(func() {
 		if err := t.measure(p); err != nil {
@@ -56,8 +57,8 @@ func (t *tree) suiteOf(p *pkg) *suite {
 	return &p.suite
 }
 
-// If tooMany tests of a package fail without a change, the run ends with an error: the tests cannot run on this
-// machine.
+// If tooMany tests of a package fail without a mutant, the program ends with an error, because apparently the tests
+// cannot run on this machine.
 const tooMany = 5
 
 var testName = regexp.MustCompile(`(?m)^(Test|Fuzz|Example)\S*$`)
@@ -104,7 +105,7 @@ func (t *tree) measure(p *pkg) error {
 	return nil
 }
 
-// alone runs a test by itself without a change. It reports false if the test fails twice.
+// alone runs a single test without a mutant. It returns false if the test fails twice.
 func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -144,7 +145,7 @@ func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	return one, ok
 }
 
-// build builds the test program of a package. If the package has no tests, build creates no program.
+// build builds the test program of a package. If the package has no tests, the go command creates no program.
 func (t *tree) build(p *pkg, overlay, program string) error {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -155,22 +156,24 @@ func (t *tree) build(p *pkg, overlay, program string) error {
 	return nil
 }
 
-// The time limit of tests is patience plus impatience times their duration without a change, at most longest.
+// The time limit of a run of tests is patience plus impatience times the tests' duration without a mutant, but at most
+// longest.
 const (
 	patience   = 30 * time.Second
 	impatience = 6
 	longest    = 5 * time.Minute
 )
 
-// run describes a run of tests on an engine, or on both if engine is "". Temporary files are in dir.
+// run describes a run of tests on a database engine, or on both engines if engine is "". dir is the folder for
+// temporary files.
 type run struct {
 	pkg             *pkg
 	program, engine string
 	dir             string
 	tests           []test
 	patience        time.Duration
-	mutant          int    // the number of the mutant to switch on
-	reached         string // the file for the numbers of the reached mutants
+	mutant          int    // number of the mutant to switch on
+	reached         string // file to which the numbers of reached mutants are written
 }
 
 var failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
@@ -186,7 +189,8 @@ func (t *tree) run(r run) (outcome, string) {
 	return o, name
 }
 
-// start runs tests until one fails. The outcome is lived if all tests pass; otherwise name is the test that failed.
+// start runs tests until a test fails. If all tests pass, the outcome is lived; otherwise name is the name of the
+// failed test.
 func (r run) start() (o outcome, name string, err error) {
 	var names []string
 	limit := r.patience
@@ -195,7 +199,7 @@ func (r run) start() (o outcome, name string, err error) {
 		limit += impatience * t.took
 	}
 	limit = min(limit, longest)
-	// The program ends itself at its time limit. If it does not, it is killed.
+	// The test program ends itself at its time limit, or is killed 10 seconds later.
 	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, r.program, "-test.run=^("+strings.Join(names, "|")+")$", "-test.failfast",
@@ -205,7 +209,7 @@ func (r run) start() (o outcome, name string, err error) {
 		onVariable+"="+strconv.Itoa(r.mutant), reachedVariable+"="+r.reached)
 	var text tail
 	c.Stdout, c.Stderr = &text, &text
-	// SIGQUIT ends PostgreSQL, and also a Go program that does not handle it.
+	// SIGQUIT ends PostgreSQL and any Go program that does not handle this signal.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGQUIT) }
 	c.WaitDelay = 5 * time.Second
@@ -220,12 +224,12 @@ func (r run) start() (o outcome, name string, err error) {
 	}
 	name = "a crash"
 	for _, f := range failed.FindAllStringSubmatch(string(text), -1) {
-		name = f[1] // the innermost subtest comes last
+		name = f[1] // the last match is the innermost subtest
 	}
 	return noticed, name, nil
 }
 
-// tail keeps only the end of the output, because a mutant may write endlessly.
+// tail is a writer that keeps only the end of the output, because a mutant may write output without end.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// outcome is the result for a mutant.
+// outcome is the result of running the tests against a mutant.
 type outcome int
 
 const (
 	noticed outcome = iota
-	timeout         // the tests did not end, so they noticed the mutant
+	timeout         // the tests exceeded the time limit, which counts as noticed
 	lived
-	untested // the mutant lived, and no test of its package reaches it
+	untested // all tests passed, and no test of the mutant's package reaches it
 	equal
 	outcomes
 )
@@ -30,7 +30,7 @@ func (t *tree) isEqual(m *mutant) bool {
 	return t.equal[fmt.Sprintf("%s\n- %s\n+ %s", m.file, m.before, m.after)]
 }
 
-// try runs the tests that reach a mutant, and returns the test that noticed it.
+// try runs the tests that reach a mutant, and returns the outcome and the name of the test that failed.
 func (t *tree) try(m *mutant) (o outcome, why string) {
 	if t.isEqual(m) {
 		return equal, ""
@@ -78,7 +78,8 @@ func (t *tree) try(m *mutant) (o outcome, why string) {
 	return survived, ""
 }
 
-// watching returns the packages whose tests run against a mutant: its own, then the packages that import it.
+// watching returns the packages with tests that run against a mutant: the mutant's own package, then the packages that
+// import this package.
 func (t *tree) watching(m *mutant) []*pkg {
 	all := []*pkg{m.pkg}
 	for _, p := range t.pkgs {
@@ -89,13 +90,13 @@ func (t *tree) watching(m *mutant) []*pkg {
 	return all
 }
 
-// notice runs tests of a package against a mutant, and returns lived or the test that noticed it. A failing test must
-// fail once more by itself, because on a busy machine some tests fail now and then.
+// notice runs tests of a package against a mutant. It returns lived if all tests pass, or else the outcome and the name
+// of the failed test. A failed test is run a second time alone, because some tests occasionally fail on a busy machine.
 func (t *tree) notice(r run, tests []test) (outcome, string) {
 	r.patience = patience
 	batches := split(tests)
 	if r.engine == "postgres" {
-		// Every test program starts its own server, so all tests are one batch.
+		// Each start of the test program also starts a PostgreSQL server, so all tests run in one batch.
 		r.patience = time.Minute
 		batches = [][]test{tests}
 	}
@@ -124,8 +125,8 @@ func (t *tree) notice(r run, tests []test) (outcome, string) {
 	return lived, ""
 }
 
-// split divides tests into batches, the quickest first. Each batch may take twice as long as the previous one, because
-// quick tests notice most mutants and each start of a program takes some time.
+// split divides tests into batches, the fastest tests first. Each batch may take twice as long as the previous batch,
+// because fast tests detect most mutants and each start of a program takes some time.
 func split(tests []test) (batches [][]test) {
 	var batch []test
 	var sum time.Duration
@@ -140,8 +141,8 @@ func split(tests []test) (batches [][]test) {
 	return append(batches, batch)
 }
 
-// folder creates a folder for temporary files that other users may enter, because PostgreSQL does not run as root. Its
-// name is short, because the path of a socket in it may have at most 107 bytes.
+// folder creates a folder for temporary files that other users can access, because PostgreSQL does not run as root. The
+// name of the folder is short, because the path of a Unix socket in the folder may have at most 107 bytes.
 func folder(in string) (string, error) {
 	dir, err := os.MkdirTemp(in, "mutants")
 	if err != nil {
@@ -150,7 +151,7 @@ func folder(in string) (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// fatal ends the program.
+// fatal removes the temporary files, prints the error and ends the program.
 func (t *tree) fatal(err error) {
 	os.RemoveAll(t.dir)
 	log.Fatal(err)

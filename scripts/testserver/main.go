@@ -1,11 +1,11 @@
-// Testserver runs a command, and a temporary PostgreSQL server for the tests that the command starts.
+// Testserver runs a command with a temporary PostgreSQL server for the tests that the command starts.
 //
 //	go run ./scripts/testserver go test ./...
 //
-// Testserver sets POSTRIDER_TEST_POSTGRES to the server's URL. The URL is the same in the next run, so `go test` can
-// show cached results of packages that did not change. Tests whose results must not come from the cache read
-// POSTRIDER_TEST_RUN, which differs in each run. If POSTRIDER_TEST_POSTGRES is set already, tests use that server, and
-// Testserver starts none.
+// Testserver sets POSTRIDER_TEST_POSTGRES to the server's URL. The URL is the same in each run, so `go test` can use
+// cached results of packages that did not change. Tests with results that must not be cached read POSTRIDER_TEST_RUN,
+// which is different in each run. If POSTRIDER_TEST_POSTGRES is already set, tests use that server, and Testserver does
+// not start a server.
 package main
 
 import (
@@ -48,7 +48,8 @@ func run(args []string) (code int, err error) {
 		defer s.Remove()
 		os.Setenv("POSTRIDER_TEST_POSTGRES", s.URL)
 	}
-	// Ctrl-C reaches the command too. The server is removed when the command has ended.
+	// The terminal sends Ctrl-C to the command as well. Testserver ignores the signal, so that it can remove the server
+	// after the command has ended.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	c := exec.Command(args[0], args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -59,8 +60,8 @@ func run(args []string) (code int, err error) {
 	return 0, err
 }
 
-// choosePort returns a free port that depends on the working directory. The system uses ports from 32768 on for
-// outgoing connections.
+// choosePort returns a free port that depends on the working directory. The port is below 32768, because the system
+// uses higher ports for outgoing connections.
 func choosePort() (int, error) {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -82,12 +82,12 @@ func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string
 	return all, nil
 }
 
-// fromMemberships is the FROM clause of queries for a contact's memberships. CROSS JOIN fixes the order of the join: a
-// contact is in few segments, but a team may have many.
+// fromMemberships is the FROM clause of queries for a contact's memberships. CROSS JOIN makes SQLite read the
+// memberships first: a contact is in few segments, but a team may have many segments.
 const fromMemberships = ` FROM contact_segments m CROSS JOIN segments g WHERE m.contact_id = $2 AND m.team_id = $1
 	AND g.id = m.segment_id AND g.team_id = m.team_id AND g.deleted_at = 0`
 
-// IDsOf returns the ids of the segments to which a contact was added, in the order in which they were added.
+// IDsOf returns the ids of the segments to which a contact was added, oldest membership first.
 func IDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT m.segment_id`+fromMemberships+` ORDER BY m.created_at, m.segment_id LIMIT $3`,
 		teamID, contactID, Max)
@@ -109,7 +109,7 @@ func listMemberships(ctx context.Context, r db.Reader, teamID, contactID string,
 	})
 }
 
-// AddMember adds a contact to a segment. If the contact is in the segment, nothing changes.
+// AddMember adds a contact to a segment. If the contact is already in the segment, nothing changes.
 func AddMember(ctx context.Context, tx *db.Tx, teamID, segmentID, contactID string) {
 	tx.Queue(ctx, `INSERT INTO contact_segments (team_id, segment_id, contact_id, created_at) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (segment_id, contact_id) DO NOTHING`, teamID, segmentID, contactID, tx.Now().UnixMicro())
@@ -125,7 +125,7 @@ func RemoveMember(ctx context.Context, tx *db.Tx, teamID, segmentID, contactID s
 	return n > 0, nil
 }
 
-// MembersAmong returns the subset of contactIDs that are in the segment.
+// MembersAmong returns the set of those contactIDs that are in the segment.
 func MembersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, contactIDs []string) (map[string]bool,
 	error) {
 	if len(contactIDs) == 0 {
@@ -144,7 +144,7 @@ func MembersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, co
 	return found, nil
 }
 
-// AddMembers adds contacts to a segment. Contacts that are in the segment stay in it.
+// AddMembers adds contacts to a segment. Contacts that are already in the segment are skipped.
 func AddMembers(ctx context.Context, tx *db.Tx, teamID, segmentID string, contactIDs []string) {
 	if len(contactIDs) > 0 {
 		tx.QueueRows(ctx, `contact_segments (team_id, segment_id, contact_id, created_at)`,
@@ -152,7 +152,7 @@ func AddMembers(ctx context.Context, tx *db.Tx, teamID, segmentID string, contac
 	}
 }
 
-// MemberOf returns to which of some segments a contact was added.
+// MemberOf returns those of the given segments to which a contact was added.
 func MemberOf(ctx context.Context, r db.Reader, teamID, contactID string, segmentIDs []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT segment_id FROM contact_segments WHERE contact_id = $1 AND segment_id = ANY($2)
 		AND team_id = $3`, contactID, segmentIDs, teamID)
@@ -163,7 +163,8 @@ func MemberOf(ctx context.Context, r db.Reader, teamID, contactID string, segmen
 	return found, nil
 }
 
-// HaveFilters returns which of some ids are segments of the team. The value says whether the segment has a filter.
+// HaveFilters returns those of the given ids that are segments of the team. The map value says whether the segment has
+// a filter.
 func HaveFilters(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) (map[string]bool, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
@@ -184,10 +185,10 @@ func HaveFilters(ctx context.Context, r db.Reader, teamID string, segmentIDs []s
 	return found, nil
 }
 
-// membershipPair is a contact and a segment to which it was added.
+// membershipPair is a contact and a segment to which the contact was added.
 type membershipPair struct{ contactID, segmentID string }
 
-// membershipPairs returns the memberships of some contacts, in the order of the contacts' ids, then the oldest first.
+// membershipPairs returns the memberships of the given contacts, sorted by contact id and then by age, oldest first.
 func membershipPairs(ctx context.Context, r db.Reader, teamID string, contactIDs []string) ([]membershipPair, error) {
 	rows, err := r.Query(ctx, `SELECT m.contact_id, m.segment_id FROM contact_segments m WHERE m.contact_id = ANY($1)
 		AND m.team_id = $2 ORDER BY m.contact_id, m.created_at, m.segment_id`, contactIDs, teamID)
@@ -201,7 +202,7 @@ func membershipPairs(ctx context.Context, r db.Reader, teamID string, contactIDs
 	return all, nil
 }
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // rows deleted per transaction
 
 func eraseSegments(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM segments WHERE team_id = $1 AND id <= (SELECT MAX(id) FROM

@@ -1,10 +1,10 @@
-// Package softdelete deletes rows to which the rows of many contacts refer, such as topics and segments.
+// Package softdelete deletes rows in two steps if the rows of many contacts refer to them, as to topics and segments.
 //
-// [Mark] marks a row as deleted. Queries skip marked rows, so the row disappears at once. [Sweep] later deletes the
-// rows that refer to it, in short transactions, and then the row itself.
+// [Mark] marks a row as deleted. Queries skip marked rows, so the row can no longer be read after the commit. [Sweep]
+// later deletes the rows that refer to a marked row, in short transactions, and then the marked row itself.
 //
-// A transaction that began before the mark and commits after the sweep can leave a row that refers to a deleted one. No
-// query returns such a row, and it is deleted together with its contact.
+// If a transaction begins before Mark and commits after Sweep, it may leave a row that refers to a deleted row. No
+// query returns the remaining row, and it is deleted together with its contact.
 package softdelete
 
 import (
@@ -17,21 +17,21 @@ import (
 // Table is a table with the columns id, team_id and deleted_at, whose rows can be marked as deleted.
 type Table struct {
 	Name     string
-	NotFound func() error // the fault for a row that does not exist
+	NotFound func() error // returns the fault for a row that does not exist
 	Children []Child
 }
 
-// Child is a table whose rows refer to rows of a Table.
+// Child is a table with rows that refer to rows of a Table.
 type Child struct {
 	Table, Column string
-	Order         string // the other columns of the index that begins with Column
-	PostgresOrder string // like Order, for PostgreSQL, if its index has other columns
+	Order         string // columns after Column in the index that begins with Column
+	PostgresOrder string // Order for PostgreSQL, if the index there has different columns
 }
 
-// Limits of one sweep.
+// These constants limit one call of Sweep.
 const (
-	maxRows   = 1000 // marked rows of a table
-	batchRows = 500  // rows deleted in one transaction
+	maxRows   = 1000 // maximum number of marked rows of a table
+	batchRows = 500  // rows deleted per transaction
 )
 
 // Sweep deletes up to 1,000 marked rows of a table, and the rows that refer to them.

@@ -18,7 +18,7 @@ func Mark(ctx context.Context, tx *db.Tx, t Table, teamID, rowID string) error {
 	return err
 }
 
-// markedRows returns the ids of up to limit marked rows, of all teams.
+// markedRows returns the ids of up to limit marked rows of any team.
 func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM `+t.Name+` WHERE deleted_at <> 0 ORDER BY id LIMIT $1`, limit)
 	return db.Collect(rows, err, func(r db.Row) (rowID string, err error) {
@@ -27,7 +27,7 @@ func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]string,
 	})
 }
 
-// deleteChildren deletes the first rows, in the order of the index, that refer to a row.
+// deleteChildren deletes up to batchRows rows that refer to a row, in the order of the index.
 func deleteChildren(ctx context.Context, tx *db.Tx, c Child, rowID string) (int64, error) {
 	order := c.Order
 	if !tx.OneWriter() {

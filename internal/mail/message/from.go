@@ -20,16 +20,17 @@ import (
 // maxFrom limits the value of a From or Sender field, in bytes.
 const maxFrom = 4 << 10
 
-// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. It accepts the same addresses as
-// ParseAddress, except
+// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. It is stricter than ParseAddress. Errors are
+// *AddressError.
 //
-//   - a local part that is quoted or not ASCII, or that looks like an encoded word or the end of a quoted string, and
-//     spaces within the brackets;
-//   - a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width letters;
-//   - a display name that contains < or >, an address at another domain, an encoded word after decoding, or characters
-//     that change the direction of the text around them.
+// ParseFrom refuses a local part that is quoted, is not ASCII, or looks like an encoded word or the end of a quoted
+// string. It also refuses spaces within the brackets.
 //
-// Errors are *AddressError.
+// ParseFrom refuses a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width
+// letters.
+//
+// The display name must not contain < or >, an address at another domain, or characters that change the direction of
+// the surrounding text. After decoding, it must not contain an encoded word.
 func ParseFrom(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {

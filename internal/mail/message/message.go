@@ -3,15 +3,17 @@
 //
 // # Invariants
 //
-//   - A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387): lines end with CRLF and are at
-//     most 998 bytes long (76 wherever the content allows), text is UTF-8, and the message is 7-bit unless an address
-//     has a local part outside ASCII (RFC 6532).
-//   - A value cannot inject a header field. Compose refuses CR, LF and NUL in every value that it writes to a header,
-//     even if the caller has already checked the value.
-//   - Composing the same Message always results in the same bytes: boundaries are derived from Seed, media types come
-//     from a table in this package, and dates are written in UTC.
-//   - Bcc is not a field of Message, so Bcc recipients cannot leak.
-//   - A parsed address is exactly one mailbox. Mail clients find the same sender that ParseFrom and ReadFrom return.
+// A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387). Lines end with CRLF and are at most
+// 998 bytes long, or 76 bytes if the content allows it. Text is UTF-8, and the message is 7-bit unless an address has a
+// non-ASCII local part (RFC 6532).
+//
+// A value cannot inject a header field. Compose refuses CR, LF and NUL in every value that it writes to a header, even
+// if the caller has already checked the value. Bcc is not a field of Message, so Bcc recipients cannot leak.
+//
+// Composing the same Message always results in the same bytes: boundaries are derived from Seed, media types come from
+// a table in this package, and dates are written in UTC.
+//
+// A parsed address is exactly one mailbox. Mail clients find the same sender that ParseFrom and ReadFrom return.
 //
 // # When it fails
 //

@@ -3,11 +3,11 @@
 //
 // # Invariants
 //
-//   - A message that a person wrote is not a report, even if it quotes a report. Report fields and phrases about delays
-//     count only if the envelope or the header shows that a program wrote the message. A message from the recipient's
-//     own address is not a bounce.
-//   - An automatic reply is not a bounce.
-//   - The time to parse a report is linear in the size of the input.
+// A message that a person wrote is not a report, even if it quotes a report. Report fields and phrases about delays count
+// only if the envelope or the header shows that a program wrote the message. A message from the recipient's own address
+// is not a bounce. An automatic reply is not a bounce.
+//
+// The time to parse a report is linear in the size of the input.
 //
 // # When it fails
 //

@@ -43,9 +43,9 @@ func mutantReached(number int) {
 }
 `
 
-// schemata rewrites the packages of the mutants so that each mutant can be switched on by its number. It returns the
-// -overlay argument that makes the go command use the rewritten files. A mutant outside of functions cannot be switched
-// on at run time. Such a mutant gets no number and is built separately.
+// schemata rewrites the packages of the mutants so that each mutant can be switched on by its number. schemata returns
+// the -overlay argument that makes the go command use the rewritten files. A mutant outside of functions cannot be
+// switched on at run time. Such a mutant gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {

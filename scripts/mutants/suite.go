@@ -105,7 +105,7 @@ func (t *tree) measure(p *pkg) error {
 	return nil
 }
 
-// alone runs a single test without a mutant. It returns false if the test fails twice.
+// alone runs a single test without a mutant. alone returns false if the test fails twice.
 func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()

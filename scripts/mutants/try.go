@@ -90,8 +90,9 @@ func (t *tree) watching(m *mutant) []*pkg {
 	return all
 }
 
-// notice runs tests of a package against a mutant. It returns lived if all tests pass, or else the outcome and the name
-// of the failed test. A failed test is run a second time alone, because some tests occasionally fail on a busy machine.
+// notice runs tests of a package against a mutant. notice returns lived if all tests pass, or else the outcome and the
+// name of the failed test. A failed test is run a second time alone, because some tests occasionally fail on a busy
+// machine.
 func (t *tree) notice(r run, tests []test) (outcome, string) {
 	r.patience = patience
 	batches := split(tests)

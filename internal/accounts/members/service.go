@@ -85,8 +85,8 @@ func (s *Service) now() time.Time {
 	return s.DB.Now()
 }
 
-// Actor returns a user as an actor for a team, with the scopes of the role. It returns a NotFound fault if the user is
-// not a member or is disabled, or if the team was deleted.
+// Actor returns a user as an actor for a team, with the scopes of the role. Actor returns a NotFound fault if the user
+// is not a member or is disabled, or if the team was deleted.
 func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	key, now := cacheKey{userID, teamID}, time.Now()
 	s.mu.Lock()
@@ -281,8 +281,8 @@ func mayInvite(may teams.Scopes, role teams.Role) bool {
 }
 
 // prepareChange returns a member whose role is about to change; role is "" if the membership ends. prepareChange checks
-// that the actor may make the change. It serializes these changes per team, because no database constraint protects the
-// last owner.
+// that the actor may make the change. prepareChange serializes these changes per team, because no database constraint
+// protects the last owner.
 func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) (Membership,
 	error) {

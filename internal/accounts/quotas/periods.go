@@ -97,8 +97,8 @@ func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n i
 	return refusal
 }
 
-// lock locks the shards of a team and returns their total usage. It creates the shards if they do not exist. lock reads
-// the limits after it has locked the shards, because changes of the limits take the same lock.
+// lock locks the shards of a team and returns their total usage. lock creates the shards if they do not exist. lock
+// reads the limits after it has locked the shards, because changes of the limits take the same lock.
 func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month period, err error) {
 	q, err := getQuota(ctx, tx.Reader, teamID)
 	if err != nil || q == (teams.Quota{}) {

@@ -59,8 +59,8 @@ type Deps struct {
 	DB *db.DB
 	// Notify enqueues an email to a team's owner in tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// CountedBetween returns how many emails a team sent and received between two times. It is called when a team gets
-	// its first quota, because the emails of the current day and month count toward that quota.
+	// CountedBetween returns how many emails a team sent and received between two times. CountedBetween is called when
+	// a team gets its first quota, because the emails of the current day and month count toward that quota.
 	CountedBetween func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
 	// Now returns the time that determines the current day and month; nil uses the clock of the database. Tests set Now
 	// so that the day does not change during a test.

@@ -40,8 +40,8 @@ type nodeShare struct {
 
 const sharesKept = 60 // seconds
 
-// Count counts a request. It returns the number of requests in this second, and whether the new request is within the
-// limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.
+// Count counts a request. Count returns the number of requests in this second, and whether the new request is within
+// the limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +88,7 @@ func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare 
 	return p
 }
 
-// Over reports whether the limit is used up, without counting a request. It ignores Shares.
+// Over reports whether the limit is used up, without counting a request. Over ignores Shares.
 func (l *Limiter) Over(key string, limit int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

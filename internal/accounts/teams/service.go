@@ -147,8 +147,8 @@ type NewKey struct {
 	Token      string     // "" generates one; development mode passes its own
 }
 
-// CreateKey creates a key for the actor's team. It returns the key and its token, which cannot be retrieved later.
-// CreateKey refuses to create a key with more rights than the actor has.
+// CreateKey creates a key for the actor's team. CreateKey returns the key and its token, which cannot be retrieved
+// later. CreateKey refuses to create a key with more rights than the actor has.
 func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err

@@ -69,8 +69,8 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 // exceed it. A contact may have 200 texts of 2,000 characters, so the values of many contacts could exhaust the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to the first members and returns how many members got them. It adds
-// the values of fewer members if their texts exceed valuesMost bytes, but of at least one member.
+// addValues adds the values of the named properties to the first members and returns how many members got them.
+// addValues adds the values of fewer members if their texts exceed valuesMost bytes, but of at least one member.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)

@@ -84,7 +84,8 @@ func parseNumber(text string) (float64, bool) {
 }
 
 // PrepareBulk checks that the segments and topics of an import exist, and creates the properties that the team does not
-// have, in the caller's transaction. It returns Invalid faults for the fields `segments`, `topics` and `column_map`.
+// have, in the caller's transaction. PrepareBulk returns Invalid faults for the fields `segments`, `topics` and
+// `column_map`.
 func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, properties []BulkProperty) error {
 	c := Change{Topics: b.Topics}
 	if err := c.check(); err != nil {
@@ -278,7 +279,7 @@ func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (
 	return missing, nil
 }
 
-// create creates the contacts of the given rows, or finds contacts that other transactions have just created. It
+// create creates the contacts of the given rows, or finds contacts that other transactions have just created. create
 // returns the rows that still have no contact because another transaction created and then deleted the contact.
 func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	now := tx.Now()

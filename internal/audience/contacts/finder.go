@@ -38,9 +38,9 @@ var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, 
 	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, retryAfter: time.Hour}
 
-// finder finds the next contacts of a source in the order of their ids. It reads the contacts in parts and evaluates
-// the rule on each contact. If few contacts match, the finder looks up matching contacts through the indexes on values
-// instead ("by sets").
+// finder finds the next contacts of a source in the order of their ids. finder reads the contacts in parts and
+// evaluates the rule on each contact. If few contacts match, the finder looks up matching contacts through the indexes
+// on values instead ("by sets").
 type finder struct {
 	limits
 	of       source
@@ -126,7 +126,7 @@ func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 }
 
 // read finds contacts of the next part for sources without a rule, and for segments to which contacts are added by
-// hand. It reads the rows first and then drops the few rows that were created after the audience's time limit.
+// hand. read reads the rows first and then drops the few rows that were created after the audience's time limit.
 func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	n := f.remaining()
 	if f.scanned > 0 || f.of.rule != nil {

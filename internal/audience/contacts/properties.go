@@ -143,8 +143,8 @@ func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string)
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
-// resolveValues looks up the properties of the given values and validates the values. It returns an Invalid fault if a
-// property does not exist.
+// resolveValues looks up the properties of the given values and validates the values. resolveValues returns an Invalid
+// fault if a property does not exist.
 func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue,
 	error) {
 	if len(values) == 0 {

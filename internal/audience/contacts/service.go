@@ -368,7 +368,7 @@ func (c *Change) check() error {
 	return nil
 }
 
-// parseName parses a text that is either the id or the address of a contact. It returns the id or the address in
+// parseName parses a text that is either the id or the address of a contact. parseName returns the id or the address in
 // normalized form.
 func parseName(idOrAddress string) (contactID, address string, err error) {
 	switch {
@@ -381,8 +381,8 @@ func parseName(idOrAddress string) (contactID, address string, err error) {
 	return "", address, err
 }
 
-// lockNamed locks and returns a contact, given by its id or address. It returns a NotFound fault if the contact does
-// not exist.
+// lockNamed locks and returns a contact, given by its id or address. lockNamed returns a NotFound fault if the contact
+// does not exist.
 func lockNamed(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {

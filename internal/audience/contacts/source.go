@@ -79,8 +79,8 @@ func filterKey(g segments.Segment) string {
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }
 
-// restrict narrows a source to contacts that match a rule. It returns an Invalid fault if the rule names a deleted
-// object.
+// restrict narrows a source to contacts that match a rule. restrict returns an Invalid fault if the rule names a
+// deleted object.
 func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *filter.Rule) (err error) {
 	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}

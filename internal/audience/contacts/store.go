@@ -53,7 +53,7 @@ func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Cont
 	return c, true, nil
 }
 
-// insertContact inserts a contact. It returns false if the team already has a contact with the address.
+// insertContact inserts a contact. insertContact returns false if the team already has a contact with the address.
 func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO contacts (`+contactColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (team_id, address) DO NOTHING`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,

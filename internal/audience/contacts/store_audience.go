@@ -82,7 +82,7 @@ func (of *source) contacts() (query, error) {
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact after the id beyond, whether or not the contact matches the rule. It
+// spanEnd returns the id of the nth contact after the id beyond, whether or not the contact matches the rule. spanEnd
 // returns "" if there are fewer than n contacts.
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
@@ -159,8 +159,8 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	return all, nil
 }
 
-// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. It evaluates the rule by sets
-// and returns false if this rule cannot be evaluated by sets; see [filter.Rule.Find].
+// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. matchIDs evaluates the rule by
+// sets and returns false if this rule cannot be evaluated by sets; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {

@@ -35,7 +35,7 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest returns the records after an offset. It also checks that a new Reader that begins at the end of a record reads
+// rest returns the records after an offset. rest also checks that a new Reader that begins at the end of a record reads
 // the same next record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
@@ -241,8 +241,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReader checks that the records equal those of encoding/csv if encoding/csv reads the file without errors. It also
-// checks that the Reader reads every file to the end with exact offsets.
+// FuzzReader checks that the records equal those of encoding/csv if encoding/csv reads the file without errors.
+// FuzzReader also checks that the Reader reads every file to the end with exact offsets.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{"a,b\nc,d\n", "a;\"b\"\"\nx\"\r\nc;d", "\"\"\n,\n\r\r\n",
 		"a\tb\n\"c\"d\te\n", "\xe0,\xff\n",

@@ -86,8 +86,8 @@ const (
 	skipLine   // after a misplaced quote, until the end of the line
 )
 
-// record reads one record into text and ends. It returns the problem with the record, if any, and io.EOF at the end of
-// the file.
+// record reads one record into text and ends. record returns the problem with the record, if any, and io.EOF at the end
+// of the file.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {

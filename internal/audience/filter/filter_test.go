@@ -463,8 +463,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema. It also fails
-// if the SQL does not use all arguments after the number first.
+// checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema. checkTokens
+// also fails if the SQL does not use all arguments after the number first.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)

@@ -98,8 +98,8 @@ func (c *counter) everyone() string {
 	return c.from + " " + c.team + c.bounds("c.id")
 }
 
-// bounds returns a condition, beginning with AND, that keeps a column within the bounds. It returns "" if there are no
-// bounds.
+// bounds returns a condition, beginning with AND, that keeps a column within the bounds. bounds returns "" if there are
+// no bounds.
 func (c *counter) bounds(column string) (text string) {
 	if c.within.After != "" {
 		text += " AND " + column + " > " + c.arg(c.within.After)

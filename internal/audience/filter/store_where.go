@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Where returns an SQL condition for the contacts c that match the rule at the time now. It appends the arguments of
+// Where returns an SQL condition for the contacts c that match the rule at the time now. Where appends the arguments of
 // the condition to args and returns the result as all. The numbers of the parameters continue after args.
 //
 // The condition is written so that the database looks up the values of one contact at a time by primary key, whatever
@@ -116,8 +116,8 @@ func (w *writer) lookup(t *test, in Sets) string {
 }
 
 // comparison returns the positive comparison with the expression x. The comparison uses only functions that PostgreSQL
-// and SQLite both have and that compare bytes. It avoids LIKE, which ignores case on SQLite, and < for texts, which
-// depends on the collation on PostgreSQL.
+// and SQLite both have and that compare bytes. comparison avoids LIKE, which ignores case on SQLite, and < for texts,
+// which depends on the collation on PostgreSQL.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:

@@ -239,7 +239,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 // ErrClosed means that the service was closed.
 var ErrClosed = errors.New("the imports are not watched any more")
 
-// Close makes all calls of Watch return. It is called when the node stops.
+// Close makes all calls of Watch return. Close is called when the node stops.
 func (s *Service) Close() { s.close() }
 
 // Watch waits until an import differs from seen and returns it, or returns seen after the duration most. If the service

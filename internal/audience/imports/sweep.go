@@ -93,8 +93,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// EraseAddress replaces an address in the failed rows of imports. It does not change the files of imports that have not
-// ended, so such an import may add the address again. The file of an import is deleted when the import ends.
+// EraseAddress replaces an address in the failed rows of imports. EraseAddress does not change the files of imports
+// that have not ended, so such an import may add the address again. The file of an import is deleted when the import
+// ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -36,7 +36,8 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 }
 
 // CheckManual validates the ids of segments to which a contact is added, and returns them in lower case, sorted and
-// without duplicates. It returns an Invalid fault if an id is not a segment of the team or the segment has a filter.
+// without duplicates. CheckManual returns an Invalid fault if an id is not a segment of the team or the segment has a
+// filter.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
@@ -78,8 +79,8 @@ func unknownSegment(segmentID string) error {
 	return fault.Invalidf("segments", "The `segments` field names %.50q, which is no segment of this team.", segmentID)
 }
 
-// ByContact returns, by contact id, the segments to which the given contacts were added, oldest membership first. It
-// reads each segment only once, even if it contains many of the contacts.
+// ByContact returns, by contact id, the segments to which the given contacts were added, oldest membership first.
+// ByContact reads each segment only once, even if it contains many of the contacts.
 func ByContact(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string][]Segment, error) {
 	pairs, err := membershipPairs(ctx, r, teamID, contactIDs)
 	if err != nil || len(pairs) == 0 {

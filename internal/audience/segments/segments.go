@@ -66,7 +66,7 @@ type Definition struct {
 	Filter string // JSON; "" if contacts are to be added by hand
 }
 
-// Create creates a segment. It returns an Invalid fault if the team has [Max] segments.
+// Create creates a segment. Create returns an Invalid fault if the team has [Max] segments.
 func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segment, error) {
 	g := Segment{TeamID: teamID, Name: n.Name}
 	if err := checkName(n.Name); err != nil {

@@ -96,9 +96,9 @@ func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 // FoldCase converts an address or a part of an address to lower case, letter by letter with [Lower].
 func FoldCase(text string) string { return strings.Map(Lower, text) }
 
-// Lower returns the lower-case form of a letter for [Address.Key]. It never maps a non-ASCII letter to an ASCII letter.
-// Unicode maps the Turkish İ to i and the Kelvin sign to k, but an address with one of these letters belongs to a
-// different person than the address with i or k.
+// Lower returns the lower-case form of a letter for [Address.Key]. Lower never maps a non-ASCII letter to an ASCII
+// letter. Unicode maps the Turkish İ to i and the Kelvin sign to k, but an address with one of these letters belongs to
+// a different person than the address with i or k.
 func Lower(r rune) rune {
 	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
 		return small

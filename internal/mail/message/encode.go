@@ -92,7 +92,7 @@ func planBody(s string, isHTML bool) body {
 	return body{s, base64Encoded, b64}
 }
 
-// fitsSevenBit reports whether a text may be sent unencoded. It also returns the number of lines.
+// fitsSevenBit reports whether a text may be sent unencoded. fitsSevenBit also returns the number of lines.
 func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	if !plainBytes(s) {
 		return 0, false
@@ -236,8 +236,8 @@ const (
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name. It is
-	// enough for two characters of any kind.
+	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name.
+	// leastRoom is enough for two characters of any kind.
 	leastRoom = 24
 )
 

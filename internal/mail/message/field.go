@@ -103,7 +103,8 @@ func appendField(dst []byte, name, value string) []byte {
 }
 
 // nextPiece returns the length of value up to the next position where it may be folded, which is before a single space.
-// It never allows folding at a tab or between several spaces, because mail clients interpret such folds differently.
+// nextPiece never allows folding at a tab or between several spaces, because mail clients interpret such folds
+// differently.
 func nextPiece(value string) int {
 	for i := 1; i < len(value)-1; i++ {
 		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {

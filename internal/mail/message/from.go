@@ -20,11 +20,11 @@ import (
 // maxFrom limits the value of a From or Sender field, in bytes.
 const maxFrom = 4 << 10
 
-// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. It is stricter than ParseAddress. Errors are
-// *AddressError.
+// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. ParseFrom is stricter than ParseAddress.
+// Errors are *AddressError.
 //
 // ParseFrom refuses a local part that is quoted, is not ASCII, or looks like an encoded word or the end of a quoted
-// string. It also refuses spaces within the brackets.
+// string. ParseFrom also refuses spaces within the brackets.
 //
 // ParseFrom refuses a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width
 // letters.
@@ -42,7 +42,7 @@ func ParseFrom(s string) (Address, error) {
 // ReadFrom parses the mailbox in the value of a From or Sender field of a message. The value may be folded and does not
 // include the line ending. The parameter smtputf8 allows UTF-8 in the value (RFC 6532).
 //
-// ReadFrom accepts the same addresses as ParseFrom, if they have the form of RFC 5322 section 3.4. It refuses the
+// ReadFrom accepts the same addresses as ParseFrom, if they have the form of RFC 5322 section 3.4. ReadFrom refuses the
 // obsolete forms of section 4, comments, groups, and special characters outside quotes. A dot in an unquoted display
 // name is allowed, because many programs write it and all mail clients interpret it in the same way. Encoded words may
 // have any charset that package decode supports. Errors are *AddressError.

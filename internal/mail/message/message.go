@@ -29,7 +29,7 @@ package message
 
 import "time"
 
-// Message is an email to be composed. It does not contain Bcc recipients.
+// Message is an email to be composed. Message does not contain Bcc recipients.
 type Message struct {
 	// ID is the Message-ID with its angle brackets: <x@y>.
 	ID string

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// complaint parses an abuse report. It supports the format of RFC 5965 and the format of Microsoft's junk mail
+// complaint parses an abuse report. complaint supports the format of RFC 5965 and the format of Microsoft's junk mail
 // reporting, which attaches the message and names the complainant in a header field.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}

@@ -320,8 +320,8 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain adds causes from the text of a report to failed recipients for which the fields specify no cause. It does so
-// for at most maxExplained recipients, the maximum of one email.
+// explain adds causes from the text of a report to failed recipients for which the fields specify no cause. explain
+// does so for at most maxExplained recipients, the maximum of one email.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

@@ -120,8 +120,8 @@ func TestImportsRunDownward(t *testing.T) {
 	}
 }
 
-// composing lists the packages that assemble the program from other packages. The limit on imports does not apply to
-// them.
+// composing lists the packages that assemble the program from other packages. The limit on the number of imports does
+// not apply to the packages in composing.
 var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "internal/front/api", "internal/node",
 	"internal/node/resources", "internal/node/testnode"}
 
@@ -130,7 +130,7 @@ const (
 	maxMeanImports = 4.5 // limit for the mean of all packages that are not in composing
 )
 
-// Each package imports few others, so that a reader can understand it without reading the whole program.
+// Each package imports few other packages, so that a reader can understand a package without reading the whole program.
 func TestImportsAreFew(t *testing.T) {
 	t.Parallel()
 	var counted, imports int
@@ -174,7 +174,7 @@ const (
 // longFunctions are the functions that may be longer than maxFunctionLines, because they are plain lists of cases or
 // requests that are easy to skim.
 var longFunctions = map[string]bool{
-	"internal/front/api/routes.go routes":   true, // the table of operations
+	"internal/front/api/routes.go routes":   true, // a table of all API operations
 	"internal/cli/plans_test.go everything": true, // sends one request to each operation
 }
 
@@ -253,7 +253,7 @@ func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
 // statement matches the beginning of an SQL statement.
 var statement = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH( RECURSIVE)?) [a-zA-Z(]`)
 
-// Every SQL statement is in a file whose name begins with store, except in package db.
+// Every SQL statement must be in a file with a name that begins with store, except in package db.
 func TestStatementsStandInStores(t *testing.T) {
 	t.Parallel()
 	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {

@@ -20,7 +20,8 @@ var update = flag.Bool("update", false, "write docs/packages.md instead of compa
 
 const packageList = "docs/packages.md"
 
-// TestPackageList compares docs/packages.md with the package comments. With -update it writes the file.
+// TestPackageList compares docs/packages.md with the package comments. With the flag -update, TestPackageList writes
+// the file instead.
 func TestPackageList(t *testing.T) {
 	t.Parallel()
 	want := listPackages(t)
@@ -83,8 +84,8 @@ func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage)
 	fmt.Fprintf(b, "| package | what it is |\n| --- | --- |\n%s", strings.Join(rows, ""))
 }
 
-// synopsis returns the first sentence of the comment of the package in a folder. Packages that have only tests are
-// described in a test file.
+// synopsis returns the first sentence of the package comment in a folder. If a package has only tests, the package
+// comment is in a test file.
 func synopsis(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -103,10 +104,10 @@ func synopsis(t *testing.T, dir string) string {
 	return ""
 }
 
-// link matches a Markdown link to a file. The groups are the text, the path, and the heading.
+// link matches a Markdown link to a file. The groups of the regular expression are the text, the path, and the anchor.
 var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#([^)\s]*))?\)`)
 
-// notInAnchor matches the characters of a heading that its anchor does not have.
+// notInAnchor matches the characters of a heading that are omitted in its anchor.
 var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
 
 // hasHeading reports whether a Markdown text has a heading with the given anchor, derived from headings as GitHub and

@@ -78,7 +78,7 @@ type tree struct {
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // expressions for slice capacities; no test can observe changes of them
+	unseen  []span          // slice capacities; no test can detect a change of a capacity
 	equal   map[string]bool // contents of equal.txt: file name and the line before and after the change
 }
 

@@ -13,7 +13,7 @@
 // without a mutant, to find out which mutants each test reaches and how long the test takes (suite.go). Then, for each
 // mutant, the tests that reach it run, the fastest first, until a test fails or times out (try.go). Tests of the
 // mutant's package run on SQLite and then on PostgreSQL, and tests of packages that import this package run on SQLite.
-// A failing test must fail twice. Tests that fail without a mutant are not used.
+// A mutant counts as detected only if a test fails twice. Tests that fail without a mutant are not used.
 //
 // Mutants that behave like the original program are listed in equal.txt, each with the reason, and are not tested.
 package main

@@ -20,8 +20,8 @@ const (
 	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // file to which the numbers of reached mutants are written
 )
 
-// support is the format string of a source file that is added to each rewritten package. Its arguments are the
-// package's name and the highest mutant number.
+// support is the format string of a source file that is added to each rewritten package. The arguments of the format
+// string are the package's name and the highest mutant number.
 const support = `package %s
 
 import (
@@ -45,7 +45,7 @@ func mutantReached(number int) {
 
 // schemata rewrites the packages of the mutants so that each mutant can be switched on by its number. schemata returns
 // the -overlay argument that makes the go command use the rewritten files. A mutant outside of functions cannot be
-// switched on at run time. Such a mutant gets no number and is built separately.
+// switched on at run time. A mutant that cannot be switched on gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {

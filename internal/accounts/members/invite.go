@@ -245,8 +245,8 @@ func (s *Service) Accept(ctx context.Context, token, userID string) (Membership,
 }
 
 // AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the function
-// parameter is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session; a retried
-// transaction calls it again. The address in n is ignored.
+// then is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. If the transaction is
+// retried, then is called again. The address in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)

@@ -25,7 +25,7 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// An invited person joins as an existing or a new user, and only once.
+// An invited person can accept an invitation as an existing or a new user, but only once.
 func TestInvitation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -402,7 +402,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 		owner := b.Member(b.Acme.TeamID, "owner@acme.example", teams.Owner)
 		for name, x := range map[string]struct {
 			end  func(teams.Actor) error
-			left []teams.Role // roles whose open invitations remain
+			left []teams.Role // roles of the invitations that remain open
 		}{
 			"removed": {func(a teams.Actor) error { return b.Members.Remove(ctx, owner, a.ID) }, nil},
 			"left":    {func(a teams.Actor) error { return b.Members.Leave(ctx, a.TeamID, a.ID) }, nil},

@@ -4,12 +4,13 @@
 //
 // A user has at most one membership in a team. A team that has members has an owner: the last owner who is not disabled
 // can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
-// scope owners:write may add, change or remove owners. Members can give only roles whose rights they have themselves.
+// scope owners:write may add, change or remove owners. Members can give a role only if they have all rights of that
+// role themselves.
 //
 // An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of an
-// invitation's token is stored. An address has at most one open invitation to a team; a new one replaces it. An
-// invitation is valid only while its last sender may give the role: a sender that is a key or a grant must still exist,
-// and a user must still be a member who is not disabled.
+// invitation's token is stored. An address has at most one open invitation to a team; a new invitation replaces the
+// open invitation. An invitation is valid only while its last sender may give the role: a sender that is a key or a
+// grant must still exist, and a user must still be a member who is not disabled.
 //
 // A change takes effect on this node before the method returns, and on other nodes when the hint (HintTopic) about the
 // change arrives.

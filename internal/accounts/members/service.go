@@ -344,7 +344,7 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }
 
-// record writes an entry to the audit log.
+// record writes an entry about a change of members to the audit log.
 func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action, target, detail string) {
 	s.Audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})

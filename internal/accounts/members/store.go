@@ -172,7 +172,8 @@ func insertInvitation(ctx context.Context, tx *db.Tx, v *Invitation, hash string
 		v.ExpiresAt.UnixMicro())
 }
 
-// byToken looks up an open invitation by the hash of its token. The token alone determines the team.
+// byToken looks up an open invitation by the hash of its token. The token also determines the team, so the query does
+// not need the team's id.
 func byToken(ctx context.Context, r db.Reader, hash string) (Invitation, error) {
 	v, err := scanInvitation(r.QueryRow(ctx, `SELECT `+invitationColumns+` FROM `+invitationTables+`
 		WHERE i.token_hash = $1 AND i.state = $2 AND t.deleted_at = 0`, hash, open))

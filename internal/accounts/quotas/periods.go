@@ -26,9 +26,9 @@ func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 		period{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
-// add adds the usage of a shard. If a node with a faster clock has moved the shard to the next period, x moves to that
-// period. A shard that is further ahead was written with a wrong clock. The usage of that shard counts in the current
-// period, because otherwise the quota would not reset until that later period.
+// add adds the usage of a shard to the period x. If a node with a faster clock has moved the shard to the next period,
+// x moves to that period. A shard that is further ahead was written with a wrong clock. The usage of that shard counts
+// in the current period, because otherwise the quota would not reset until that later period.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
@@ -45,7 +45,7 @@ func (x *period) add(number, used, told int64) {
 // exceededBy reports whether n more emails would exceed the limit.
 func (x *period) exceededBy(n int64) bool { return x.limit > 0 && n > 0 && x.used+n > x.limit }
 
-// warnAt returns 80 % of the limit, rounded up.
+// warnAt returns the usage at which the team gets a warning: 80 % of the limit, rounded up.
 func (x *period) warnAt() int64 { return x.limit - x.limit/5 }
 
 // allowance returns how many emails the shards may count in total before a transaction must add them up.

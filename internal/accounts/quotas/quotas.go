@@ -23,7 +23,7 @@
 //
 // A hint notifies other nodes that a team got its first quota. If the hint is lost, a node notices the quota after at
 // most [cacheFor]. Emails that the node accepts before it notices the quota are not counted. A change of an existing
-// quota takes effect at its commit.
+// quota takes effect when the change commits.
 //
 // # Limits of this package
 //
@@ -179,8 +179,8 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	return s.UpdateAlone(ctx, teamID, n, fn)
 }
 
-// UpdateAlone is Update in a transaction that does not share its commit. Use it for transactions that lock rows for
-// which other transactions wait.
+// UpdateAlone is Update in a transaction that does not share its commit. Callers use UpdateAlone for transactions that
+// lock rows for which other transactions wait.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {

@@ -15,8 +15,8 @@ type counterShard struct {
 }
 
 const (
-	// The counters of broadcasts, which are also sharded by connection, use the same lock. With a lock of their own,
-	// transactions could take the two locks in different orders and deadlock.
+	// The counters of broadcasts, which are also sharded by connection, use the same lock. If the counters of
+	// broadcasts had a separate lock, transactions could take the two locks in different orders and deadlock.
 	lockShard = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
 	countAt   = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
 		AND day = $3 AND month = $4 AND day_used + $2 <= day_room AND month_used + $2 <= month_room AND part = `

@@ -19,7 +19,7 @@ type Usage struct {
 	day, month period
 }
 
-// needsNotice reports whether the team has yet to be notified that n emails exceed its quota.
+// needsNotice reports whether the team has not yet been notified that n more emails exceed its quota.
 func (u *Usage) needsNotice(n int) bool {
 	return u.day.noticeLevel(int64(n)) > u.day.notified || u.month.noticeLevel(int64(n)) > u.month.notified
 }
@@ -70,7 +70,7 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
 
-// SetWith is Set, but also calls the function also in the same transaction.
+// SetWith is Set with an additional function, which it calls in the same transaction.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.DB.Reader, teamID)

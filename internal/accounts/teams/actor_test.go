@@ -82,7 +82,7 @@ func TestRequire(t *testing.T) {
 	for _, c := range []struct {
 		actor teams.Actor
 		scope teams.Scope
-		kind  fault.Kind // Internal means that the actor has the scope
+		kind  fault.Kind // fault.Internal means that no error is expected
 		says  string
 	}{
 		{teams.Actor{Kind: teams.KeyActor, Scopes: sending}, teams.EmailsSend, fault.Internal, ""},
@@ -121,7 +121,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 			scopes teams.Scopes
 			domain string
 			give   teams.NewKey
-			kind   fault.Kind // Internal means that the key is created
+			kind   fault.Kind // fault.Internal means that no error is expected
 			field  string
 		}{
 			"all of it":               {all, "", full, fault.Internal, ""},

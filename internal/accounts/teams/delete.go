@@ -26,8 +26,8 @@ const (
 // called again. An Eraser must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. From the commit on, the team and its keys can no longer be looked up, and no mail of the team
-// is sent, except messages that are being transmitted at that moment. A job deletes the team's data.
+// Delete deletes a team. After the commit, the team and its keys can no longer be looked up. No mail of the team is
+// sent any more, except messages that are already being transmitted. A job deletes the team's data.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
@@ -62,8 +62,8 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team. The result is when to call erase again, or the zero time if nothing
-// remains.
+// erase deletes the data of a deleted team. The result is the time at which erase must be called again, or the zero
+// time if no data remains.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {

@@ -14,9 +14,10 @@ const requestShares = "requests"
 // server of a node share one Limiter, so that requests through either count toward the same limit. The zero value is
 // ready to use and limits only the requests of its own node.
 //
-// If Shares is set, each limit applies to all nodes together. A node that has the whole limit counts in windows. A node
-// with a share of a limit counts in fractions of requests, and may use an unused share one second later. Clients whose
-// requests are unevenly distributed over the nodes are therefore not refused.
+// If Shares is set, each limit applies to all nodes together. If the whole limit is assigned to one node, the node
+// counts requests in windows of one second. A node with a share of a limit counts in fractions of requests, and may use
+// an unused share one second later. Clients with requests that are unevenly distributed over the nodes are therefore
+// not refused.
 type Limiter struct {
 	Shares *nodelimits.Shares // if nil, this node may use each limit entirely
 	Now    func() time.Time   // nil means time.Now

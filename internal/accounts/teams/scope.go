@@ -140,7 +140,7 @@ const (
 )
 
 // Scopes returns the scopes of keys with the permission. Full access includes all scopes, also scopes of later
-// releases, except [OwnersWrite]: whoever finds a leaked key must not be able to remove the team's owners. As the
+// releases, except [OwnersWrite]: a leaked key must not allow an attacker to remove the team's owners. As the
 // specification says (Authentication), any key may revoke a grant. A permission that this release does not know has no
 // scopes.
 func (p Permission) Scopes() Scopes {

@@ -217,7 +217,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	return s.keyResult(k, n.Token, err)
 }
 
-// check validates the fields that can be checked without the database, and sets defaults.
+// check validates those fields that can be checked without the database, and sets defaults.
 func (n *NewKey) check() error {
 	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
 		return fault.MissingField("name")

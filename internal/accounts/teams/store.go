@@ -41,8 +41,8 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }
 
-// teamsNamed returns up to limit teams with a name, oldest first. Names have no index, because only the operator
-// looks them up.
+// teamsNamed returns up to limit teams with a name, oldest first. Team names have no index, because only the operator
+// looks up teams by name.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
 		name, limit)

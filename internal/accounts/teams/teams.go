@@ -24,7 +24,7 @@ package teams
 
 import "time"
 
-// Team is a team.
+// Team is a tenant of the installation.
 type Team struct {
 	ID        string
 	Name      string

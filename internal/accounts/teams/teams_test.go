@@ -76,7 +76,7 @@ func TestCreateKeyRules(t *testing.T) {
 		for _, c := range []struct {
 			name  string
 			give  teams.NewKey
-			kind  fault.Kind // Internal means that the key is created
+			kind  fault.Kind // fault.Internal means that no error is expected
 			field string
 		}{
 			{"a name of 50 characters", teams.NewKey{Name: strings.Repeat("é", 50)}, fault.Internal, ""},
@@ -334,7 +334,7 @@ func TestLastUse(t *testing.T) {
 	})
 }
 
-// Times of last use are written every ten seconds, and a cached key is looked up again after five.
+// Times of last use are written every ten seconds, and a cached key is looked up again after five seconds.
 func TestRunInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)

@@ -19,7 +19,7 @@ type Audience struct {
 	SegmentID  string       // "" selects all contacts
 	Filter     *filter.Rule // selects only matching contacts; nil matches all
 	Before     time.Time    // excludes contacts and memberships created later; zero means no limit
-	Properties []string     // names of the properties whose values Walk reads
+	Properties []string     // names of the properties that Walk reads
 }
 
 // Member is a contact of an audience.
@@ -28,9 +28,9 @@ type Member struct {
 	Properties map[string]scalar.Value // by property name; missing values have no fallback
 }
 
-// Walk returns up to limit contacts of an audience whose ids are greater than after, in the order of their ids. Walk
-// returns fewer contacts at the end of the audience, and if the values of the contacts exceed valuesMost bytes. The
-// result more reports whether further contacts may follow.
+// Walk returns up to limit contacts of an audience with ids greater than after, sorted by id. Walk returns fewer
+// contacts at the end of the audience, and if the values of the contacts exceed valuesMost bytes. The result more
+// reports whether further contacts may follow.
 //
 // The filter is evaluated on the current state of each contact. Walk reads the contacts in parts, each as a separate
 // long read ([db.DB.ReadLong]), so that a long walk does not occupy a reader all the time. Walk returns a NotFound
@@ -92,8 +92,8 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 	}
 }
 
-// walkOn finds more contacts for Walk. If few contacts match and this filter was not too slow by sets before, walkOn
-// evaluates the filter by sets; otherwise walkOn reads the next part.
+// walkOn finds more contacts for Walk. If few contacts match, walkOn looks them up through the indexes on values,
+// unless that was recently too slow for this filter. In all other cases, walkOn reads the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
 	if !f.sparse() || s.slow.contains(f.of.filterKey, s.DB.Now()) {
@@ -180,7 +180,7 @@ func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID str
 	return values[contactID], err
 }
 
-// checkFilter checks the filter of a segment and returns it in the form in which it is stored.
+// checkFilter validates the filter of a segment and returns the JSON to store.
 func (s *Service) checkFilter(ctx context.Context, teamID, text string) (string, error) {
 	if text == "" {
 		return "", nil

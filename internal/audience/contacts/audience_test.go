@@ -118,7 +118,8 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			// Walk returns the same contacts for any size of parts, and also if it evaluates the filter by sets.
+			// Walk returns the same contacts for any size of parts, and also if it finds them through the indexes on
+			// values.
 			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
 				for _, size := range []int{1, 3, 100} {

@@ -6,9 +6,9 @@
 // team's properties. A segment is a group of contacts (package segments). An audience is the set of contacts that a
 // broadcast is sent to: a segment or all contacts of a team. A topic is a subject that a team writes about. A contact
 // can opt in to a topic or opt out of it; the topic's default applies to contacts that did neither, and to addresses
-// without a contact. An unsubscribed contact receives no email that has a topic, even if the contact opted in to it.
-// Package contacts does not decide whether emails without a topic may be sent. Engagement is how often a contact was
-// mailed, opened an email and clicked a link.
+// without a contact. An unsubscribed contact receives no email that has a topic, even if the contact opted in to the
+// topic. Package contacts does not decide whether emails without a topic may be sent. Engagement is how often a contact
+// was mailed, opened an email and clicked a link.
 //
 // # Invariants
 //
@@ -19,9 +19,9 @@
 // is not part of the contact, and recording it takes no lock. If a contact is deleted while engagement is being
 // recorded, an engagement row may remain; only counts by filters on engagement include such a row.
 //
-// A deleted property, segment or topic can no longer be read as soon as the deletion commits. The rows that refer to it
-// are deleted later, in several transactions. Every query for memberships or values must therefore check that the
-// segment or property exists.
+// A deleted property, segment or topic can no longer be read as soon as the deletion commits. The rows that refer to
+// the deleted object are removed later, in several transactions. Every query for memberships or values must therefore
+// check that the segment or property exists.
 //
 // A [Link] proves that its holder received an email, so the holder may change the subscriptions of that address without
 // signing in. A link never expires and is not stored, so it still works after its email was deleted. If a broadcast or
@@ -33,9 +33,9 @@
 // # Errors
 //
 // If the team does not have a property, segment or topic, the fault is Invalid if a field of the request names the
-// object, and NotFound if the object itself was requested. In both cases, nothing is written. A filter that names a
-// deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault. After a database
-// error, nothing is changed.
+// object, and NotFound if the object itself was requested. After an Invalid or a NotFound fault, nothing has been
+// written. A filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a
+// NotFound fault. After a database error, nothing is changed.
 //
 // Lists and walks with a filter use an ordinary read if the estimated number of index look-ups is small. All other
 // reads with a filter are long reads, which have few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
@@ -45,8 +45,8 @@
 // # Limits of this package
 //
 // Package contacts neither sends nor refuses emails: package emails calls [Service.Refused] and
-// [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. The unsubscribe pages
-// are in package links. Package contacts cannot list the segments with a filter that contain a given contact.
+// [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. Package links serves the
+// unsubscribe pages. Package contacts cannot list the segments with a filter that contain a given contact.
 package contacts
 
 import (
@@ -81,7 +81,7 @@ const (
 	maxName        = 255 // maximum length of a first or last name, in characters
 )
 
-// Contact is an address that a team writes to.
+// Contact is an email address to which a team writes, with the data about its owner.
 type Contact struct {
 	ID           string
 	TeamID       string

@@ -555,7 +555,7 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// Refused is one query by indexes, for one address and for several.
+// Refused runs a single query that uses only indexes, for one address and for several addresses.
 func TestRefusedIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

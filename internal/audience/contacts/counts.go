@@ -17,7 +17,7 @@ import (
 // Counting is limited because a count reads the whole segment or, for a segment with a filter, the contacts that each
 // rule of the filter selects.
 const (
-	countAtOnce = 10_000      // segments of up to this many contacts are counted on each request
+	countAtOnce = 10_000      // segments with at most this many contacts are counted on each request
 	countAge    = time.Minute // a request causes a new count of a larger segment if the last count is older
 	countQueue  = 50          // maximum number of waiting segments per team; requests for more are dropped
 	countTeams  = 100         // maximum number of teams that wait for a read slot, each with one segment
@@ -36,7 +36,7 @@ type countScheduler struct {
 	waiting map[string][]string // segment ids by team; no list is empty
 	order   []string            // the teams in waiting that are not in active, in the order of their turns
 	active  map[string]string   // by team: the segment that is counted now
-	wake    chan struct{}       // holds an element if order may not be empty
+	wake    chan struct{}       // holds an element if order may contain a team
 }
 
 func newCountScheduler() *countScheduler {
@@ -171,7 +171,7 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	return u, err
 }
 
-// count counts the contacts of a source.
+// count counts the contacts of a source in a long read.
 func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	c.At = s.DB.Now()
 	err = s.DB.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {

@@ -9,7 +9,8 @@ import (
 // SetCountAtOnce sets the size up to which segments are counted on each request.
 func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit = n }
 
-// SetParts sets the number of contacts in a part, and the estimated cost of evaluating a filter by sets, in parts.
+// SetParts sets the number of contacts in a part, and the estimated cost, in parts, of finding contacts through the
+// indexes on values.
 func (s *Service) SetParts(size, worth int) {
 	s.limits.partSize, s.limits.comparisons, s.limits.minPart, s.limits.maxRulePart = size, size, size, size
 	s.limits.setsCost = worth

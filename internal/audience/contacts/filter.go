@@ -72,7 +72,7 @@ func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	}}
 }
 
-// unknownField returns the advice in the error message for a field name that does not exist.
+// unknownField returns advice for the error message about a field name that does not exist.
 func unknownField(name string) string {
 	switch {
 	case strings.HasPrefix(name, propertyField):
@@ -92,7 +92,7 @@ func unknownField(name string) string {
 // names lists the properties, topics and segments of the team that a rule reads, and whether it reads engagement.
 type names struct {
 	properties []string
-	topics     []string // names with the spelling of the rule
+	topics     []string // spelled as in the rule
 	segments   []string // in lower case
 	engagement bool
 }

@@ -16,7 +16,7 @@ import (
 )
 
 // filtered is a team with two text properties (plan and note), two number properties (age and score), two topics
-// (opt-in and opt-out by default), and three segments, of which the last has a filter.
+// (opt-in and opt-out by default), and three segments, the last one with a filter.
 type filtered struct {
 	t        testing.TB
 	s        *Service

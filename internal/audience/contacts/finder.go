@@ -21,8 +21,8 @@ type limits struct {
 	shortLookups int // maximum number of look-ups in an ordinary read; see source.lookups
 	maxIDs       int // maximum number of ids in one query
 
-	// setsCost is the estimated cost of finding the remaining contacts of a page by sets, expressed as a number of
-	// parts.
+	// setsCost is the estimated cost of finding the remaining contacts of a page through the indexes on values,
+	// expressed as a number of parts.
 	setsCost int
 
 	wait           time.Duration // maximum wait of a request for a read slot
@@ -39,8 +39,8 @@ var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, 
 	count: 15 * time.Second, retryAfter: time.Hour}
 
 // finder finds the next contacts of a source in the order of their ids. finder reads the contacts in parts and
-// evaluates the rule on each contact. If few contacts match, the finder looks up matching contacts through the indexes
-// on values instead ("by sets").
+// evaluates the rule on each contact. If few contacts match, the finder instead looks up the matching contacts through
+// the indexes on values (see [finder.sets]).
 type finder struct {
 	limits
 	of       source
@@ -51,7 +51,7 @@ type finder struct {
 	beyond   string // the last contact id that was read
 	scanned  int    // number of contacts that were read
 	ended    bool   // no further contact matches
-	noSets   bool   // the rule cannot be evaluated by sets
+	noSets   bool   // the indexes on values cannot find the contacts
 
 	found []Contact
 }
@@ -74,8 +74,8 @@ func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 // remaining returns how many contacts must still be found.
 func (f *finder) remaining() int { return f.want - len(f.found) }
 
-// sparse reports whether so few contacts match that finding the rest by sets is likely to be faster than reading more
-// parts.
+// sparse reports whether so few contacts match that finding the rest through the indexes on values is likely to be
+// faster than reading more parts.
 func (f *finder) sparse() bool {
 	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }
@@ -184,7 +184,8 @@ func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 // tooNew reports whether a row was created after the audience's time limit.
 func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
-// sets finds the remaining contacts by sets, or sets f.noSets if the rule cannot be evaluated by sets.
+// sets finds the remaining contacts through the indexes on values (see [filter.Rule.Find]). If the indexes cannot find
+// them, the method sets f.noSets to true.
 func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	for !f.done() {
 		rest := f.remaining()
@@ -238,8 +239,8 @@ func (s *Service) long(teamID string) db.Long {
 	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
 }
 
-// fill finds all wanted contacts. If fill tries sets but the rule cannot be evaluated by sets, it searches all
-// remaining contacts as one span.
+// fill finds all wanted contacts. If the indexes on values cannot find the contacts, fill searches all remaining
+// contacts as one span.
 func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	for err == nil && !f.done() {
 		sparse := f.sparse()
@@ -260,7 +261,7 @@ func (s *Service) markSlow(of *source) {
 	}
 }
 
-// slowFilters contains the keys of filters that took too long, with the time when each filter may be tried again.
+// slowFilters contains the keys of filters that took too long, with the time at which each filter may be tried again.
 type slowFilters struct {
 	mu    sync.Mutex
 	until map[string]time.Time

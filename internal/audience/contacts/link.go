@@ -71,14 +71,14 @@ func unpack(packed string) string {
 // Preferences are the subscriptions that the holder of an unsubscribe link sees and can change.
 type Preferences struct {
 	Unsubscribed bool
-	Topics       []TopicSubscription // the link's own topic first
+	Topics       []TopicSubscription // starts with the link's own topic
 
 	hidden []TopicSubscription
 
 	// The fields refusesAll and refuses contain opt-outs that the holder of the link confirmed, even if the team had
 	// recorded them before. An import can undo only opt-outs that were not made through a link.
 	refusesAll bool
-	refuses    []string // ids of topics, including hidden ones
+	refuses    []string // topic ids, including hidden topics
 }
 
 // topic returns a topic, or nil if the holder of the link may not choose this topic, and reports whether the team has
@@ -110,8 +110,8 @@ func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) 
 	return preferences(ctx, s.DB.Reader, l, &at)
 }
 
-// owner is a contact whose subscriptions the holder of a link changes. If the address has no contact yet, found is
-// false.
+// owner is a contact with subscriptions that the holder of a link can change. If the address has no contact yet, found
+// is false.
 type owner struct {
 	Contact
 	found bool
@@ -197,7 +197,7 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 
 // Unsubscribe opts the holder of a link out of the link's topic and returns the preferences before and after the
 // change. If the link has no topic, or the topic was deleted, Unsubscribe unsubscribes the contact from everything,
-// because only a topic could identify similar emails. Repeated calls change nothing.
+// because only a topic could identify similar emails. Repeated calls of Unsubscribe change nothing.
 func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {

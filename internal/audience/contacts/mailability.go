@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// AudienceMember is a contact at the time when an email to it is enqueued.
+// AudienceMember is the state of a contact at the time when an email to the contact is enqueued.
 type AudienceMember struct {
 	ID, Address string
 	Refused     Refusal // why it may not be mailed; "" if it may

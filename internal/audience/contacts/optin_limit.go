@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Opt-ins through links are limited. After each opt-in the contact can opt out again, and each change records an event,
-// so without a limit the holder of a link could fill the disk. Opting out is never refused.
+// These constants limit how often a contact can opt in through links. After each opt-in the contact can opt out again,
+// and each change records an event, so without a limit the holder of a link could fill the disk. Opting out is never
+// refused.
 const (
 	maxOptIns        = 20 // opt-ins per contact and window, plus one for each topic
 	optInWindow      = time.Hour

@@ -34,7 +34,7 @@ type Deps struct {
 // Service implements the operations on contacts, properties and topics, and on the members of segments.
 type Service struct {
 	Deps
-	Segments *segments.Service // the segments of teams
+	Segments *segments.Service // access to the segments of teams
 
 	limits limits
 	counts *countScheduler
@@ -203,7 +203,7 @@ type propertyValue struct {
 }
 
 // resolve validates a change and looks up the topics, segments and properties that it names. If the team does not have
-// one of them, resolve returns an Invalid fault.
+// one of these objects, resolve returns an Invalid fault.
 func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
 	if err := c.check(); err != nil {
 		return to, err
@@ -357,7 +357,7 @@ func (c *Change) check() error {
 			}
 		}
 	}
-	c.Topics = slices.Clone(c.Topics) // the caller owns the slice
+	c.Topics = slices.Clone(c.Topics) // the slice belongs to the caller and must not be changed
 	for i := range c.Topics {
 		t := &c.Topics[i]
 		t.TopicID = strings.ToLower(t.TopicID)
@@ -405,7 +405,7 @@ func checkSubscription(field string, s Subscription) error {
 	return nil
 }
 
-// normalizeAddress parses an address and returns it in the form in which it is stored.
+// normalizeAddress parses an address and returns the normalized form in which addresses are stored.
 func normalizeAddress(text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField("email")

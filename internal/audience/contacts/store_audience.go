@@ -14,7 +14,7 @@ import (
 // contactColumnsOfC lists the columns of contactColumns, qualified with the table alias c.
 var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
 
-// query is the part of a query after FROM, with its arguments.
+// query is the part of an SQL query after FROM, with its arguments.
 type query struct {
 	text string
 	args []any
@@ -55,7 +55,7 @@ func (q *query) within(column string, in span) {
 
 // index returns a query over all contacts or memberships of a source, and its column of contact ids, which an index can
 // return in order. The query over memberships has no condition on the team, because their index does not contain the
-// team. That is safe, because the caller has checked that the segment belongs to the team.
+// team. Omitting this condition is safe, because the caller has checked that the segment belongs to the team.
 func (of *source) index() (q query, column string) {
 	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
 	if of.segmentID != "" {
@@ -75,7 +75,7 @@ func (of *source) contacts() (query, error) {
 	if of.rule == nil {
 		return q, nil
 	}
-	if of.before != 0 && of.segmentID == "" { // memberships are limited instead, and none is older than its contact
+	if of.before != 0 && of.segmentID == "" { // memberships have the time limit instead; none is older than its contact
 		q.and("c.created_at <= $?", of.before)
 	}
 	text, args, err := of.rule.Where(of.schema, of.now, q.args)
@@ -159,8 +159,8 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	return all, nil
 }
 
-// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. matchIDs evaluates the rule by
-// sets and returns false if this rule cannot be evaluated by sets; see [filter.Rule.Find].
+// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. matchIDs finds the contacts
+// through the indexes on values, and returns false if the rule does not allow this; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {

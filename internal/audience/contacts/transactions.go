@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The methods in this file whose names end in "In" run in the caller's transaction. They do the same as the methods
-// without "In", and hold the lock on the contact's row until the transaction ends.
+// The methods in this file with names that end in "In" run in the caller's transaction. Each of these methods does the
+// same as the method without "In", and holds the lock on the contact's row until the transaction ends.
 //
 // If a method returns an Invalid or a NotFound fault, it has written nothing, because it looks up the contact and all
 // names in a change before it writes. After such a fault, the caller may continue the transaction. After any other

@@ -92,7 +92,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 					}
 				}
 			}
-			// Each page may read a part that the previous page has already read.
+			// Each page may read one part again that the previous page has already read.
 			if most := 2 * (n/part + len(c.want) + 2); parts > most || parts < n/part {
 				t.Errorf("%s: %d parts, want %d at most", name, parts, most)
 			}
@@ -100,7 +100,8 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 	})
 }
 
-// If few contacts match, Walk evaluates the filter by sets, unless the filter has recently taken too long by sets.
+// If few contacts match, Walk finds them through the indexes on values, unless that has recently taken too long for the
+// filter.
 func TestWalksBySets(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -136,7 +137,8 @@ func TestWalksBySets(t *testing.T) {
 	})
 }
 
-// If finding contacts by sets is canceled, reading in parts continues after the contacts that were already found.
+// If finding contacts through the indexes on values is canceled, reading in parts continues after the contacts that
+// were already found.
 func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)

@@ -2,9 +2,9 @@
 // memory.
 //
 // The standard library's encoding/csv is not suitable, because an import of untrusted files must use bounded memory and
-// resume at an exact byte. encoding/csv holds a whole record in memory, treats a lone carriage return as text, and
-// counts offsets in its input rather than in the file, which may be UTF-16. The tests check that both packages read the
-// same records from files without errors.
+// resume at an exact byte. Package encoding/csv holds a whole record in memory, treats a lone carriage return as text,
+// and counts offsets in its input rather than in the file, which may be UTF-16. The tests check that both packages read
+// the same records from files without errors.
 //
 // # Format
 //
@@ -63,7 +63,7 @@ const (
 
 // Record is one record of a file.
 type Record struct {
-	Fields []string // valid until the next call of Read
+	Fields []string // only valid until the next call of Read
 	Line   int64    // the line on which the record begins; the first line is 1
 	End    int64    // offset in the file where the record ends
 	Lines  int64    // the number of lines that end before End

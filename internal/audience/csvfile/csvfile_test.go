@@ -115,7 +115,7 @@ func TestSeparators(t *testing.T) {
 	}
 }
 
-// A file that is not CSV is refused with advice.
+// Sniff refuses files that are not CSV, with advice in the error message.
 func TestSniffRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, says string }{
@@ -217,7 +217,7 @@ func TestReadErrors(t *testing.T) {
 	}
 }
 
-// Memory use does not depend on the size of the file.
+// The memory use of a Reader does not depend on the size of the file.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	for name, line := range map[string]string{"one line": "x", "one field": "\"", "fields": ",", "lines": "\n\"x\","} {

@@ -191,8 +191,7 @@ func (r *Reader) end() Problem {
 }
 
 // utf16Reader converts UTF-16 into UTF-8. Each unpaired surrogate becomes U+FFFD, so that the offset in the file can be
-// computed from the output. transform.Reader with the UTF-16 decoder of golang.org/x/text does not guarantee that
-// offsets can be computed.
+// computed from the output. The UTF-16 decoder of golang.org/x/text does not guarantee that offsets can be computed.
 type utf16Reader struct {
 	r     *bufio.Reader
 	big   bool

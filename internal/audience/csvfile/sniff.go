@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// kinds maps the first bytes of file formats that users often upload instead of CSV to their names.
+// kinds maps the first bytes of files to names of formats that users often upload instead of CSV.
 var kinds = []struct{ begin, name string }{
 	{"PK\x03\x04", "a spreadsheet or an archive (xlsx, ods or zip)"},
 	{"\xd0\xcf\x11\xe0", "a spreadsheet of Excel (xls)"},
@@ -116,8 +116,8 @@ func isBinary(text, first string) bool {
 	})
 }
 
-// commas lists the possible separators. If two separators occur equally often, the one that comes first in the list
-// wins.
+// commas lists the possible separators. If two separators occur equally often, the separator that comes first in the
+// list is chosen.
 const commas = ",;\t|"
 
 // firstLine returns the first record without its line ending. If text does not contain the whole record, firstLine

@@ -1,9 +1,9 @@
 // Package filter implements rules that select contacts: the filters of segments, the audiences of broadcasts and the
 // conditions of automations (API reference section 22.3). docs/filters.md describes the language for users.
 //
-// A [Rule] is a tree. [Parse] reads it from JSON and checks everything that does not depend on the team; [Rule.Check]
-// checks the fields and values against a [Schema]. [Rule.Where] compiles the rule into an SQL condition for PostgreSQL
-// and SQLite, and [Rule.Match] evaluates it in memory for one contact.
+// A [Rule] is a tree. [Parse] reads a rule from JSON and checks everything that does not depend on the team;
+// [Rule.Check] checks the fields and values against a [Schema]. [Rule.Where] compiles a rule into an SQL condition for
+// PostgreSQL and SQLite, and [Rule.Match] evaluates a rule in memory for one contact.
 //
 // # Invariants
 //
@@ -12,8 +12,8 @@
 // field has no value, every positive comparison is false, and neq, not_in, is_empty and not_within_last are true. A
 // field with the empty text counts as a field without a value.
 //
-// Texts are compared byte by byte, regardless of the collation of the database. Values are SQL parameters and never
-// part of the SQL text.
+// Texts are compared byte by byte, regardless of the collation of the database. Values in a rule become SQL parameters
+// and are never part of the SQL text.
 //
 // A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] bytes.
 //
@@ -25,7 +25,7 @@
 //
 // # Limits of this package
 //
-// Package filter does not access the database. It gets the names of tables and columns from the schema.
+// Package filter does not access the database. Package filter gets the names of tables and columns from the schema.
 package filter
 
 // Limits of a rule.
@@ -101,7 +101,8 @@ var meant = map[string]Operator{
 	"none_of": NotIn, "nin": NotIn, "last": WithinLast, "not_last": NotWithinLast,
 }
 
-// positive returns the positive form of the operator o, and whether o is the negation of that form.
+// positive returns the positive form of an operator, such as eq for neq, and whether the operator is the negation of
+// that form.
 func (o Operator) positive() (is Operator, negated bool) {
 	switch o {
 	case Neq:

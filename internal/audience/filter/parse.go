@@ -26,7 +26,8 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The form in which a rule is stored must be parsable too, and can be longer: 1e15 is stored as 1000000000000000.
+	// The stored JSON must not exceed MaxText either, and can be longer than the given text: 1e15 is stored as
+	// 1000000000000000.
 	again, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a filter: %w", err)
@@ -292,7 +293,7 @@ func object(place string, text jsontext.Value) (map[string]jsontext.Value, error
 	return node, nil
 }
 
-// member parses a required member. The parameter what describes the expected value in error messages.
+// member parses a required member. The parameter with the name what describes the expected value in error messages.
 func member[T any](place string, node map[string]jsontext.Value, name, what string) (v T, err error) {
 	text, ok := node[name]
 	place += "." + name

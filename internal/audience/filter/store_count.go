@@ -31,7 +31,7 @@ type Bounds struct{ After, Before string }
 // Each comparison is evaluated as a set of contact ids, which the index on values finds. In an "and" group, the
 // contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. The time
 // for a count is therefore proportional to the smallest set of an "and" group, and to the sum of all sets of an "or"
-// group. Columns of the contact itself, such as its name, are checked for the remaining contacts.
+// group. Columns of the contact itself, such as the name, are then checked only for the contacts that the sets contain.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {
 	c := newCounter(s, now, everyone, teamID, Bounds{}, measure)
@@ -77,7 +77,7 @@ func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bou
 	return f, true, nil
 }
 
-// counter builds a query by sets.
+// counter builds a query that combines sets of contact ids.
 type counter struct {
 	writer
 	within       Bounds
@@ -113,7 +113,7 @@ func (c *counter) bounds(column string) (text string) {
 // part is the compiled form of a subrule.
 type part struct {
 	kind     partKind
-	leaf     *test // set instead of text if a single test defines the set or rest, which may become a condition later
+	leaf     *test // used instead of text if a single test defines a set or rest
 	text     string
 	compound bool // text consists of several SELECTs
 	walks    bool // text evaluates a condition on every contact

@@ -11,8 +11,8 @@ import (
 // Where returns an SQL condition for the contacts c that match the rule at the time now. Where appends the arguments of
 // the condition to args and returns the result as all. The numbers of the parameters continue after args.
 //
-// The condition is written so that the database looks up the values of one contact at a time by primary key, whatever
-// its planner statistics are. The time of a query that reads contacts in the order of an index is therefore
+// The condition is written so that the database always looks up the values of one contact at a time by primary key,
+// regardless of its planner statistics. The time of a query that reads contacts in the order of an index is therefore
 // proportional to the number of contacts read. To find all matching contacts through the indexes on values, use
 // [Rule.Find].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
@@ -116,8 +116,8 @@ func (w *writer) lookup(t *test, in Sets) string {
 }
 
 // comparison returns the positive comparison with the expression x. The comparison uses only functions that PostgreSQL
-// and SQLite both have and that compare bytes. comparison avoids LIKE, which ignores case on SQLite, and < for texts,
-// which depends on the collation on PostgreSQL.
+// and SQLite both have and that compare bytes. LIKE is avoided because it ignores case on SQLite, and < for texts
+// because it depends on the collation on PostgreSQL.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:

@@ -56,7 +56,7 @@ func BoolValue(b bool) Value {
 	return v
 }
 
-// TimeValue returns a time, truncated to microseconds, as a Value. For the zero time it returns the zero Value.
+// TimeValue returns a time, truncated to microseconds, as a Value. For the zero time, TimeValue returns the zero Value.
 func TimeValue(t time.Time) Value {
 	if t.IsZero() {
 		return Value{}
@@ -157,8 +157,8 @@ func micros(t time.Time) int64 {
 }
 
 // numeral parses a text as a number: an optional minus sign, digits, and optionally a point with more digits, in at
-// most 16 characters. PostgreSQL and SQLite parse such a text as the same number. [numeralSQL] implements the same
-// check in SQL.
+// most 16 characters. PostgreSQL and SQLite parse a text of this form as the same number. [numeralSQL] implements the
+// same check in SQL.
 func numeral(text string) (float64, bool) {
 	if len(text) > maxNumeral {
 		return 0, false

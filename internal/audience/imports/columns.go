@@ -170,7 +170,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 	return row, b.Check(&row)
 }
 
-// parseBool parses the forms of booleans that spreadsheets and other services write.
+// parseBool parses booleans in the forms that spreadsheets and other services write.
 func parseBool(text string) (yes, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "t", "yes", "y", "1":

@@ -223,7 +223,8 @@ func TestEraseInManyFailures(t *testing.T) {
 	})
 }
 
-// Sweep deletes files and failed rows that are no longer needed, and EraseTeam deletes those of a team.
+// Sweep deletes files and failed rows that are no longer needed, and EraseTeam deletes the files and failed rows of a
+// team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	const retention = 48 * time.Hour
@@ -284,7 +285,7 @@ func TestSweepAndErase(t *testing.T) {
 		if n := w.files(); n != 1 { // the stored file without an import
 			t.Errorf("%d files are left", n)
 		}
-		w.Must(w.handle(waits.ID)) // the job ends without an error
+		w.Must(w.handle(waits.ID)) // the job must end without an error
 	})
 }
 

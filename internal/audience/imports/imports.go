@@ -22,9 +22,9 @@
 //
 // If the whole file or the request is invalid, Store or Create returns a fault, and nothing is stored. An invalid row
 // counts as failed. Up to [MaxKept] invalid rows are stored with the reason until the import is deleted. If the
-// database or the file store fails, the job is retried without limit, and the import has a reason until it continues.
-// An import fails if its file, or a segment, topic or property that it refers to, was deleted; contacts that it wrote
-// before are not removed.
+// database or the file store fails, the job is retried without limit, and users see a reason in the import until it
+// continues. An import fails if its file, or a segment, topic or property that it refers to, was deleted. Contacts that
+// a failed import has already written are not removed.
 //
 // # Limits of this package
 //

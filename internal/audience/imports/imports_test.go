@@ -399,7 +399,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// If the database refuses to write the rows of an import, the import is retried and has a reason.
+// If the database refuses to write the rows of an import, the import is retried and its field Reason is set.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {

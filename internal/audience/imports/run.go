@@ -170,8 +170,8 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// checkMoved handles errMoved. If the import has ended, it ends the job; if another node runs the import, it returns an
-// error.
+// checkMoved handles errMoved. If the import has ended, checkMoved ends the job; if another node runs the import,
+// checkMoved returns an error.
 func (r *run) checkMoved(ctx context.Context, j jobs.Job) error {
 	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -244,7 +244,7 @@ func (r *run) read() (b batch, err error) {
 // write writes a batch and the new position of the import.
 func (r *run) write(ctx context.Context, b batch) error {
 	if b.end == r.i.Position {
-		return nil // only the end of the file was read
+		return nil // nothing was read except the end of the file
 	}
 	var next Import
 	err := r.s.DB.Update(ctx, func(tx *db.Tx) error {

@@ -123,8 +123,8 @@ type NewImport struct {
 	Topics     []contacts.Choice
 }
 
-// CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit; call
-// CheckCapacity before receiving a large file.
+// CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit;
+// callers use CheckCapacity before they receive a large file.
 func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
 	return checkCapacity(ctx, s.DB.Reader, teamID)
 }
@@ -151,7 +151,7 @@ func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImpor
 	if err == nil {
 		err = s.DB.Update(ctx, func(tx *db.Tx) error { return s.create(ctx, tx, &i, p, &n, needed) })
 	}
-	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the result of the commit is unknown, Sweep decides
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the commit may have succeeded, Sweep decides
 		s.Discard(ctx, f)
 	}
 	return i, err
@@ -243,7 +243,7 @@ var ErrClosed = errors.New("the imports are not watched any more")
 func (s *Service) Close() { s.close() }
 
 // Watch waits until an import differs from seen and returns it, or returns seen after the duration most. If the service
-// is closed, Watch returns ErrClosed. Watch reads the import twice a second, no matter how often it is called.
+// is closed, Watch returns ErrClosed. Watch reads the import twice a second, no matter how often Watch is called.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()

@@ -69,8 +69,8 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	return nil
 }
 
-// listImports returns a page of a team's imports that have the given status. If status is "", it returns imports of any
-// status.
+// listImports returns a page of a team's imports that have the given status. If status is "", listImports returns
+// imports of any status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}

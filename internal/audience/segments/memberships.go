@@ -18,8 +18,8 @@ type Membership struct {
 	Since time.Time
 }
 
-// MembershipsOf returns a page of the segments to which a contact was added, the newest segment first. Segments whose
-// filter selects the contact are not included.
+// MembershipsOf returns a page of the segments to which a contact was added, the newest segment first. Segments that
+// select the contact by a filter are not included.
 func (s *Service) MembershipsOf(ctx context.Context, teamID, contactID string, p page.Page) ([]Membership, bool,
 	error) {
 	return listMemberships(ctx, s.d.Reader, teamID, contactID, p)

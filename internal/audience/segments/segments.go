@@ -3,7 +3,7 @@
 // A segment is a named group of contacts. A segment either has a filter, which selects its contacts, or contacts are
 // added to it by hand; its kind is decided when the segment is created. Package segments stores filters as JSON and
 // does not evaluate them: package contacts checks filters, and finds and counts the contacts of a segment. Package
-// segments stores these counts.
+// segments also stores the counts of segments.
 //
 // Package contacts adds contacts to segments and removes them, in a transaction that calls [AddMember] or
 // [RemoveMember], because each change also updates the contact and records an event.
@@ -42,7 +42,7 @@ type Segment struct {
 	CreatedAt time.Time
 }
 
-// AllContacts returns a pseudo segment for all contacts of a team. The id of this segment is the team's id.
+// AllContacts returns a pseudo segment for all contacts of a team. The id of the pseudo segment is the team's id.
 func AllContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
 
 // IsAllContacts reports whether g is the result of [AllContacts].

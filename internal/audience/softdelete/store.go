@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Mark marks a row of a team as deleted. If the team has no such row, it returns the table's NotFound fault.
+// Mark marks a row of a team as deleted. If the team has no such row, Mark returns the table's NotFound fault.
 func Mark(ctx context.Context, tx *db.Tx, t Table, teamID, rowID string) error {
 	n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET deleted_at = $3 WHERE id = $1 AND team_id = $2 AND deleted_at = 0`,
 		rowID, teamID, tx.Now().UnixMicro())

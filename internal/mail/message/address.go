@@ -17,8 +17,8 @@ const (
 	maxAddress = 254
 	maxLabel   = 63
 	maxMailbox = 2000
-	// A display name with a piece longer than maxNamePiece could exceed the maximum line length. Such a name is written
-	// as encoded words, which can be folded.
+	// A display name with a piece longer than maxNamePiece could exceed the maximum line length. A name with such a
+	// long piece is written as encoded words, which can be folded.
 	maxNamePiece = 400
 )
 
@@ -26,7 +26,8 @@ const (
 type Address struct {
 	// Name is plain UTF-8, without quotes or encoding; it may be empty.
 	Name string
-	// Local is the local part as it is written in SMTP commands: quoted only if it needs quotes. The case is unchanged.
+	// Local is the local part as it is written in SMTP commands: quoted only if it needs quotes. The case of the local
+	// part is unchanged.
 	Local string
 	// Domain is in lower case and ASCII; internationalized labels are A-labels (RFC 5890).
 	Domain string
@@ -217,8 +218,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	return token, s[len(token):], false, nil
 }
 
-// decodeWord decodes token if it is one encoded word. For an unknown charset it returns an error, because a guess could
-// show the recipient a wrong name.
+// decodeWord decodes token if it is one encoded word. For an unknown charset, decodeWord returns an error, because a
+// guess could show the recipient a wrong name.
 func decodeWord(token string) (word string, ok bool, err error) {
 	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
 		return "", false, nil
@@ -328,7 +329,7 @@ func parseDomain(s string) (string, error) {
 	return s, nil
 }
 
-// QuoteLocal converts a local part without quotes to the form of Address.Local, adding quotes if they are needed.
+// QuoteLocal converts an unquoted local part to the form of Address.Local by adding quotes if they are needed.
 func QuoteLocal(s string) string {
 	if isDotAtom(s) {
 		return s
@@ -403,7 +404,7 @@ func appendQuoted(dst []byte, s string) []byte {
 }
 
 // unprintable returns a sentence for the user if s is not valid UTF-8 or contains a C0 or C1 control character or a
-// line separator. For all other texts it returns "".
+// line separator. For all other texts, unprintable returns "".
 func unprintable(s string) string {
 	for _, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' {

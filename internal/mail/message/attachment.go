@@ -118,8 +118,8 @@ func filenameParameter(name string) string {
 	if name == "" {
 		return ""
 	}
-	// Some readers decode text that looks like an encoded word, although encoded words are not allowed here (RFC 2047
-	// section 5).
+	// Some mail clients decode file names that look like encoded words, although encoded words are not allowed in
+	// parameters (RFC 2047 section 5).
 	if printableASCII(name) && len(name) <= room && !strings.Contains(name, "=?") {
 		return "; filename=" + string(appendQuoted(nil, name))
 	}

@@ -33,8 +33,8 @@ func (t transfer) String() string {
 // and text with a boundary line is not sent as 7bit. Therefore no content can end its own part.
 const boundaryMark = "=_"
 
-// escapeCost is 1 for each byte that quoted-printable must escape inside a line. The value for '\n' is never used,
-// because lines are split at '\n'.
+// escapeCost is 1 for each byte that quoted-printable must escape inside a line. The value of escapeCost for '\n' is
+// never used, because lines are split at '\n'.
 var escapeCost = func() (t [256]uint) {
 	for c := range t {
 		if c == '=' || c != '\t' && (c < ' ' || c > '~') {
@@ -271,8 +271,8 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many bytes of s fit into an encoded word that has room bytes for its text. Only whole
-// characters count.
+// wordLength returns how many bytes of s fit into an encoded word that has room bytes for its text. A character that
+// fits only partly is not counted.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
 		room = room / 4 * 3

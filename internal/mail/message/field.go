@@ -61,8 +61,8 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a relay may write the field. Such a field names the sender, identifies
-// the message, its parts or its path, states verification results, or is an option of this service.
+// isReserved reports whether only the service or a relay may write the field. A reserved field names the sender,
+// identifies the message, its parts or its path, states verification results, or is an option of this service.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {

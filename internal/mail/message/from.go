@@ -30,7 +30,7 @@ const maxFrom = 4 << 10
 // letters.
 //
 // The display name must not contain < or >, an address at another domain, or characters that change the direction of
-// the surrounding text. After decoding, it must not contain an encoded word.
+// the surrounding text. The decoded display name must not contain an encoded word.
 func ParseFrom(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {

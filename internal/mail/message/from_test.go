@@ -65,7 +65,7 @@ var (
 )
 
 // readByBracket returns the text in the first angle brackets or, if n is -1, in the last angle brackets. Without
-// brackets, it returns the whole value.
+// brackets, readByBracket returns the whole value.
 func readByBracket(value string, n int) string {
 	found := inBrackets.FindAllStringSubmatch(value, -1)
 	if len(found) == 0 {

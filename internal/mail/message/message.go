@@ -13,7 +13,7 @@
 // Composing the same Message always results in the same bytes: boundaries are derived from Seed, media types come from
 // a table in this package, and dates are written in UTC.
 //
-// A parsed address is exactly one mailbox. Mail clients find the same sender that ParseFrom and ReadFrom return.
+// A parsed address is exactly one mailbox. Mail clients show the same sender that ParseFrom and ReadFrom return.
 //
 // # When it fails
 //
@@ -38,7 +38,8 @@ type Message struct {
 	From Address
 	// To and Cc may both be empty if all recipients are hidden; the message then has "To: undisclosed-recipients:;".
 	To, Cc, ReplyTo []Address
-	// Subject is the decoded subject in UTF-8, without line breaks. Empty means no Subject field.
+	// Subject is the decoded subject in UTF-8, without line breaks. If Subject is empty, the message has no Subject
+	// field.
 	Subject string
 	// HTML and Text are UTF-8 with CRLF or LF line endings. If both are given, the recipient's mail client chooses
 	// which one to show. If both are empty, the message has one empty text part.

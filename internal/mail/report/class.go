@@ -81,8 +81,8 @@ func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal is the maximum number of bytes of a host's reply that are searched, because several hundred phrases
-// are searched for.
+// longestRefusal is the maximum number of bytes of a host's reply that are searched for phrases. It limits the cost,
+// because there are several hundred phrases.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.
@@ -151,7 +151,7 @@ func (r Refusal) byCode(text string) Class {
 			return c
 		}
 		if strings.HasPrefix(detail, "7.6") && len(detail) == 5 {
-			return reputation // 5.7.606 to 5.7.649, Exchange Online's list of banned addresses.
+			return reputation // Exchange Online uses 5.7.606 to 5.7.649 for banned sender IP addresses.
 		}
 		if strings.HasPrefix(detail, "7.") {
 			if c, ok := match(texts, text); ok && !c.Suppress {

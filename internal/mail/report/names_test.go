@@ -15,7 +15,7 @@ func TestNamesAnywhere(t *testing.T) {
 			t.Errorf("%q: %q", text, got)
 		}
 	}
-	if got := newNames([]string{"ann@ŀd.example"}).in("to ann@ŀd.example"); len(got) != 1 { // it contains the byte 0x80
+	if got := newNames([]string{"ann@ŀd.example"}).in("to ann@ŀd.example"); len(got) != 1 { // ŀ contains the byte 0x80
 		t.Errorf("a host that is not ASCII: %q", got)
 	}
 	for _, text := range []string{"ann@d.exampl", "ann@", "@", "", "nn@d.example", "ann d.example"} {

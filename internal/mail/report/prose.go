@@ -193,8 +193,8 @@ func replyIn(words string) string {
 	return ""
 }
 
-// leadsWith reports whether a line begins with the given reply code. A number elsewhere in the line may not be a reply
-// code.
+// leadsWith reports whether a line begins with the given reply code. A number elsewhere in the line may be something
+// other than a reply code.
 func leadsWith(line string, code int) bool {
 	line = strings.TrimLeft(line, "<>' \"")
 	return len(line) > 3 && digit(line[0]) && int(line[0]-'0') == code/100 && (line[3] == ' ' || line[3] == '-' ||

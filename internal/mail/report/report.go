@@ -40,7 +40,7 @@ const (
 // These are the actions of RFC 3464 section 2.3.3.
 const (
 	Failed    = "failed"
-	Delayed   = "delayed" // the host will try again
+	Delayed   = "delayed" // the host will retry the delivery
 	Delivered = "delivered"
 	Relayed   = "relayed"
 	Expanded  = "expanded"

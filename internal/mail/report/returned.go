@@ -115,7 +115,7 @@ func namesCause(lower string) bool {
 	})
 }
 
-// unattended reports whether the From address is a no-reply address, to which nobody can reply.
+// unattended reports whether the From address is a no-reply address.
 func (m *mail) unattended() bool {
 	from := strings.ToLower(m.field("From"))
 	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
@@ -179,7 +179,7 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	}
 	if len(found) == 0 {
 		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
-			return others // The report is about a recipient who is not in to.
+			return others // The report is about a recipient to whom this email was not sent.
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))

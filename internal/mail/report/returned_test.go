@@ -83,8 +83,8 @@ func TestReturnedLineEnds(t *testing.T) {
 	}
 }
 
-// A bounce that names no recipient is about all recipients of the email. Such a bounce suppresses an address only if
-// the email had a single recipient.
+// A bounce that names no recipient is about all recipients of the email. A bounce that names no recipient suppresses an
+// address only if the email had a single recipient.
 func TestReturnedNamesNobody(t *testing.T) {
 	t.Parallel()
 	const raw = "From: MAILER-DAEMON@d.example\nSubject: failure notice\n\n550 5.1.1 user unknown\n"

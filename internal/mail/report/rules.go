@@ -1,9 +1,9 @@
 package report
 
-// These are the classes of refusals. An address is suppressed only for permanent problems of the address. A domain that
-// does not exist in the DNS does not suppress the address, because domains expire and are registered again, and another
-// attempt needs only one DNS query. Refusals because of the sender, the content or a policy are Transient: the address
-// is valid, and a changed email or a better reputation may be accepted.
+// The following variables are the classes of refusals. An address is suppressed only for permanent problems of the
+// address. A domain that does not exist in the DNS does not suppress the address, because domains expire and are
+// registered again, and another attempt needs only one DNS query. Refusals because of the sender, the content or a
+// policy are Transient: the address is valid, and a changed email or a better reputation may be accepted.
 var (
 	noMailbox = Class{Permanent, General, Recipients, true, false,
 		"The recipient's host says that the mailbox does not exist."}

@@ -1,7 +1,7 @@
 package report
 
-// These are phrases, in lower case and several languages, with which mail systems state the outcome of a delivery.
-// failures and delays contain further English phrases.
+// The following lists contain phrases, in lower case and several languages, with which mail systems state the outcome
+// of a delivery. The lists failures and delays contain further English phrases.
 var (
 	moreFailures = []string{
 		"could not be delivered", "did not receive this message", "error has occurred while attempting to deliver",

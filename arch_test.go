@@ -38,8 +38,8 @@ var layers = [][]string{
 	{"internal/lib"},
 }
 
-// shared lists the groups whose packages must not import each other, with the packages of the group that are exempt:
-// all packages of the group may import them.
+// shared lists the groups with packages that must not import each other. The listed packages are exempt: all packages
+// of their group may import them.
 var shared = map[string][]string{
 	"internal/front":    {"internal/front/web", "internal/front/api/wire"},
 	"internal/outbound": {"internal/outbound/requestlog"},

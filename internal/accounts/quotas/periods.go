@@ -59,8 +59,9 @@ func (x *period) allowance() int64 {
 	return max(0, x.limit-1-x.used)
 }
 
-// noticeLevel returns the notice that a request for n more emails should cause, as a number that can be compared with
-// notified; 0 means none. A request that exceeds the quota while less than 80 % is used causes no notice.
+// noticeLevel returns the notice that a request for n more emails should cause, encoded as a number that is comparable
+// with the field notified; 0 means no notice. A request that exceeds the quota while less than 80 % is used causes no
+// notice.
 func (x *period) noticeLevel(n int64) int64 {
 	switch {
 	case x.limit == 0 || x.used < x.warnAt():

@@ -198,7 +198,7 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 }
 
 // Refused enqueues a notice that n emails were refused, in a transaction of its own, unless the team has already
-// received it. Refused returns refusal, the fault of the refused transaction, if the notice was enqueued or not needed.
+// received it. If the notice was enqueued or not needed, Refused returns refusal, the fault of the refused transaction.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {

@@ -53,7 +53,7 @@ func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
 }
 
-// Ref returns a reference to the actor, to be stored with data.
+// Ref returns the reference that identifies the actor in stored data.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
 // Require returns a fault unless the actor has the scope. The scope EmailsSend implies ApprovalsRequest. The fault kind

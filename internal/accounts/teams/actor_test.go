@@ -145,7 +145,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	})
 }
 
-// Active returns true only for keys and grants that exist, and for all other actors.
+// For keys and grants, Active returns true only if they exist; for other actors, Active always returns true.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -1,5 +1,5 @@
-// Package teams manages teams, their API keys, and actors. All data belongs to a team. An actor acts for a team with
-// certain scopes: an API key, a user, an OAuth grant, or the system.
+// Package teams manages teams, their API keys, and actors. All data belongs to a team. An actor is an API key, a user,
+// an OAuth grant, or the system, and acts for a team with certain scopes.
 //
 // # Invariants
 //
@@ -39,7 +39,7 @@ type Team struct {
 // counts these emails.
 type Quota struct{ Daily, Monthly int64 }
 
-// Key is an API key. Only a hash of its token is stored.
+// Key is an API key. Only a hash of a key's token is stored.
 type Key struct {
 	ID         string
 	TeamID     string

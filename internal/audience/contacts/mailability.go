@@ -41,9 +41,9 @@ func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topi
 // RefusedContact is [Service.Refused] for an email that was enqueued for a contact. topicID is "" for a broadcast or an
 // automation without a topic.
 //
-// If the contact exists, its own subscriptions decide, even if its address has changed. If another contact has one of
-// the addresses now and is unsubscribed or opted out, that address is refused as well. If the contact was deleted, or
-// contactID is "", only the contacts that have the addresses count.
+// If the contact exists, its own subscriptions determine whether it may be mailed, even if its address has changed. If
+// another contact has one of the addresses now and is unsubscribed or opted out, that address is refused as well. If
+// the contact was deleted, or contactID is "", only the contacts that have the addresses count.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {

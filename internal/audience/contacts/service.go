@@ -299,7 +299,7 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 }
 
 // add writes the subscriptions, values and memberships that the contact does not have yet, and reports whether it wrote
-// any. New segments and subscriptions are added to h.
+// any. New segments and subscriptions are also added to the relations h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
 		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {

@@ -31,7 +31,7 @@ type source struct {
 	maxID  string // an id greater than all ids that were created by then; "" if before is 0
 }
 
-// audience returns the source of an audience.
+// audience returns the source that selects the contacts of an audience.
 func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (source, error) {
 	of := source{teamID: teamID}
 	if a.SegmentID != "" {

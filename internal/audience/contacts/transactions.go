@@ -14,8 +14,8 @@ import (
 // same as the method without "In", and holds the lock on the contact's row until the transaction ends.
 //
 // If a method returns an Invalid or a NotFound fault, it has written nothing, because it looks up the contact and all
-// names in a change before it writes. After such a fault, the caller may continue the transaction. After any other
-// error, the caller must roll back the transaction.
+// names in a change before it writes. After an Invalid or a NotFound fault, the caller may continue the transaction.
+// After any other error, the caller must roll back the transaction.
 
 // UpsertIn is [Service.Upsert] within a transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (

@@ -109,7 +109,8 @@ func decoded(head []byte, form Form) (string, error) {
 }
 
 // isBinary reports whether the beginning of a file is binary data instead of text. The parameter first is the first
-// line. Property values of contacts may contain any character except NUL; column names contain no control characters.
+// line of the file. Property values of contacts may contain any character except NUL; column names contain no control
+// characters.
 func isBinary(text, first string) bool {
 	return strings.ContainsRune(text, 0) || strings.ContainsFunc(first, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\r' && r != '\n' && r != '\f' && r != '\v' && r != '\x1a' && r != '\x1b'

@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// maxAnchor is the maximum size of a set for which each contact is looked up in the other sets. One look-up takes as
-// long as intersecting about 15 more contacts, and longer if the rows are not in memory.
+// If the smallest set of an "and" group has fewer than maxAnchor contacts, each of these contacts is looked up in the
+// other sets. Larger sets are intersected. One look-up takes as long as intersecting about 15 more contacts, and longer
+// if the rows are not in memory.
 const maxAnchor = 20_000
 
 // maxSizes is the maximum number of sets in a group that are measured.

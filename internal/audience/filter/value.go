@@ -79,7 +79,7 @@ func OtherValue() Value { return Value{kind: Other} }
 // Kind returns the kind of v.
 func (v Value) Kind() ValueKind { return v.kind }
 
-// Texts returns the texts of a List, or the text of a Text as the only element.
+// Texts returns the texts in a List. For a Text, the result has this text as its only element.
 func (v Value) Texts() []string {
 	switch v.kind {
 	case Text:

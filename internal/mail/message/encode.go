@@ -44,8 +44,8 @@ var escapeCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. Valid text is returned after a check, which is much faster
-// than a replacement that changes nothing.
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. validUTF8 first checks whether s is valid, because the
+// check is much faster than a replacement that changes nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -243,7 +243,8 @@ const (
 
 // appendEncodedWords appends s as encoded words separated by spaces, in the shorter of the encodings B and Q. A
 // character is never split between two words. In a phrase, fewer characters may remain unencoded (RFC 2047 section 5).
-// The parameter used is the number of bytes before the first word on its line, by which the first word is shorter.
+// The parameter used is the number of bytes before the first word on its line; the first word is shorter by this
+// number.
 func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0

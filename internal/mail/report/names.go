@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns those addresses of n that occur in a text, in the order of n.
+// in returns those of the addresses that occur in a text, without changing their order.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))
@@ -59,7 +59,7 @@ func endsWith(text, local string) bool {
 	return ok && (rest == "" || !localByte(rest[len(rest)-1]))
 }
 
-// alone returns the addresses of n with a local part that occurs in the line as a separate word.
+// alone returns the addresses with a local part that occurs in the line as a separate word.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
 		return r < 0x80 && !localByte(byte(r)) && r != '@'

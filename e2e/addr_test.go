@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// lastPort counts up from a random port, so that two runs of the tests at the same time rarely try the same one.
+// lastPort starts at a random port and counts up, so that two test runs at the same time rarely try the same ports.
 var lastPort atomic.Uint32
 
 func init() { lastPort.Store(rand.Uint32N(ports)) }
 
-// Free addresses have one of the ports from firstPort on.
+// freeAddr returns ports from firstPort up to firstPort+ports-1.
 const firstPort, ports = 10_000, 10_000
 
-// freeAddr returns a loopback address on which a program can listen soon. The system gives ports from 32768 on to
-// outgoing connections, and could give such a port away before the program listens.
+// freeAddr returns a loopback address that a program can listen on later. freeAddr avoids ports from 32768 up, because
+// the operating system could assign them to outgoing connections before the program listens.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range ports {

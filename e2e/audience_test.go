@@ -7,7 +7,8 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client can use all its operations on contacts, properties, segments, topics and audiences.
+// TestOfficialClientUsesContacts calls every operation of the official Go client on contacts, properties, segments,
+// topics and audiences.
 func TestOfficialClientUsesContacts(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)
@@ -55,7 +56,7 @@ func usesProperties(t *testing.T, c *resend.Client) string {
 	return plan.Id
 }
 
-// usesSegmentsAndTopics creates a segment and a topic and returns their ids.
+// usesSegmentsAndTopics creates a segment and a topic and returns both ids.
 func usesSegmentsAndTopics(t *testing.T, c *resend.Client) (segmentID, topicID string) {
 	t.Helper()
 	segment, err := c.Segments.Create(&resend.CreateSegmentRequest{Name: "Customers"})
@@ -120,7 +121,7 @@ func usesContact(t *testing.T, c *resend.Client, segmentID, topicID string) stri
 	return made.Id
 }
 
-// listsAndRemovesContacts creates a second contact with the deprecated audience field, and removes both contacts.
+// listsAndRemovesContacts creates a second contact with the deprecated audience field, then removes both contacts.
 func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactID string) {
 	t.Helper()
 	legacy, err := c.Contacts.Create(&resend.CreateContactRequest{Email: "old@example.org", AudienceId: segmentID})
@@ -150,7 +151,7 @@ func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactI
 	}
 }
 
-// usesAudiences calls the operations on audiences, the old name of segments.
+// usesAudiences calls the audience operations; audiences are the former name of segments.
 func usesAudiences(t *testing.T, c *resend.Client) {
 	t.Helper()
 	audiences := c.Audiences //lint:ignore SA1019 older programs call it

@@ -29,8 +29,8 @@ type (
 	}
 )
 
-// TestOfficialClientRunsAutomations uses all operations of automations through the official Go client. This version of
-// the client has no methods for them, so the test passes paths.
+// TestOfficialClientRunsAutomations calls all automation operations through the official Go client. This version of the
+// client has no methods for automations, so the test passes API paths.
 func TestOfficialClientRunsAutomations(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

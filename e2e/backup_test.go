@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dir returns the data folder of a node, which is its last argument.
+// dir returns the node's data folder, taken from its command-line arguments.
 func (n *node) dir() (dir string) {
 	for i, a := range n.args {
 		if a == "--data-dir" {
@@ -27,7 +27,7 @@ func in(t *testing.T, dir string, env ...string) *node {
 	return start(t, env, "--data-dir", dir)
 }
 
-// stop stops the program with SIGTERM and waits for it.
+// stop interrupts the program with SIGINT and waits until it exits.
 func (n *node) stop() {
 	n.t.Helper()
 	if err := n.cmd.Process.Signal(os.Interrupt); err != nil {
@@ -38,8 +38,8 @@ func (n *node) stop() {
 	}
 }
 
-// A backup of a busy node, restored as docs/operating.md describes, contains everything that was accepted before, and
-// its waiting jobs continue.
+// TestBackupAndRestore backs up a busy node and restores it as docs/operating.md describes. The restored node contains
+// everything that was accepted before the backup, and its waiting jobs continue.
 func TestBackupAndRestore(t *testing.T) {
 	n := in(t, filepath.Join(t.TempDir(), "data"))
 	n.addDomain("acme.example")
@@ -64,7 +64,7 @@ func TestBackupAndRestore(t *testing.T) {
 	n.kill()
 	r := in(t, restored, "POSTRIDER_LOG_LEVEL=info")
 	eventually(t, 10*time.Second, "the program says that it looked at the restored database", func() bool {
-		return strings.Contains(r.out.String(), "the database is whole") // The log line may arrive after the HTTP port opens.
+		return strings.Contains(r.out.String(), "the database is whole") // may come after the HTTP port opens
 	})
 	states := map[string]string{}
 	for email := range accepted {
@@ -120,7 +120,7 @@ func TestBackupAndRestore(t *testing.T) {
 	}
 }
 
-// backsUpWhileSending makes a backup while the node accepts more emails, and checks the command's errors.
+// backsUpWhileSending runs a backup while the node accepts more emails, and checks the command's error messages.
 func (n *node) backsUpWhileSending(t *testing.T, env []string, saved, file string) {
 	t.Helper()
 	done := make(chan error)
@@ -175,7 +175,8 @@ func restoreBackup(t *testing.T, saved, restored, key string) {
 	run("cp", key, restored)
 }
 
-// A node checks its database at the start after a kill, but not after a clean stop, and refuses a damaged database.
+// TestStartLooksAtTheDatabase: a node checks its database when it starts after a kill, but not after a clean stop, and
+// refuses to start with a damaged database.
 func TestStartLooksAtTheDatabase(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n := in(t, dir, "POSTRIDER_LOG_LEVEL=info")
@@ -216,7 +217,7 @@ func TestStartLooksAtTheDatabase(t *testing.T) {
 	n.cmd = nil
 }
 
-// With PostgreSQL, `postrider backup` fails and names the right tools.
+// TestBackupOfPostgreSQL: with PostgreSQL, `postrider backup` fails and its error names the right tools.
 func TestBackupOfPostgreSQL(t *testing.T) {
 	to := filepath.Join(t.TempDir(), "x.tar")
 	_, errOut, err := command(t, []string{"POSTRIDER_DATABASE_URL=postgres://nobody@127.0.0.1:1/none"}, "backup", to)

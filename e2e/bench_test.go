@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestBenchAudience runs the benchmark of contacts and broadcasts with few contacts. The benchmark fails if a count is
+// TestBenchAudience runs the contacts and broadcasts benchmark with few contacts. The benchmark fails if a count is
 // wrong.
 func TestBenchAudience(t *testing.T) {
 	t.Parallel()

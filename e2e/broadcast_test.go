@@ -7,7 +7,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client can create, change, send, list and remove broadcasts.
+// TestOfficialClientUsesBroadcasts creates, changes, sends, lists and removes broadcasts with the official Go client.
 func TestOfficialClientUsesBroadcasts(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

@@ -39,8 +39,8 @@ func (p *posted) of(kind string) []string {
 	return p.all[kind]
 }
 
-// A browser that shows a captured email loads the pixel, and a click is redirected to the target. The open and the
-// click create events and webhooks.
+// TestTrackedEmailInABrowser opens a captured email in a browser: the browser loads the tracking pixel, and a click on
+// a link is redirected to the link's target. Both the open and the click create events and webhooks.
 func TestTrackedEmailInABrowser(t *testing.T) {
 	visited := make(chan string, 10)
 	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -109,7 +109,7 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 	var events string
 	n.must("GET", "/emails/"+sent.ID+"/events", "", &events)
-	// The browser tries both loopback addresses of localhost.
+	// The browser tries both loopback addresses (IPv4 and IPv6) of localhost.
 	events = strings.ReplaceAll(events, `"::1"`, `"127.0.0.1"`)
 	for _, want := range []string{"127.0.0.1", "Chrome", "/offer?a=1&b=2"} {
 		if !strings.Contains(unescaped(events), want) {
@@ -118,5 +118,5 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 }
 
-// unescaped replaces the escaped ampersands in JSON.
+// unescaped replaces JSON's escape sequence for the ampersand with the character.
 func unescaped(text string) string { return strings.ReplaceAll(text, `\u0026`, "&") }

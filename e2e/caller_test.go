@@ -15,22 +15,22 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// caller makes requests with a credential or with the cookies of a browser.
+// caller makes requests that are authenticated with a credential or with browser cookies.
 type caller struct {
 	addr   string
 	bearer string
 	jar    http.CookieJar
 }
 
-// reply is a response of the program.
+// reply is the program's response to a request.
 type reply struct {
 	status   int
 	location string // the Location header
 	text     string
 }
 
-// ask makes a request. The body is sent as a form if it is url.Values, otherwise as JSON. ask does not follow
-// redirects.
+// ask sends a request and returns the response. If the body is url.Values, ask sends it as a form, otherwise as JSON.
+// ask does not follow redirects.
 func (c caller) ask(ctx context.Context, method, path string, body any, header ...string) (a reply, err error) {
 	text, kind := "", "application/json"
 	switch b := body.(type) {
@@ -69,13 +69,13 @@ func (c caller) ask(ctx context.Context, method, path string, body any, header .
 	return reply{w.StatusCode, w.Header.Get("Location"), string(said)}, err
 }
 
-// pair holds the tokens of a connected app.
+// pair holds the access token and refresh token of a connected app.
 type pair struct {
 	Access  string `json:"access_token"`
 	Refresh string `json:"refresh_token"`
 }
 
-// grantID returns the id of the grant in the access token.
+// grantID returns the grant id that the access token contains.
 func (p pair) grantID(t *testing.T) string {
 	t.Helper()
 	parts := strings.Split(p.Access, ".")
@@ -101,7 +101,7 @@ const anyLoopback = "http://127.0.0.1:9/oauth/callback"
 
 const oauthVerifier = "a-verifier-of-43-characters-at-least-0123456789"
 
-// authorizePath returns the authorization URL, without the host, that an OAuth client opens in the browser.
+// authorizePath returns the path and query of the authorization URL that an OAuth client opens in the browser.
 func authorizePath(redirect, clientID, scope string) string {
 	hash := sha256.Sum256([]byte(oauthVerifier))
 	return "/oauth/authorize?" + url.Values{"client_id": {clientID}, "response_type": {"code"},
@@ -110,13 +110,13 @@ func authorizePath(redirect, clientID, scope string) string {
 		"code_challenge_method": {"S256"}}.Encode()
 }
 
-// codeFor returns the authorization code that the official CLI exchanges for tokens.
+// codeFor returns an authorization code, which the official CLI exchanges for tokens.
 func codeFor(code string) url.Values {
 	return url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
 		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
 }
 
-// granted grants access to the official CLI, with consent by an API key, and returns the tokens.
+// granted grants access to the official CLI, gives consent with an API key, and returns the tokens.
 func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	path := authorizePath(anyLoopback, grants.CLI, scope)
 	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, path, nil)

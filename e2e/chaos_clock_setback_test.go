@@ -16,9 +16,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestChaosClockSetBack sets the clock of a node forward by an hour past midnight, and back. With SQLite, the next
-// day's quota stays in use after the clock is set back, so no more is sent than it allows. With PostgreSQL, whose
-// server has its own clock, nothing changes. Sessions and tokens remain valid.
+// TestChaosClockSetBack sets a node's clock forward by an hour, past midnight, and then back again. With SQLite, emails
+// still count against the next day's quota after the clock is set back, so neither day's quota is exceeded. With
+// PostgreSQL, the clock change has no effect on quotas, because the database server uses its own clock. Sessions and
+// tokens remain valid throughout the clock changes.
 func TestChaosClockSetBack(t *testing.T) {
 	for _, engine := range both {
 		t.Run(engine, func(t *testing.T) {
@@ -66,7 +67,7 @@ func setClockBack(t *testing.T, engine string) {
 	ok(owner, http.MethodPost, "/team/invitations", map[string]any{"email": "ada@example.net",
 		"role": "admin"}, 201)
 	text := n.captured("ada@example.net").Text()
-	first := send(2) // the invitation counts for the team's quota too
+	first := send(2) // the invitation email also counts against the team's quota
 
 	at(midnight.Add(30 * time.Minute))
 	renew()
@@ -96,7 +97,7 @@ func setClockBack(t *testing.T, engine string) {
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil || wanted.Status != "approved" {
 		t.Errorf("approved with the clock set back: %s", a.text)
 	}
-	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // authorize the app at the present time
+	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // authorize the app at the real time
 		t.Fatal(err)
 	}
 	limited := p
@@ -124,7 +125,8 @@ func (c caller) wants(t *testing.T, method, path string, body any, status int) r
 	return a
 }
 
-// sendUntilRefused sends up to most emails with a token, until one is refused, and returns how many were accepted.
+// sendUntilRefused sends emails with an access token until one is refused or the maximum is reached, and returns the
+// number of accepted emails.
 func (n *node) sendUntilRefused(t *testing.T, token string, email map[string]any, most int) (sent int) {
 	t.Helper()
 	for sent < most {
@@ -140,7 +142,7 @@ func (n *node) sendUntilRefused(t *testing.T, token string, email map[string]any
 	return sent
 }
 
-// startAt starts the node, or starts it again, with its clock set to a time.
+// startAt starts or restarts the node with its clock set to the given time.
 func (n *node) startAt(env []string, clock time.Time) {
 	n.t.Helper()
 	if n.cmd != nil {
@@ -150,7 +152,7 @@ func (n *node) startAt(env []string, clock time.Time) {
 	n.launch()
 }
 
-// renewed returns the tokens that a refresh token gives.
+// renewed refreshes the access token and returns the new pair of tokens.
 func (p pair) renewed(t *testing.T, addr string) pair {
 	t.Helper()
 	next, a, err := p.refresh(t.Context(), addr)
@@ -160,7 +162,7 @@ func (p pair) renewed(t *testing.T, addr string) pair {
 	return next
 }
 
-// asking returns a connected app whose emails need approval.
+// asking returns a connected app whose emails require approval.
 func (n *node) asking(t *testing.T) caller {
 	t.Helper()
 	p, err := granted(t.Context(), n.addr, key, "full_access")

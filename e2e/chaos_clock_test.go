@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// clocksApart runs nodes whose clocks differ by 20 minutes. The first attempts of some deliveries and webhooks fail,
-// and some emails are scheduled.
+// clocksApart runs a cluster whose nodes' clocks differ by 20 minutes. In clocksApart, the first attempts of some
+// deliveries and webhooks fail, and some emails are scheduled.
 func clocksApart(t *testing.T, engine string) sum {
 	shifted := buildShifted(t)
 	w := newCluster(t, engine, setup{
@@ -69,7 +69,7 @@ func clocksApart(t *testing.T, engine string) sum {
 	return s
 }
 
-// hookLog receives webhooks. It refuses the first attempt of one webhook in three.
+// hookLog receives webhooks. hookLog rejects the first attempt of every third webhook.
 type hookLog struct {
 	mu    sync.Mutex
 	tries map[string]int
@@ -95,11 +95,11 @@ func (h *hookLog) count() int {
 	return len(h.taken)
 }
 
-// clockShift is the environment variable with the offset of the wall clock in seconds, for programs from buildShifted.
+// clockShift is the environment variable that shifts the wall clock of programs from buildShifted, in seconds.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
-// shiftedNow is source text that is appended to package time, in which the original Now is renamed. It does not change
-// the monotonic clock.
+// shiftedNow is Go source code that replaces time.Now; it is appended to package time after the original Now is
+// renamed. shiftedNow does not change the monotonic clock.
 const shiftedNow = `
 var clockShift = sync.OnceValue(func() int64 {
 	text, _ := syscall.Getenv("` + clockShift + `")
@@ -123,7 +123,7 @@ var shifted struct {
 	err  error
 }
 
-// buildShifted builds, once, a program whose clock is shifted by the value of clockShift.
+// buildShifted builds the program once with a wall clock that the environment variable clockShift shifts.
 func buildShifted(t *testing.T) string {
 	t.Helper()
 	shifted.once.Do(func() { shifted.path, shifted.err = overlaid(filepath.Dir(binary)) })
@@ -133,7 +133,8 @@ func buildShifted(t *testing.T) string {
 	return shifted.path
 }
 
-// overlaid builds the program into a folder, with a replacement for the file that contains time.Now.
+// overlaid builds the program into the given folder with a replacement for the standard library file that defines
+// time.Now.
 func overlaid(dir string) (path string, err error) {
 	root, err := exec.Command("go", "env", "GOROOT").Output()
 	if err != nil {

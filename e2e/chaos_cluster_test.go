@@ -27,25 +27,25 @@ import (
 
 const (
 	postersEach  = 8                // for each node
-	answerWait   = 40 * time.Second // timeout of a poster's request; a node's own timeout is shorter
-	arrivalWait  = 3 * time.Minute  // how long accepted emails may take to arrive after the fault
-	burstFrom    = 1_000_000        // numbers of emails that are posted at once
-	stillness    = 3 * time.Second  // wait after the last job, in which a second copy would arrive
+	answerWait   = 40 * time.Second // request timeout of the posters; the node's own timeout is shorter
+	arrivalWait  = 3 * time.Minute  // maximum time until accepted emails arrive after the fault
+	burstFrom    = 1_000_000        // first number of the emails that are posted in bursts
+	stillness    = 3 * time.Second  // wait after the last job, so that second copies would be noticed
 	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
 )
 
-// fate is the API's response to a posted email.
+// fate classifies the API's response to a posted email.
 type fate int
 
 const (
 	accepted fate = iota // 200
-	refused              // an error which says that the email was not accepted
-	unclear              // an error which says that the email may have been accepted
-	silence              // no response, or an incomplete one
+	refused              // an error that says that the email was not accepted
+	unclear              // an error that says that the email may have been accepted
+	silence              // no response or an incomplete response
 )
 
-// cluster holds the nodes of a scenario, their database, and the results of their emails. Only the fields below mu
-// change after the first post.
+// cluster holds the nodes of a chaos scenario, their database, and the result of each posted email. After the first
+// post, only the fields of cluster below mu change.
 type cluster struct {
 	t       *testing.T
 	nodes   []*node
@@ -56,7 +56,7 @@ type cluster struct {
 	mail    *mailbox
 
 	every time.Duration              // between two emails
-	email func(i int) map[string]any // additional fields of email i
+	email func(i int) map[string]any // additional JSON fields of email number i
 
 	numbers chan int
 	stop    context.CancelFunc
@@ -67,25 +67,26 @@ type cluster struct {
 	mu      sync.Mutex
 	fates   map[int]fate
 	posted  map[int]time.Time
-	wrong   int            // errors that are not 503 with Retry-After
-	answers map[string]int // number of error responses by status and text
-	again   []int          // emails with an idempotency key that were not accepted
-	allowed map[int]int    // number of copies that kills may cause, by email
-	kills   []int          // number of copies that each kill may cause
+	wrong   int            // number of error responses other than 503 with Retry-After
+	answers map[string]int // number of error responses by status code and text
+	again   []int          // emails with an idempotency key that were not accepted and must be posted again
+	allowed map[int]int    // number of additional copies that kills may cause, by email number
+	kills   []int          // number of additional copies that each kill may cause
 }
 
-// setup configures the cluster of a scenario. By default, the nodes relay to a host that accepts all mail.
+// setup configures the cluster of a chaos scenario. By default, the cluster's nodes relay to a host that accepts all
+// mail.
 type setup struct {
-	end     func(number, n int) ending // behavior of the host
-	direct  bool                       // the scenario has hosts and DNS of its own, and names them in args
+	end     func(number, n int) ending // behavior of the receiving host
+	direct  bool                       // the scenario provides its own receiving hosts and DNS server in args
 	args    []string
 	env     []string
 	program func(node int) (path string, env []string)
-	data    string // folder of the data of an SQLite node, or of the PostgreSQL server
+	data    string // data folder of the SQLite node or of the PostgreSQL server
 	every   time.Duration
 }
 
-// newCluster starts the nodes: two with PostgreSQL, each connected through its own proxy, or one with SQLite.
+// newCluster starts two nodes with PostgreSQL, each connected through its own proxy, or one node with SQLite.
 func newCluster(t *testing.T, engine string, s setup) *cluster {
 	t.Helper()
 	w := &cluster{t: t, mail: newMailbox(t), every: s.every, blobs: filepath.Join(t.TempDir(), "blobs"),
@@ -122,7 +123,7 @@ func newCluster(t *testing.T, engine string, s setup) *cluster {
 		}
 		n := prepare(t, program, env, args...)
 		n.tail = 4000
-		t.Cleanup(func() { // a stopped process would not receive the signal to terminate
+		t.Cleanup(func() { // a process suspended with SIGSTOP would not handle SIGTERM
 			if n.cmd != nil {
 				n.cmd.Process.Signal(syscall.SIGCONT)
 			}
@@ -134,10 +135,10 @@ func newCluster(t *testing.T, engine string, s setup) *cluster {
 	return w
 }
 
-// life returns the EHLO name of a node since its last start.
+// life returns the EHLO name that a node has used since its last start.
 func (w *cluster) life(i int) string { return fmt.Sprintf("life%d.node%d.example", w.lives[i], i) }
 
-// launch starts a node under a new name.
+// launch starts a node under a new EHLO name.
 func (w *cluster) launch(i int) {
 	w.t.Helper()
 	w.lives[i]++
@@ -146,7 +147,7 @@ func (w *cluster) launch(i int) {
 	n.launch()
 }
 
-// begin starts posting emails to all nodes. end stops posting.
+// begin starts posting emails to all nodes; end stops posting.
 func (w *cluster) begin() {
 	ctx, cancel := context.WithCancel(w.t.Context())
 	w.stop, w.numbers = cancel, make(chan int)
@@ -180,7 +181,7 @@ func (w *cluster) begin() {
 	}
 }
 
-// during posts emails while f runs, and shortly before.
+// during posts emails from shortly before it calls the function f until f returns.
 func (w *cluster) during(f func()) {
 	w.begin()
 	time.Sleep(5 * time.Second)
@@ -189,13 +190,13 @@ func (w *cluster) during(f func()) {
 	w.posters.Wait()
 }
 
-// keyed reports whether an email has an idempotency key. Emails with a key are posted until they are accepted, as
-// clients should do.
+// keyed reports whether email number i is posted with an idempotency key. The test posts emails with an idempotency key
+// until they are accepted, as clients should.
 func keyed(i int) bool { return i%2 == 1 }
 
 var browser = &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
-// post posts email i and records the response. It returns false if the node did not accept the connection.
+// post posts email number i and records the response. post returns false if the node did not accept the connection.
 func (w *cluster) post(n *node, i int) bool {
 	idempotency := ""
 	if keyed(i) {
@@ -204,14 +205,14 @@ func (w *cluster) post(n *node, i int) bool {
 	return w.ask(n, "/emails", idempotency, w.make(i), i)
 }
 
-// burst posts many emails at once and waits briefly, so that the nodes use all their connections and have claimed more
+// burst posts many emails in batches and waits briefly, so that the node uses all its connections and claims further
 // jobs.
 func (w *cluster) burst(n *node) {
 	for range 2 {
 		var batch []any
 		var numbers []int
 		for range 100 {
-			numbers = append(numbers, burstFrom+2*w.bursts) // odd numbers, which have no idempotency key
+			numbers = append(numbers, burstFrom+2*w.bursts) // even numbers, which have no idempotency key
 			w.bursts++
 			batch = append(batch, w.make(numbers[len(numbers)-1]))
 		}
@@ -220,7 +221,7 @@ func (w *cluster) burst(n *node) {
 	time.Sleep(2 * latency)
 }
 
-// make returns email i.
+// make returns the JSON body of email number i.
 func (w *cluster) make(i int) map[string]any {
 	email := map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("u%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>"}
@@ -230,8 +231,8 @@ func (w *cluster) make(i int) map[string]any {
 	return email
 }
 
-// ask makes one request with some emails and records the response as their fate. It returns false if the node did not
-// accept the connection.
+// ask makes one request that contains some emails and records its response as the fate of each. ask returns false if
+// the node did not accept the connection.
 func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -281,7 +282,7 @@ func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...in
 	return true
 }
 
-// repeat posts again, after the fault, all emails that have an idempotency key and were not accepted.
+// After the fault, repeat retries all emails that have an idempotency key and were not accepted.
 func (w *cluster) repeat() {
 	over := time.Now().Add(time.Minute)
 	for round := 0; time.Now().Before(over); round++ {
@@ -302,7 +303,7 @@ func (w *cluster) repeat() {
 	w.t.Errorf("%d emails with an idempotency key were not accepted within a minute after the fault", len(w.again))
 }
 
-// look opens the database without a proxy.
+// look opens the cluster's database directly, without a proxy.
 func (w *cluster) look() (*db.DB, error) {
 	url := filepath.Join(w.nodes[0].folder(), "postrider.db")
 	if w.server != nil {
@@ -321,7 +322,7 @@ func (n *node) folder() (dir string) {
 	return dir
 }
 
-// recorded returns the emails whose outcome is in the database.
+// recorded returns the emails whose delivery outcome is in the database.
 func (w *cluster) recorded() (map[int]bool, error) {
 	d, err := w.look()
 	if err != nil {
@@ -341,7 +342,7 @@ func (w *cluster) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host received from a stopped node and whose outcome is not in the database. These
+// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database. Those
 // emails may arrive twice.
 func (w *cluster) inHand(i int) {
 	w.t.Helper()
@@ -361,7 +362,7 @@ func (w *cluster) inHand(i int) {
 	w.kills = append(w.kills, n)
 }
 
-// missing returns the emails that the API accepted and that did not arrive.
+// missing returns the emails that the API accepted but that have not arrived.
 func (w *cluster) missing() (all []int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -373,7 +374,7 @@ func (w *cluster) missing() (all []int) {
 	return all
 }
 
-// waiting returns the number of delivery jobs, or -1 if the query fails.
+// waiting returns the number of delivery jobs in the database, or -1 if the query fails.
 func (w *cluster) waiting() int {
 	n := -1
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -384,7 +385,8 @@ func (w *cluster) waiting() int {
 	return n
 }
 
-// settle waits, after the fault, until all emails have arrived. Emails that do not arrive in time count as lost.
+// settle waits after the fault until all emails have arrived. Emails that do not arrive within arrivalWait count as
+// lost.
 func (w *cluster) settle() {
 	w.t.Helper()
 	w.repeat()

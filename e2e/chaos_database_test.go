@@ -28,8 +28,8 @@ func restarted(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutInCommits closes connections during COMMITs, before the command reaches the server or before the response reaches
-// the node.
+// cutInCommits closes database connections during COMMITs, either before the command reaches the server or before the
+// response reaches the node.
 func cutInCommits(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	lost := 0
@@ -58,7 +58,7 @@ func cutInCommits(t *testing.T, engine string) sum {
 	return s
 }
 
-// away makes PostgreSQL unreachable for all nodes for a minute.
+// away makes PostgreSQL unreachable for all nodes during one minute.
 func away(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -74,7 +74,7 @@ func away(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// hangs stops PostgreSQL from answering for 45 s, while connections stay open.
+// hangs keeps PostgreSQL from answering for 45 s while its connections stay open.
 func hangs(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -90,7 +90,8 @@ func hangs(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutOff makes PostgreSQL unreachable for one of two nodes for a minute, so that the other takes over its jobs.
+// cutOff makes PostgreSQL unreachable for one of two nodes during one minute, so that the other node takes over its
+// jobs.
 func cutOff(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -104,7 +105,7 @@ func cutOff(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutOffSilently is like cutOff, but the network drops all packets silently.
+// cutOffSilently is like cutOff, but the network drops all packets without an error.
 func cutOffSilently(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -118,9 +119,9 @@ func cutOffSilently(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// apart waits for a minute while the first node cannot reach PostgreSQL. The node stops sending after 12 seconds, when
-// its claims are no longer certain. The first node cannot record the deliveries of these 12 seconds, so the other node
-// repeats them.
+// apart waits for a minute while the first node cannot reach PostgreSQL. A node without its database stops sending
+// after 12 seconds, when its claims are no longer certain. The first node cannot record the deliveries of these 12
+// seconds, so the other node repeats them.
 func (w *cluster) apart() {
 	w.t.Helper()
 	time.Sleep(15 * time.Second)
@@ -128,7 +129,7 @@ func (w *cluster) apart() {
 	time.Sleep(45 * time.Second)
 }
 
-// pass makes PostgreSQL reachable again.
+// pass lets the proxies forward connections to PostgreSQL again.
 func (w *cluster) pass() {
 	w.t.Helper()
 	for _, p := range w.proxies {

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// diskFull fills the file system of the database for half a minute. It mounts a small file system, which needs root.
+// diskFull fills the database's file system for half a minute. diskFull mounts a small file system, which requires
+// root.
 func diskFull(t *testing.T, engine string) sum {
 	size := "64m"
 	if engine == "postgres" {
@@ -34,7 +35,7 @@ func diskFull(t *testing.T, engine string) sum {
 		if err := os.Remove(ballast); err != nil {
 			t.Fatal(err)
 		}
-		if w.server != nil && !w.server.Up() { // PostgreSQL stopped because it could not write its WAL
+		if w.server != nil && !w.server.Up() { // PostgreSQL stopped because it could not write its WAL to the full disk
 			w.server.Stop(syscall.SIGQUIT)
 			if err := w.server.Start(); err != nil {
 				t.Fatal(err)
@@ -46,9 +47,9 @@ func diskFull(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// blobsGone removes the folder of attachments for a minute, while emails wait for a connection to their destination.
+// blobsGone removes the attachments folder for a minute while emails wait for a connection to their destination.
 func blobsGone(t *testing.T, engine string) sum {
-	const connections = "2" // limit of all nodes together, which makes emails wait
+	const connections = "2" // concurrency limit of all nodes together; emails beyond it wait
 	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {
@@ -71,7 +72,8 @@ func attachment(size int) []map[string]any {
 	return []map[string]any{{"filename": "a.bin", "content": base64.StdEncoding.EncodeToString(make([]byte, size))}}
 }
 
-// fill fills a file system. Removing the returned file frees the space.
+// fill fills the file system that contains a folder, and returns the file that occupies the space. Remove the returned
+// file to free the space.
 func fill(t *testing.T, folder string) (file string) {
 	t.Helper()
 	file = filepath.Join(folder, "ballast")

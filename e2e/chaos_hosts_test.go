@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// The kinds of bad hosts in badHosts. Each kind has its own domains.
+// badEndings lists the kinds of misbehaving hosts in badHosts. Each kind of misbehaving host has its own domains.
 var badEndings = []struct {
 	name    string
 	domains int
 	end     ending
 }{{"stalls", 30, stall}, {"drops", 5, drop}, {"endless", 5, endless}}
 
-// badHosts sends to good hosts and to bad ones. A bad host stores a message but never confirms it: it stalls after the
-// final dot, closes the connection, or sends an endless response.
+// badHosts sends email to well-behaved and misbehaving hosts. A misbehaving host stores a message but never confirms
+// it: it stalls after the final dot, closes the connection, or sends an endless response.
 func badHosts(t *testing.T, engine string) sum {
 	_, port, _ := net.SplitHostPort(freeAddr(t))
 	records := []string{"example.net. 60 IN MX 10 example.net.", "example.net. 60 IN A 127.0.0.1"}
@@ -35,7 +35,7 @@ func badHosts(t *testing.T, engine string) sum {
 		"--dns-servers", serveDNS(t, records...)}, env: []string{"POSTRIDER_BENCH_LOOPBACK=1", "POSTRIDER_RETRY_SCHEDULE=" +
 		strings.TrimSuffix(strings.Repeat("2s,", 30), ",")}})
 	w.mail.listen("127.0.0.1:"+port, nil)
-	bad := newMailbox(t) // messages that bad hosts stored without confirming
+	bad := newMailbox(t) // messages that misbehaving hosts stored without confirming
 	var sent int
 	for b, how := range badEndings {
 		for d := range how.domains {
@@ -88,6 +88,6 @@ func badHosts(t *testing.T, engine string) sum {
 	return s
 }
 
-// copiesMax is how often a host that never confirms a message may get the message while badHosts runs. After two such
-// attempts, the next attempt comes much later.
+// copiesMax is the maximum number of copies that a host may receive of a message that it never confirms. After two such
+// attempts, the next attempt is delayed beyond the end of badHosts.
 const copiesMax = 2

@@ -17,10 +17,10 @@ import (
 	"time"
 )
 
-// latency is the delay between the final dot and a host's response, so that some messages are always in transit.
+// latency delays a host's response to the final dot, so that some messages are always in transit.
 const latency = 300 * time.Millisecond
 
-// ending is a host's reaction to a complete message.
+// ending is a host's reaction to a complete message after the final dot.
 type ending int
 
 const (
@@ -31,23 +31,23 @@ const (
 	endless               // stores the message and sends an endless response
 )
 
-// arrival is one copy of an email at a host.
+// arrival is one copy of an email that a host received.
 type arrival struct {
-	life string // EHLO name of the node that sent it
+	life string // EHLO name of the sending node
 	id   string // Message-ID
 	at   time.Time
 }
 
-// mailbox holds the messages that hosts received, by the number of the email. The local part of the recipient is that
+// mailbox holds the messages that hosts received, by email number. The recipient's local part contains the email
 // number.
 type mailbox struct {
 	t testing.TB
 
 	mu       sync.Mutex
 	latency  time.Duration
-	tries    map[int]int // number of complete messages, including refused ones
+	tries    map[int]int // number of complete messages, including rejected messages
 	arrivals map[int][]arrival
-	sessions map[string]int // open sessions by EHLO name
+	sessions map[string]int // number of open sessions, by EHLO name
 	last     time.Time      // when something arrived
 }
 
@@ -56,8 +56,8 @@ func newMailbox(t testing.TB) *mailbox {
 		sessions: map[string]int{}, last: time.Now()}
 }
 
-// listen starts a host that stores messages in the mailbox. end returns the host's reaction to attempt n of an email; a
-// nil end accepts all messages.
+// listen starts a host that stores messages in the mailbox. The function end returns the host's reaction to the nth
+// attempt of an email; if end is nil, the host accepts all messages.
 func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening string) {
 	m.t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -135,7 +135,7 @@ func (m *mailbox) serve(c net.Conn, end func(number, n int) ending) {
 	}
 }
 
-// finish reacts to a complete message, and reports whether the session continues.
+// finish reacts to a complete message and reports whether the SMTP session continues.
 func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end func(number, n int) ending) bool {
 	message, err := mail.ReadMessage(bytes.NewReader(data))
 	if err != nil {
@@ -190,28 +190,28 @@ func (m *mailbox) left(life string) {
 	}
 }
 
-// slow changes the latency of hosts for later messages.
+// slow sets the hosts' latency for later messages.
 func (m *mailbox) slow(latency time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.latency = latency
 }
 
-// open returns the number of open sessions of a node.
+// open returns the number of open sessions from a node.
 func (m *mailbox) open(life string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.sessions[life]
 }
 
-// quiet reports whether no message has arrived recently.
+// quiet reports whether no message has arrived for a duration.
 func (m *mailbox) quiet(d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return time.Since(m.last) > d
 }
 
-// copies returns the arrived copies of an email.
+// copies returns the copies of an email that have arrived.
 func (m *mailbox) copies(number int) []arrival {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// killed kills nodes with SIGKILL, one after the other.
+// killed kills nodes one after the other with SIGKILL.
 func killed(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -22,18 +22,19 @@ func killed(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// stopped suspends a node for 90 s. With PostgreSQL, the other node declares it dead during that time.
+// stopped suspends a node with SIGSTOP for 90 s. With PostgreSQL, the other node declares the suspended node dead
+// during the 90 s.
 func stopped(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
 		w.burst(w.nodes[0])
 		w.nodes[0].cmd.Process.Signal(syscall.SIGSTOP)
 		if engine == "postgres" {
-			time.Sleep(5 * time.Second) // enough for hosts to read the sent data, and too short for the node to be declared dead
+			time.Sleep(5 * time.Second) // hosts read the sent data; the node is not declared dead yet
 			w.inHand(0)
 			time.Sleep(85 * time.Second)
 		} else {
-			time.Sleep(90 * time.Second) // no other node takes over, so no email may arrive twice
+			time.Sleep(90 * time.Second) // with SQLite no other node takes over, so no email may arrive twice
 		}
 		w.nodes[0].cmd.Process.Signal(syscall.SIGCONT)
 		time.Sleep(10 * time.Second)
@@ -42,8 +43,8 @@ func stopped(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// rolled replaces the nodes one after the other, twice, with a clean stop. Hosts are slow meanwhile: the grace period
-// of a node suffices for the open SMTP transactions, but not for new ones.
+// rolled stops each node cleanly and replaces it with a new one, twice for every node. During rolled, hosts respond
+// slowly: a node's shutdown grace period suffices for open SMTP transactions, but not for new ones.
 func rolled(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
 	w.during(func() {
@@ -61,7 +62,7 @@ func rolled(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// kill kills a node with SIGKILL, counts the emails it was sending, and starts the node again.
+// kill kills a node with SIGKILL, counts the emails that it was sending, and restarts it.
 func (w *cluster) kill(i int) {
 	w.t.Helper()
 	w.nodes[i].kill()
@@ -71,7 +72,7 @@ func (w *cluster) kill(i int) {
 	w.launch(i)
 }
 
-// roll stops a node cleanly and then starts a new one.
+// roll stops a node cleanly and then starts a new node in its place.
 func (w *cluster) roll(i int) {
 	w.t.Helper()
 	began := time.Now()

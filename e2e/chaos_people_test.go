@@ -19,9 +19,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestChaosPeople signs users in and uses OAuth codes and tokens while SQLite's disk is full or PostgreSQL is down. The
-// responses ask to retry, and a retry works afterwards, because no failed request was partly executed. The test mounts
-// a file system, which needs root.
+// TestChaosPeople signs users in and uses OAuth codes and tokens while the disk of SQLite is full or PostgreSQL is
+// down. During the fault, responses ask clients to retry. The retries succeed after the fault, because no failed
+// request was partly executed. TestChaosPeople mounts a file system, which requires root.
 func TestChaosPeople(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dir, err := os.MkdirTemp("", "postrider-full-")
@@ -114,7 +114,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 			"redirect_uris": []string{anyLoopback}}, 201},
 	}
 	fail()
-	for range 12 { // failed requests must not count as wrong passwords, which are limited per hour
+	for range 12 { // failed requests must not count as wrong passwords, which are limited to a number per hour
 		for _, s := range steps {
 			jar, err := cookiejar.New(nil)
 			if err != nil {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// chaos lists the faults that are injected while nodes accept and deliver email. A scenario runs on two nodes with
-// PostgreSQL or on one with SQLite. A scenario ends when the fault is over and all emails have arrived.
+// chaos lists the scenarios: faults that the test injects while nodes accept and deliver email. A scenario runs on two
+// nodes with PostgreSQL or on one node with SQLite. A scenario ends when its fault is over and all emails have arrived.
 var chaos = []struct {
 	name    string
 	engines []string
@@ -37,8 +37,9 @@ var (
 	both     = []string{"sqlite", "postgres"}
 )
 
-// TestChaos prints a line for each scenario. It checks that no accepted email is lost and that no refused email
-// arrives. An email may arrive twice only if a node was killed or stopped between a host's 250 and the commit.
+// TestChaos prints one line of counts per scenario. TestChaos checks that no accepted email is lost and that no refused
+// email arrives. In TestChaos, an email may arrive twice only if a node was killed or suspended between the host's 250
+// response and the node's commit.
 func TestChaos(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string
@@ -70,20 +71,20 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// sum holds the counts of a scenario.
+// sum holds the email counts of a scenario.
 type sum struct {
 	name, engine                     string
 	accepted, arrived, lost, doubled int
-	unexplained                      int   // second copies of emails that were not being sent at a kill
-	kills                            []int // emails in transit at each kill
+	unexplained                      int   // second copies of emails that were not in transit at a kill
+	kills                            []int // number of emails in transit at each kill
 	refused, refusedArrived          int
 	unclear, unclearArrived          int
 	silent, silentArrived            int
-	wrong                            int    // errors that do not say when to try again
-	more                             string // additional output of the scenario
+	wrong                            int    // number of errors that do not tell the client when to retry
+	more                             string // additional text for the scenario's output line
 }
 
-// sum counts the results of a scenario.
+// sum counts the emails of the scenario by their fate and arrival.
 func (w *cluster) sum() sum {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -115,7 +116,7 @@ func (w *cluster) sum() sum {
 	return s
 }
 
-// String returns the line that TestChaos prints.
+// String returns the scenario's output line for TestChaos.
 func (s sum) String() string {
 	line := fmt.Sprintf("%-20s %-8s accepted %5d  arrived %5d  lost %d  doubled %d", s.name, s.engine, s.accepted,
 		s.arrived, s.lost, s.doubled)
@@ -130,7 +131,7 @@ func (s sum) String() string {
 	return line
 }
 
-// broken lists the rules that a scenario violated.
+// broken lists the guarantees that a scenario violated.
 func (s sum) broken() (all []string) {
 	if s.lost > 0 {
 		all = append(all, fmt.Sprintf("%d emails were accepted and lost", s.lost))

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// client returns the official Go client. Only the base URL is changed.
+// client returns the official Go client with the node's base URL.
 func client(t *testing.T, n *node) *resend.Client {
 	t.Helper()
 	c := resend.NewClient(key)
@@ -66,7 +66,7 @@ func TestOfficialClientSends(t *testing.T) {
 			EmailID string `json:"email_id"`
 			To      []string
 		}
-		// The email has two destinations: bob and dave share a message, and carol gets a separate one.
+		// The email goes to two destinations: bob and dave share one message, and carol gets a separate message.
 		eventually(t, 20*time.Second, "a message for each of 2 destinations is in the outbox", func() bool {
 			n.must(http.MethodGet, "/dev/outbox", "", &all)
 			return len(all) == 2
@@ -121,7 +121,7 @@ func TestOfficialClientSends(t *testing.T) {
 	})
 }
 
-// sendsBatches sends strict batches and a permissive one.
+// sendsBatches sends strict batches and one permissive batch.
 func sendsBatches(t *testing.T, c *resend.Client) {
 	t.Helper()
 	one := &resend.SendEmailRequest{From: "hello@acme.example", To: []string{"bob@example.net"}, Subject: "s", Text: "t"}
@@ -162,8 +162,7 @@ func (n *node) schedules(t *testing.T, c *resend.Client) {
 	}
 }
 
-// checkSignatures verifies the DKIM signatures of a message with the DNS records that the API shows to the domain's
-// owner.
+// checkSignatures verifies a message's DKIM signatures with the DNS records that the API returns to the domain's owner.
 func (n *node) checkSignatures(t *testing.T, raw string) {
 	t.Helper()
 	var domains struct{ Data []struct{ ID string } }
@@ -256,7 +255,7 @@ func TestOfficialClientManages(t *testing.T) {
 		To: []string{"bob@example.net"}, Subject: "s", Text: "t"}); err == nil {
 		t.Error("a removed key sends")
 	}
-	// This version of the client does not support suppressions.
+	// This version of the official Go client does not support suppressions.
 	var added, gone struct {
 		Object, ID string
 		Deleted    bool

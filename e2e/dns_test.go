@@ -10,8 +10,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// serveDNS starts a DNS server on loopback with the given records and returns its address. For other names, the server
-// answers NXDOMAIN.
+// serveDNS starts a DNS server on loopback with the given records and returns its address. For all other names, the DNS
+// server answers NXDOMAIN.
 func serveDNS(t *testing.T, records ...string) string {
 	t.Helper()
 	var rrs []dns.RR

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// domainShown holds the fields of a domain that these tests check.
+// domainShown holds the API fields of a domain that these tests check.
 type domainShown struct {
 	ID, Name, Status string
 	Records          []struct{ Record, Status string }
@@ -23,8 +23,8 @@ func (n *node) domains() (all []domainShown) {
 	return list.Data
 }
 
-// In development, a domain goes through the same states as in production: it is not verified before a request to verify
-// it.
+// TestADomainsLifeInDevelopment: in development, a domain goes through the same states as in production and stays
+// unverified until a client requests verification.
 func TestADomainsLifeInDevelopment(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) { domainsLife(t, nil) })
 	t.Run("postgres", func(t *testing.T) { domainsLife(t, []string{"POSTRIDER_DATABASE_URL=" + dbtest.PostgresURL(t)}) })
@@ -76,7 +76,8 @@ func domainsLife(t *testing.T, env []string) {
 	}
 }
 
-// Domains of the flag --domain are verified after each start, and the program prints them.
+// TestDevelopmentBeginsWithDomains: domains given with the --domain flag are verified after each start, and the program
+// prints them.
 func TestDevelopmentBeginsWithDomains(t *testing.T) {
 	says := func(n *node, words string) {
 		t.Helper()

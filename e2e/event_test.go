@@ -10,8 +10,9 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// TestOfficialClientSendsEvents uses all operations of custom events through the official Go client, which has no
-// methods for them. The events start an automation and continue its run.
+// TestOfficialClientSendsEvents calls all custom event operations through the official Go client's generic requests,
+// because the client has no methods for custom events. The custom events start an automation and resume its waiting
+// run.
 func TestOfficialClientSendsEvents(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// TestKillAutomation kills the program at random moments while runs of an automation send three emails each, separated
-// by a delay and an event. Each contact gets each email once. An email may arrive twice if a kill falls between the
-// sink's response and the commit.
+// TestKillAutomation kills the program at random moments while an automation's runs send three emails each, separated
+// by a delay and by an event. Each contact gets each email once, or twice if a kill falls between the sink's response
+// and the commit.
 func TestKillAutomation(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killAutomation)
@@ -24,15 +24,16 @@ func TestKillAutomation(t *testing.T) {
 
 var subjectField = regexp.MustCompile(`(?im)^Subject: (.*?)\r?$`)
 
-// steps records which emails of an automation have arrived, by address and subject.
+// steps records which emails of an automation have arrived, by recipient and subject.
 type steps struct {
 	mu     sync.Mutex
 	ids    map[[2]string]string // Message-IDs
 	copies int
-	second chan string // the addresses whose second email has arrived
+	second chan string // receives each address after its second email has arrived
 }
 
-// arrived records an email. It returns a description of what is wrong with the email, or "".
+// arrived records an email that has arrived. arrived returns a description of an error in the email, or "" if there is
+// none.
 func (s *steps) arrived(to string, data []byte) string {
 	subject := subjectField.FindSubmatch(data)
 	messageID := messageIDField.FindString(string(data))
@@ -80,9 +81,10 @@ func killAutomation(t *testing.T, env []string) {
 	defer cancel()
 	automation := n.threeEmails(ctx)
 
-	var up sync.RWMutex // posters hold a read lock, so that they wait during a restart
+	var up sync.RWMutex // posters hold a read lock while they post, so that no post starts during a restart
 	var posters sync.WaitGroup
-	// tell sends a custom event until the API responds. The automation starts only one run per contact.
+	// tell posts a custom event repeatedly until the API accepts it. Repeated events start only one automation run per
+	// contact.
 	tell := func(event, address string) {
 		body := fmt.Sprintf(`{"event": %q, "email": %q}`, event, address)
 		for told := false; !told && ctx.Err() == nil; {
@@ -102,7 +104,7 @@ func killAutomation(t *testing.T, env []string) {
 		posters.Go(func() {
 			for {
 				select {
-				case address := <-seen.second: // now the run waits for the event
+				case address := <-seen.second: // the automation run now waits for the event
 					tell("paid", address)
 				case <-ctx.Done():
 					return
@@ -150,7 +152,8 @@ func killAutomation(t *testing.T, env []string) {
 		rounds, total, seen.copies)
 }
 
-// threeEmails creates an automation that sends an email, a second one after a second, and a third one after an event.
+// threeEmails creates an automation that sends its first email immediately, the second after one second, and the third
+// after an event.
 func (n *node) threeEmails(ctx context.Context) (automationID string) {
 	n.t.Helper()
 	for _, subject := range []string{"First", "Second", "Third"} {

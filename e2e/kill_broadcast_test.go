@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// TestKillBroadcast kills the program at random moments while it sends a broadcast. Each contact gets one email, which
-// reaches the sink. An email may arrive twice if a kill falls between the sink's response and the commit.
+// TestKillBroadcast kills the program at random moments while it sends a broadcast. Each contact gets one email, or two
+// if a kill falls between the sink's response and the commit.
 func TestKillBroadcast(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killBroadcast)
@@ -24,7 +24,7 @@ func TestKillBroadcast(t *testing.T) {
 
 var messageIDField = regexp.MustCompile(`(?im)^Message-ID: .*$`)
 
-// made makes a request that creates an object, and returns the object's id.
+// made posts a request that creates an object and returns the new object's id.
 func (n *node) made(ctx context.Context, path string, body map[string]any) string {
 	n.t.Helper()
 	text, err := json.Marshal(body)
@@ -65,7 +65,7 @@ func killBroadcast(t *testing.T, env []string) {
 		n.made(ctx, "/contacts", map[string]any{"email": fmt.Sprintf("reader%d@example.net", i),
 			"segments": []string{segment}})
 	}
-	// The pace spreads the emails over the rounds.
+	// This pace makes the broadcast last for all rounds of the test.
 	pace := 3600 * total / (6 * rounds)
 	id := n.made(ctx, "/broadcasts", map[string]any{"from": "Acme <news@acme.example>", "subject": "News",
 		"segment_id": segment, "html": "<p>Dear {{{EMAIL}}}</p>", "pace": pace, "send": true})

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	forms "mime/multipart" // this package has a function named multipart
+	forms "mime/multipart" // imported under another name, because this package has a function named multipart
 	"net/http"
 	"slices"
 	"strconv"
@@ -19,14 +19,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKillImport kills the program at random moments while it imports a file. In the end, the import is complete and
-// each row is counted once. Each contact exists once, is in the segment once, and has the values of its rows.
+// TestKillImport kills the program at random moments while it imports a file. At the end of TestKillImport, the import
+// is complete and each row is counted once. Each imported contact exists once, is in the segment once, and has the
+// values of its rows.
 func TestKillImport(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killImport)
 }
 
-// person is a contact in the format of exports.
+// person is a contact in the JSON format of exports.
 type person struct {
 	Email      string         `json:"email"`
 	FirstName  string         `json:"first_name"`
@@ -36,19 +37,19 @@ type person struct {
 	} `json:"segments"`
 }
 
-// importCounts are the counts of an import.
+// importCounts holds the row counts of an import.
 type importCounts struct{ Total, Created, Updated, Skipped, Failed int }
 
-// people holds a file of contacts and the expected result of its import.
+// people holds a file of contacts and the result that its import must have.
 type people struct {
 	file     []byte
 	counts   importCounts
-	failed   []string // lines of the rows that must fail
+	failed   []string // the file's lines that must fail
 	contacts map[string]person
 }
 
-// newPeople generates a file. Most rows create a contact, some are invalid, and some change a contact that existed
-// before or that an earlier row created. An empty field changes nothing.
+// newPeople generates a file of contacts. Most rows create a contact, some are invalid, and some change an existing
+// contact or one that an earlier row created. An empty field in a row does not change the contact.
 func newPeople(rows int, there map[string]person) *people {
 	p := &people{contacts: there}
 	var file bytes.Buffer
@@ -139,7 +140,7 @@ func killImport(t *testing.T, env []string) {
 		c := person{Email: fmt.Sprintf("older%d@example.net", i), FirstName: "Older",
 			Properties: map[string]any{"seats": 1.5}}
 		body := map[string]any{"email": c.Email, "first_name": c.FirstName, "properties": c.Properties}
-		if i%2 == 0 { // half of the existing contacts are in the segment before the import
+		if i%2 == 0 { // put half of the existing contacts into the segment before the import
 			body["segments"] = []string{segment}
 		}
 		n.made(ctx, "/contacts", body)
@@ -158,16 +159,17 @@ func killImport(t *testing.T, env []string) {
 		t.Helper()
 		n.must(http.MethodGet, "/contacts/imports/"+id, "", &i)
 	}
-	within := 0 // number of kills in the middle of the import
+	within := 0 // number of kills while the import was running
 	for r := range rounds {
-		// Kills happen early in the file, because the import may be further than the last progress event.
+		// Each kill comes early in its part of the file, because the import may be further than its last progress
+		// event.
 		part := len(p.file) / (rounds + 1)
 		after := r*part + rand.IntN(part)
 		eventually(t, 2*time.Minute, "enough of the round is imported", func() bool {
 			look()
 			return i.Processed > 0 && i.Processed >= after
 		})
-		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // about the duration of a batch
+		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // about the import time of one batch of rows
 		select {
 		case <-moment.C:
 		case <-ctx.Done():

@@ -23,10 +23,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestKillPrograms kills the program at random moments while users and connected apps work with it. Emails are sent
-// under a quota and a grant limit, two users approve the same email at once, an app refreshes its tokens, and users are
-// invited, accept and sign in. In the end, counters equal the accepted emails, each approval has one email, retries
-// that follow the documentation succeeded, and each change has an audit entry.
+// TestKillPrograms kills the program at random moments while users and connected apps use it. Clients of
+// TestKillPrograms send emails under a team quota and a grant limit. Two users approve the same email at the same time,
+// an app refreshes its tokens, and invited users accept and sign in. At the end of TestKillPrograms, counters equal the
+// number of accepted emails, and each approval has sent one email. Retries that followed the documentation succeeded,
+// and each change has an audit entry.
 func TestKillPrograms(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -40,8 +41,8 @@ func TestKillPrograms(t *testing.T) {
 	})
 }
 
-// TestKillConnections is like TestKillPrograms, but the node keeps running and its connections to PostgreSQL break
-// during COMMITs. Either the command or its response is lost.
+// TestKillConnections is like TestKillPrograms, but the node keeps running and its PostgreSQL connections break during
+// COMMITs, which loses either the command or its response.
 func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
@@ -70,21 +71,22 @@ func (n *killedNode) restart() {
 }
 
 const (
-	teamQuota  = 40 // emails per day of the team Tight
-	grantLimit = 20 // emails per day of one connected app
+	teamQuota  = 40 // daily email quota of the team Tight
+	grantLimit = 20 // daily email limit of one connected app
 	password   = "correct horse battery"
 )
 
-// inbox holds the messages that have arrived.
+// inbox holds the messages that have arrived at the sink.
 type inbox struct {
 	mu    sync.Mutex
 	ids   map[string]string   // the message id of each subject
-	links map[string][]string // invitation links, by address
+	links map[string][]string // invitation links by recipient address
 }
 
 var invitationLink = regexp.MustCompile(`/invitations/[\w-]+`)
 
-// take records a message. It returns a description of what is wrong with the message, or "".
+// take records a message that has arrived. take returns a description of an error in the message, or "" if there is
+// none.
 func (x *inbox) take(to string, data []byte) string {
 	m := mailparse.Parse(data)
 	x.mu.Lock()
@@ -113,15 +115,15 @@ func (x *inbox) linksTo(address string) []string {
 	return append([]string(nil), x.links[address]...)
 }
 
-// killed is a node that is killed repeatedly, with the state of its clients.
+// killed is a node that the test kills repeatedly, together with its clients' state.
 type killedNode struct {
 	*node
 	ctx  context.Context
-	up   sync.RWMutex // clients hold a read lock, so that they wait during a restart
+	up   sync.RWMutex // clients hold a read lock during a request, so that no request starts during a restart
 	done atomic.Int64 // number of responses
 }
 
-// until repeats a request until a response is final, including after connection errors.
+// until repeats a request, also after connection errors, until a response is final.
 func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
 	for over := false; !over && n.ctx.Err() == nil; {
 		n.up.RLock()
@@ -135,7 +137,7 @@ func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
 	}
 }
 
-// repeated makes a request until the response has one of the given statuses, and returns that response.
+// repeated sends a request until its response has one of the given statuses, and returns that response.
 func (n *killedNode) repeated(c caller, method, path string, body any, header ...string) (a reply) {
 	n.until(func(ctx context.Context) (ok bool, err error) {
 		a, err = c.ask(ctx, method, path, body, header...)
@@ -144,7 +146,7 @@ func (n *killedNode) repeated(c caller, method, path string, body any, header ..
 	return a
 }
 
-// sends sends emails with idempotency keys and returns how many were accepted.
+// sends sends emails with idempotency keys and returns the number of accepted emails.
 func (n *killedNode) sends(c caller, from, subject string, count int) (accepted []string) {
 	for i := range count {
 		name := fmt.Sprintf("%s %d", subject, i)
@@ -161,8 +163,8 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 	return accepted
 }
 
-// asksFor requests approvals for emails as a connected app. Two users approve each email at the same time. asksFor
-// returns the subjects.
+// asksFor sends emails as a connected app that needs approval for each. In asksFor, two users approve each email at the
+// same time. asksFor returns the subjects of the emails.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -195,9 +197,9 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	return subjects
 }
 
-// renews refreshes and uses the tokens of a connected app until stop is closed. If a response was lost, the app may
-// present the refresh token again within ten seconds. renews returns the number of refreshes and the number of refusals
-// after that time.
+// renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
+// may reuse the old refresh token for ten seconds. renews returns the number of refreshes and the number of refusals
+// after those ten seconds.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair
 	get := func() {
@@ -243,7 +245,7 @@ func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	return times, late
 }
 
-// joins invites a user, who accepts as soon as the link arrives and signs in. It returns the number of sign-ins.
+// joins invites a user, who accepts as soon as the link arrives and then signs in.
 func (n *killedNode) joins(x *inbox, address string) {
 	a := n.repeated(caller{addr: n.addr, bearer: key}, http.MethodPost, "/team/invitations",
 		map[string]any{"email": address, "role": "member"})
@@ -269,7 +271,8 @@ func (n *killedNode) joins(x *inbox, address string) {
 	}
 	n.until(func(ctx context.Context) (bool, error) {
 		for _, link := range x.linksTo(address) {
-			// If the link is already used, an earlier request whose response was lost accepted the invitation.
+			// If the invitation link is already used, an earlier request accepted the invitation, but its response was
+			// lost.
 			a, err := caller{addr: n.addr}.ask(ctx, http.MethodPost, link, url.Values{"password": {password}})
 			switch {
 			case err != nil:
@@ -284,13 +287,14 @@ func (n *killedNode) joins(x *inbox, address string) {
 				n.t.Errorf("%s accepts: %d %s", address, a.status, a.text)
 			}
 		}
-		time.Sleep(20 * time.Millisecond) // wait for the email
+		time.Sleep(20 * time.Millisecond) // wait for the invitation email
 		return false, nil
 	})
 	n.until(signIn)
 }
 
-// killPrograms runs several clients against a node, and calls disturb after a random number of responses in each round.
+// killPrograms runs several clients against a node, and calls the function disturb after a random number of responses
+// in each round.
 func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	rounds, each := setting(t, "POSTRIDER_KILL_ROUNDS", 1), setting(t, "POSTRIDER_KILL_EACH", 10)
 	x := &inbox{ids: map[string]string{}, links: map[string][]string{}}
@@ -353,7 +357,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 		status, err := n.call(ctx, http.MethodGet, "/dev/waiting", "", &waiting)
 		return err == nil && status == http.StatusOK && waiting == 0
 	})
-	sameDay := time.Now().UTC().YearDay() == began.YearDay() // a run over midnight uses two daily quotas
+	sameDay := time.Now().UTC().YearDay() == began.YearDay() // a test run across midnight uses the quotas of two days
 	if sameDay && (len(ofTeam) != teamQuota || len(ofGrant) != grantLimit) {
 		t.Errorf("%d emails of a team were accepted that may send %d, and %d of a program that may send %d",
 			len(ofTeam), teamQuota, len(ofGrant), grantLimit)
@@ -364,7 +368,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 		times, late)
 }
 
-// command runs a command while the node is running.
+// command runs a command of the program while the node is running.
 func (n *killedNode) command(args ...string) string {
 	n.t.Helper()
 	out, errOut, err := command(n.t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), args...)
@@ -374,7 +378,7 @@ func (n *killedNode) command(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// otherTeam creates a team with a domain and a quota, and returns a caller with its API key.
+// otherTeam creates a team with a domain and a quota, and returns a caller that uses the team's API key.
 func (n *killedNode) otherTeam(name, domain string, daily int) caller {
 	n.t.Helper()
 	c := caller{addr: n.addr, bearer: n.command("keys", "create", "--team", name, "--email", "owner@"+domain)}
@@ -397,7 +401,7 @@ func (n *killedNode) otherTeam(name, domain string, daily int) caller {
 	return c
 }
 
-// program grants access to a connected app, with limits.
+// program grants access to a connected app under the given limits, and returns the app.
 func (n *killedNode) program(limits map[string]any) caller {
 	n.t.Helper()
 	p, err := granted(n.ctx, n.addr, key, "full_access")
@@ -412,7 +416,7 @@ func (n *killedNode) program(limits map[string]any) caller {
 	return caller{addr: n.addr, bearer: p.Access}
 }
 
-// checkCounts compares counters with rows in the database of a stopped node.
+// checkCounts compares the stopped node's counters with the rows in its database.
 func (n *killedNode) checkCounts(env []string, people int) {
 	n.t.Helper()
 	source := filepath.Join(n.dir(), "postrider.db")
@@ -435,7 +439,7 @@ func (n *killedNode) checkCounts(env []string, people int) {
 	}
 	const audited = `SELECT COUNT(DISTINCT target) FROM audit_log WHERE action = `
 	for _, c := range []struct{ what, counted, there string }{
-		// The test may run over midnight, so a daily quota need not count all emails.
+		// The test may run across midnight, so one day's counter may not include all emails.
 		{"emails in the quotas of the month", `SELECT SUM(month_used) FROM team_volumes WHERE month =
 			(SELECT MAX(month) FROM team_volumes)`, `SELECT COUNT(*) FROM email_recipients`},
 		{"approvals and entries", `SELECT COUNT(*) FROM approvals WHERE state <> 'expired'`,

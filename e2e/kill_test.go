@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// setting reads a number from the environment: make kill has more rounds than make test.
+// setting reads a number from an environment variable, because `make kill` runs more rounds than `make test`.
 func setting(t *testing.T, name string, deflt int) int {
 	t.Helper()
 	text := os.Getenv(name)
@@ -32,14 +32,15 @@ func setting(t *testing.T, name string, deflt int) int {
 	return n
 }
 
-// TestKill kills the program at random moments while it accepts and delivers. Every email with response 200 reaches the
-// sink. An email may arrive twice if a kill falls between the sink's response and the commit; the test counts these.
+// TestKill kills the program at random moments while it accepts and delivers emails. Every email that the API accepted
+// with status 200 reaches the sink. TestKill counts the emails that arrive twice, which is allowed only if a kill falls
+// between the sink's response and the commit.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killRounds)
 }
 
-// ledger records accepted and arrived emails, by the number of the email.
+// ledger records the accepted and the arrived emails by their number.
 type ledger struct {
 	mu       sync.Mutex
 	tried    int
@@ -80,7 +81,7 @@ func killRounds(t *testing.T, env []string) {
 
 	ctx, cancel := context.WithTimeout(t.Context(), time.Duration(rounds)*time.Minute+5*time.Minute)
 	defer cancel()
-	var up sync.RWMutex // posters hold a read lock, so that they wait during a restart
+	var up sync.RWMutex // posters hold a read lock while they post, so that no post starts during a restart
 	var posters sync.WaitGroup
 	perRound := total/rounds + 1
 	next := make(chan int)
@@ -102,7 +103,8 @@ func killRounds(t *testing.T, env []string) {
 		}
 	})
 	for r := range rounds {
-		// The kill comes during posts. Some of these posts fail, and the emails of failed posts may have been accepted.
+		// The test kills the program while posts are in progress. Some posts fail because of the kill, although the
+		// program may have accepted their emails.
 		after := r*perRound + rand.IntN(perRound-perRound/10)
 		eventually(t, time.Minute, "enough of the round was posted", func() bool {
 			l.mu.Lock()
@@ -138,8 +140,8 @@ func killRounds(t *testing.T, env []string) {
 		rounds, len(l.accepted), len(l.arrived), twice)
 }
 
-// post sends email i and records whether the response was 200. Without a response, the email may or may not have been
-// accepted. post returns false if the connection failed, so that no request was sent.
+// post sends email number i and records whether the response status was 200. Without a response, the test does not know
+// whether the email was accepted. post returns false if the connection failed, because then no request was sent.
 func post(ctx context.Context, n *node, l *ledger, i int) (made bool) {
 	body, _ := json.Marshal(map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("user%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>", "headers": map[string]string{"X-Number": strconv.Itoa(i)}})

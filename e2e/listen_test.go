@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// heard collects the webhooks that a receiver on the developer's machine got.
+// heard collects the webhooks that the developer's local receiver got.
 type heard struct {
 	mu   sync.Mutex
 	got  []http.Header
@@ -35,7 +35,7 @@ func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// count returns the number of received messages of a type.
+// count returns the number of received messages of an event type.
 func (h *heard) count(typ string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -47,7 +47,7 @@ func (h *heard) count(typ string) (n int) {
 	return n
 }
 
-// verify checks a signature as Standard Webhooks specifies, without the program's own code.
+// verify checks a signature according to Standard Webhooks, without the program's own signing code.
 func (h *heard) verify(t *testing.T, secret string) {
 	t.Helper()
 	h.mu.Lock()
@@ -75,7 +75,7 @@ func (h *heard) verify(t *testing.T, secret string) {
 	}
 }
 
-// said holds the output of a program so far.
+// said collects the output of a program.
 type said struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -93,8 +93,8 @@ func (s *said) String() string {
 	return s.b.String()
 }
 
-// Signed events reach the developer's receiver as they happen. A restart of the server interrupts the stream without
-// loss or duplicates. Ctrl-C stops the command.
+// TestListen: signed events reach the developer's receiver as they happen. A server restart interrupts the event
+// stream, but no event is lost or duplicated. Ctrl-C ends the listen command.
 func TestListen(t *testing.T) {
 	n := start(t, nil)
 	var h heard
@@ -153,7 +153,7 @@ func TestListen(t *testing.T) {
 	if err := c.Wait(); err != nil {
 		t.Errorf("after Ctrl-C: %v", err)
 	}
-	// A server with an open event stream stops at once.
+	// A server with an open event stream must stop immediately.
 	began := time.Now()
 	n.cmd.Process.Signal(syscall.SIGTERM)
 	if err := n.cmd.Wait(); err != nil {
@@ -167,7 +167,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// A key without permission ends the command with the server's error.
+// TestListenRefused: with an invalid API key, the listen command ends with the server's error.
 func TestListenRefused(t *testing.T) {
 	n := start(t, nil)
 	_, errOut, err := command(t, nil, "listen", "--url", "http://"+n.addr, "--api-key", "re_wrong")
@@ -180,7 +180,7 @@ func TestListenRefused(t *testing.T) {
 	}
 }
 
-// The request log contains all requests, including those just before the program stopped.
+// The request log must contain all requests, including those made just before the program stopped.
 func TestRequestLog(t *testing.T) {
 	n := start(t, nil)
 	for range 20 {

@@ -18,7 +18,7 @@ func random(t *testing.T, n int) []byte {
 	return b
 }
 
-// multipart returns a message like that of a mail program: text, HTML with an inline picture, and two attachments.
+// multipart returns a message as a mail client would send it: text, HTML with an inline image, and two attachments.
 func multipart(parts map[string][]byte) []byte {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\r\n", args...) }

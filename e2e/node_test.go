@@ -21,12 +21,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// binary is the program, built once for all tests.
+// binary is the path of the program, which is built once for all tests.
 var binary string
 
 func TestMain(m *testing.M) {
-	// Reading this variable prevents cached results in `make test`: go test does not know that these tests depend on
-	// the program and on the official clients.
+	// Reading this variable prevents cached test results in `make test`, because go test does not know that these tests
+	// depend on the program and on the official clients.
 	_ = os.Getenv("POSTRIDER_TEST_RUN")
 	dir, err := os.MkdirTemp("", "postrider-e2e-")
 	if err == nil {
@@ -40,15 +40,16 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
-	// More tests than CPUs run in parallel, because they mostly wait for programs. A command-line flag overrides this.
+	// By default, more of these tests than CPUs run in parallel, because they mostly wait for other programs. A
+	// command-line flag overrides this degree of parallelism.
 	flag.Set("test.parallel", "6")
-	// dbtest.Main exits the process, so the folder is removed after its server has stopped.
+	// dbtest.Main exits the process, so this hook removes the folder after the database server has stopped.
 	dbtest.After(func() { os.RemoveAll(dir) })
 	dbtest.Main(m)
 }
 
-// onEachEngine runs f for SQLite and PostgreSQL in parallel. It passes the environment variables that select the
-// database.
+// onEachEngine runs the test f in parallel for SQLite and PostgreSQL. onEachEngine passes f the environment variables
+// that select the database.
 func onEachEngine(t *testing.T, f func(t *testing.T, env []string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {
@@ -72,7 +73,7 @@ type node struct {
 	env     []string
 	cmd     *exec.Cmd
 	out     *said
-	tail    int // how many bytes of output a failed test shows; 0 means all
+	tail    int // bytes of output to print after a failed test; 0 means all
 }
 
 // start runs postrider dev in a new folder, with additional arguments and environment variables.
@@ -125,11 +126,11 @@ func (n *node) launch() {
 	})
 }
 
-// localhost returns the URL that the program prints.
+// localhost returns the URL that the program prints at startup.
 func (n *node) localhost() string { return "http://" + n.named() }
 
-// named returns the URL for browsers, which the node redirects from 127.0.0.1 to localhost (see byName in package
-// node).
+// named returns the URL for browsers, with localhost as host name, to which the node redirects requests for 127.0.0.1
+// (see byName in package node).
 func (n *node) named() string {
 	n.t.Helper()
 	_, port, err := net.SplitHostPort(n.addr)
@@ -139,13 +140,13 @@ func (n *node) named() string {
 	return "localhost:" + port
 }
 
-// kill kills the program with SIGKILL.
+// kill sends SIGKILL to the program and waits until it has exited.
 func (n *node) kill() {
 	n.cmd.Process.Kill()
 	n.cmd.Wait()
 }
 
-// eventually polls until done returns true, and fails the test after a timeout.
+// eventually calls done repeatedly until it returns true, and fails the test after a timeout.
 func eventually(t *testing.T, limit time.Duration, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -160,7 +161,7 @@ func eventually(t *testing.T, limit time.Duration, what string, done func() bool
 	}
 }
 
-// call makes a request and decodes the response, whatever its status.
+// call sends a request and decodes the response, whatever its status is.
 func (n *node) call(ctx context.Context, method, path, body string, out any) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, strings.NewReader(body))
 	if err != nil {
@@ -184,7 +185,7 @@ func (n *node) call(ctx context.Context, method, path, body string, out any) (st
 	return answer.StatusCode, err
 }
 
-// must makes a request and fails the test unless it succeeds.
+// must sends a request and fails the test unless the request succeeds.
 func (n *node) must(method, path, body string, out any) {
 	n.t.Helper()
 	status, err := n.call(n.t.Context(), method, path, body, out)
@@ -219,7 +220,7 @@ func (n *node) verifyDomain(id string) {
 	})
 }
 
-// captured returns the parsed message in the outbox for an address.
+// captured returns the parsed message to the given address from the development outbox.
 func (n *node) captured(to string) *mailparse.Parsed {
 	n.t.Helper()
 	var raw string

@@ -14,12 +14,12 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// program is an OAuth client that uses the flow of the official CLI.
+// program is an OAuth client that uses the same flow as the official CLI.
 type program struct {
 	t        *testing.T
 	n        *node
 	redirect string
-	sent     chan url.Values // parameters of the redirect
+	sent     chan url.Values // query parameters of each redirect to the client
 }
 
 func newProgram(t *testing.T, n *node) *program {
@@ -35,7 +35,7 @@ func newProgram(t *testing.T, n *node) *program {
 	return p
 }
 
-// token exchanges a code for an access token.
+// token exchanges an authorization code for an access token.
 func (p *program) token(clientID, code string) string {
 	p.t.Helper()
 	r, err := http.PostForm("http://"+p.n.addr+"/oauth/token", url.Values{"grant_type": {"authorization_code"},
@@ -53,7 +53,7 @@ func (p *program) token(clientID, code string) string {
 	return answer.Access
 }
 
-// status makes an API request with a token and returns the status.
+// status makes an API request with a token and returns the response status.
 func (p *program) status(token, path string) int {
 	p.t.Helper()
 	r, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, "http://"+p.n.addr+path, nil)
@@ -69,8 +69,8 @@ func (p *program) status(token, path string) int {
 	return w.StatusCode
 }
 
-// A user reads the consent page in a browser, and allows or refuses access. The browser follows the redirect to the
-// client, which the page's Content-Security-Policy must allow.
+// TestConsentInABrowser: a user reads the consent page in a browser and allows or refuses access. The browser follows
+// the redirect to the client, which the page's Content-Security-Policy must allow.
 func TestConsentInABrowser(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

@@ -15,11 +15,11 @@ import (
 	"github.com/creack/pty"
 )
 
-// officialCLI is the official CLI, installed in compat, with its own home folder.
+// officialCLI is the official CLI, installed in the folder compat and run with its own home folder.
 type officialCLI struct {
 	t    *testing.T
 	env  []string
-	asks string // file with the URL that the CLI opened in the browser
+	asks string // path of the file to which the fake browser writes the opened URL
 }
 
 func newOfficialCLI(t *testing.T, n *node) *officialCLI {
@@ -29,7 +29,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 	}
 	home := t.TempDir()
 	c := &officialCLI{t: t, asks: filepath.Join(home, "opened")}
-	// Replacements for the commands that open a browser on Linux and macOS write the URL to a file.
+	// Fake xdg-open and open commands, which open a browser on Linux and macOS, write the URL to a file.
 	opener := "#!/bin/sh\nprintf '%s' \"$1\" >'" + c.asks + ".part' && mv '" + c.asks + ".part' '" + c.asks + "'\n"
 	for _, name := range []string{"xdg-open", "open"} {
 		if err := os.WriteFile(filepath.Join(home, name), []byte(opener), 0o700); err != nil {
@@ -40,7 +40,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(),
 		"RESEND_API_KEY=",
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
-		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // in CI, the CLI asks no questions even at a terminal
+		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // with CI set, the CLI asks no questions even at a terminal
 	return c
 }
 
@@ -52,7 +52,7 @@ func (c *officialCLI) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// logIn runs the login command at a terminal and consents in the browser.
+// logIn runs the CLI's login command at a terminal and gives consent in the browser.
 func (c *officialCLI) logIn(consent func(address string)) {
 	c.t.Helper()
 	cmd := c.command("login", "--insecure-storage")
@@ -90,7 +90,7 @@ func (c *officialCLI) logIn(consent func(address string)) {
 	<-read
 }
 
-// run runs a command without a terminal, fails the test if the command fails, and decodes its JSON output.
+// run runs a CLI command without a terminal, fails the test if the command fails, and decodes its JSON output.
 func (c *officialCLI) run(out any, args ...string) {
 	c.t.Helper()
 	cmd := c.command(append(args, "--json")...)
@@ -107,7 +107,7 @@ func (c *officialCLI) run(out any, args ...string) {
 
 var authority = regexp.MustCompile(`^http://[^/]+`)
 
-// The official CLI logs in with OAuth in a browser, and works with the granted tokens.
+// TestOfficialCLI: the official CLI logs in with OAuth through a browser and then uses the granted tokens.
 func TestOfficialCLI(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil, "--domain", "acme.example")

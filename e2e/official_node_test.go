@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// The official Node client works against the program. The folder compat has its tests.
+// TestOfficialNodeClient runs the tests of the official Node client against the program. The Node client's tests are in
+// the folder compat.
 func TestOfficialNodeClient(t *testing.T) {
 	t.Parallel()
 	c := exec.CommandContext(t.Context(), "node", "--test")

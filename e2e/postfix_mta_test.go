@@ -13,16 +13,17 @@ import (
 	"time"
 )
 
-// postfix is a temporary Postfix instance. Its configuration, queue and log are in a temporary folder, and it uses only
-// loopback.
+// postfix is a temporary Postfix instance that uses only loopback and keeps its configuration, queue and log in a
+// temporary folder.
 type postfix struct {
 	t    *testing.T
 	dir  string
-	addr string // address of Postfix's SMTP listener
+	addr string // address of Postfix's SMTP port
 }
 
-// postfixMain relays all mail from this machine as the transport table says, without local delivery and without DNS.
-// Deferred mail bounces at once, so that tests see the report.
+// postfixMain configures Postfix to relay all mail from this machine according to the transport table, without local
+// delivery and without DNS. With this configuration, Postfix bounces deferred mail immediately, so that tests receive
+// the bounce report.
 const postfixMain = `compatibility_level = 3.6
 queue_directory = %[1]s/spool
 data_directory = %[1]s/data
@@ -51,7 +52,7 @@ in_flow_delay = 0
 disable_vrfy_command = yes
 `
 
-// postfixMaster lists the required services, none in a chroot. master(5) describes the columns.
+// postfixMaster lists the services that Postfix needs, all without a chroot; master(5) describes the columns.
 const postfixMaster = `%[1]s inet n - n - - smtpd
 pickup unix n - n 60 1 pickup
 cleanup unix n - n - 0 cleanup
@@ -75,12 +76,12 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 `
 
-// startPostfix starts a Postfix instance. routes are the lines of its transport table, one per address or domain.
+// startPostfix starts a Postfix instance. The routes are the lines of its transport table, one per address or domain.
 func startPostfix(t *testing.T, routes ...string) *postfix {
 	t.Helper()
 	p := &postfix{t: t, dir: t.TempDir(), addr: freeAddr(t)}
 	for _, name := range []string{"..", "", "etc", "spool", "data", "log"} {
-		// The daemons run as another user, who has no access to the folders of tests.
+		// The Postfix daemons run as another user, who cannot access the test's temporary folders.
 		path := filepath.Join(p.dir, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)

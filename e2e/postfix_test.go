@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// relayed is a node that sends through a Postfix and receives the mail that Postfix relays to it. Mail for far.example
-// goes to a host that accepts only one address.
+// relayed returns a node that sends through Postfix and receives the mail that Postfix relays to it. Postfix relays
+// mail for far.example to a host that accepts only one address.
 func relayed(t *testing.T) (*node, *postfix) {
 	t.Helper()
 	far := smtptest.NewServer(t, smtptest.Config{Rcpt: func(_, to string) string {
@@ -38,14 +38,14 @@ func relayed(t *testing.T) (*node, *postfix) {
 	return n, p
 }
 
-// route returns a destination for mail in the syntax of transport(5).
+// route returns a mail destination in the syntax of transport(5).
 func route(addr string) string {
 	host, port, _ := net.SplitHostPort(addr)
 	return fmt.Sprintf("smtp:[%s]:%s", host, port)
 }
 
-// TestPostfixRelaysToUs sends a message with two attachments and an inline picture through Postfix to the node's MX.
-// The API returns the same bytes.
+// TestPostfixRelaysToUs sends a message with two attachments and an inline image through Postfix to the node's MX. The
+// API then returns the same message unchanged.
 func TestPostfixRelaysToUs(t *testing.T) {
 	n, p := relayed(t)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),
@@ -110,13 +110,14 @@ func TestPostfixRelaysToUs(t *testing.T) {
 	}
 }
 
-// TestPostfixBounces sends mail that Postfix accepts and cannot deliver. Postfix's report returns to the return path
-// and becomes an event. An address that does not exist is suppressed; an address with a full mailbox is not.
+// TestPostfixBounces sends mail that Postfix accepts but cannot deliver. Postfix sends its bounce report to the return
+// path, and the node records it as an event. The node suppresses an address that does not exist, but not an address
+// whose mailbox is full.
 func TestPostfixBounces(t *testing.T) {
 	n, _ := relayed(t)
 	for _, test := range []struct {
 		to, last, kind string
-		suppressed     int // status of GET /suppressions/{address}
+		suppressed     int // expected status of GET /suppressions/{address}
 	}{
 		{"known@far.example", "delivered", "", http.StatusNotFound},
 		{"unknown@far.example", "bounced", "Permanent", http.StatusOK},

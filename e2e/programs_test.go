@@ -11,8 +11,8 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// A user allows a connected app, finds it in the team's list of apps, limits it, and revokes it. The revoked token is
-// refused at once.
+// TestProgramsInABrowser: a user allows a connected app, finds it in the team's list of apps, limits it, and revokes
+// it. The app's revoked token is refused immediately.
 func TestProgramsInABrowser(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
@@ -44,7 +44,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	r.presses("Connected apps")
 	r.sees("Notes\nallowed by developer@postrider.localhost")
 	r.sees("No limits.")
-	// unfolds opens the details element whose summary starts with the text.
+	// unfolds opens the details element whose summary starts with the given text.
 	unfolds := func(text string) {
 		t.Helper()
 		at := chromedp.Search(`//summary[starts-with(normalize-space(.), "` + text + `")]`)

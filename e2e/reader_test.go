@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// reader is a user with a browser.
+// reader is a user who works in a browser.
 type reader struct {
 	t   *testing.T
 	tab context.Context
@@ -23,7 +23,7 @@ func chromium(t *testing.T) context.Context {
 	t.Helper()
 	o := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.WSURLReadTimeout(2*time.Minute))
 	if os.Getuid() == 0 {
-		o = append(o, chromedp.NoSandbox) // Chromium's sandbox refuses root.
+		o = append(o, chromedp.NoSandbox) // Chromium's sandbox refuses to run as root.
 	}
 	ctx, stop := chromedp.NewExecAllocator(t.Context(), o...)
 	t.Cleanup(stop)
@@ -37,7 +37,7 @@ func chromium(t *testing.T) context.Context {
 	return ctx
 }
 
-// open opens a page.
+// open opens a page in the browser.
 func (r *reader) open(path string) {
 	r.t.Helper()
 	if err := chromedp.Do(r.tab, chromedp.Navigate(r.url+path)); err != nil {
@@ -45,7 +45,7 @@ func (r *reader) open(path string) {
 	}
 }
 
-// sees waits until the page contains a text.
+// sees waits until the page contains the given text.
 func (r *reader) sees(text string) {
 	r.t.Helper()
 	var said string
@@ -56,7 +56,7 @@ func (r *reader) sees(text string) {
 		}
 	}()
 	eventually(r.t, 30*time.Second, "the page says "+text, func() bool {
-		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails during page load
+		now, err := chromedp.Run(r.tab, chromedp.Evaluate[string](`document.body.innerText`)) // fails while the page loads
 		if err == nil {
 			said = now
 			ok = strings.Contains(now, text)

@@ -16,7 +16,8 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// inject sends a message to a host as most hosts do: with TLS if the host offers it, without verifying the certificate.
+// inject sends a message to a host as most mail servers do: with TLS if the host offers it, without verifying the
+// certificate.
 func inject(host, to string, raw []byte) error {
 	c, err := smtp.DialStartTLS(host, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -26,7 +27,7 @@ func inject(host, to string, raw []byte) error {
 	return c.SendMail("alice@elsewhere.example", []string{to}, bytes.NewReader(raw))
 }
 
-// TestOfficialClientReceives sends a message to the inbound port and reads it through the official client.
+// TestOfficialClientReceives sends a message to the inbound SMTP port and reads it through the official client.
 func TestOfficialClientReceives(t *testing.T) {
 	mx := freeAddr(t)
 	n := start(t, nil, "--smtp-in", mx)
@@ -78,8 +79,8 @@ func TestOfficialClientReceives(t *testing.T) {
 	get(t, shared.URL+"x", http.StatusNotFound)
 }
 
-// TestKillWhileReceiving kills the program at random moments while mail arrives. Every message with response 250 is
-// listed and complete.
+// TestKillWhileReceiving kills the program at random moments while it receives mail. Every message that the program
+// accepted with 250 is listed and complete.
 func TestKillWhileReceiving(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killReceiving)
@@ -107,7 +108,7 @@ func killReceiving(t *testing.T, env []string) {
 					}
 					raw := "Subject: " + name + "\r\n\r\n" + strings.Repeat("Hello.\r\n", size/8)
 					if inject(mx, "b@in.acme.example", []byte(raw)) != nil {
-						return // killed: this message may or may not be stored
+						return // the program was killed, so this message may or may not be stored
 					}
 					mu.Lock()
 					taken[name] = true

@@ -15,7 +15,7 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// types types a text into the input with the given label.
+// types enters a text into the input with the given label.
 func (r *reader) types(label, text string) {
 	r.t.Helper()
 	id, err := chromedp.Run(r.tab, chromedp.Evaluate[string](
@@ -44,8 +44,8 @@ func (r *reader) hasPasskeys() {
 
 var setupLink = regexp.MustCompile(`http://localhost:\d+(/setup\?token=[\w-]+)`)
 
-// A user creates the first account with the link in the log, and signs in with a password, with a code, and with a
-// passkey.
+// TestPeopleSignIn: a user creates the first account with the link from the log, and signs in with a password, a code,
+// and a passkey.
 func TestPeopleSignIn(t *testing.T) {
 	t.Parallel()
 	n := prepare(t, binary, nil)
@@ -83,7 +83,7 @@ func TestPeopleSignIn(t *testing.T) {
 	r.signsInTwice(code)
 	r.cookiesAreHidden()
 
-	// The API and the pages use separate paths.
+	// API and web pages use different paths.
 	answer, err := http.Get(r.url + "/emails")
 	if err != nil {
 		t.Fatal(err)
@@ -94,7 +94,8 @@ func TestPeopleSignIn(t *testing.T) {
 	}
 }
 
-// turnsOnTOTP sets up two-factor authentication. The function code gives the code that is valid after a duration.
+// turnsOnTOTP sets up two-factor authentication. The returned function code gives the TOTP code that will be valid
+// after a duration.
 func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
 	t := r.t
 	t.Helper()
@@ -134,7 +135,7 @@ func (r *reader) addsPasskey() {
 	r.sees("Laptop")
 }
 
-// signsInTwice signs in with a password and a code, and then with the passkey.
+// signsInTwice signs in first with a password and a code, then with the passkey.
 func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.t.Helper()
 	r.presses("Sign out")
@@ -143,7 +144,7 @@ func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.types("Password", "correct horse battery")
 	r.presses("Sign in")
 	r.sees("Enter your code")
-	r.types("Code", code(30*time.Second)) // the previous code is already used
+	r.types("Code", code(30*time.Second)) // use the next code, because the previous code was already used
 	r.presses("Sign in")
 	r.sees("Your account")
 
@@ -154,7 +155,7 @@ func (r *reader) signsInTwice(code func(after time.Duration) string) {
 	r.sees("last used")
 }
 
-// cookiesAreHidden checks that scripts cannot read the cookies, and that signing out ends the session.
+// cookiesAreHidden checks that scripts cannot read the session cookies, and that signing out ends the session.
 func (r *reader) cookiesAreHidden() {
 	t := r.t
 	t.Helper()
@@ -170,7 +171,8 @@ func (r *reader) cookiesAreHidden() {
 	r.sees("Forgot your password?")
 }
 
-// In development, passkeys work at the URL that the program prints, and 127.0.0.1 redirects to that URL.
+// TestPasskeyInDevelopment: passkeys work at the URL that the program prints in development, and 127.0.0.1 redirects to
+// that URL.
 func TestPasskeyInDevelopment(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)

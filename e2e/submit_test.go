@@ -14,7 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// submit sends a message with the standard library's client over STARTTLS. The certificate is self-signed.
+// submit sends a message with the standard library's SMTP client over STARTTLS. The server's certificate is
+// self-signed, so submit does not verify it.
 func submit(addr, password string, raw []byte, to ...string) error {
 	c, err := smtp.Dial(addr)
 	if err != nil {
@@ -49,8 +50,8 @@ func submit(addr, password string, raw []byte, to ...string) error {
 	return c.Quit()
 }
 
-// TestSubmission submits a message over SMTP. The relay gets the message unchanged except for a signature, and the API
-// shows it like any other email.
+// TestSubmission submits a message over SMTP. The relay receives the submitted message unchanged except for a
+// signature, and the API shows it like any other email.
 func TestSubmission(t *testing.T) {
 	var mu sync.Mutex
 	arrived := map[string][]byte{}

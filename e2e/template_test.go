@@ -7,7 +7,8 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// The official Go client can create, publish, send, change, duplicate and delete a template.
+// TestOfficialClientUsesTemplates creates, publishes, sends, changes, duplicates and deletes a template with the
+// official Go client.
 func TestOfficialClientUsesTemplates(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

@@ -15,12 +15,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// office holds two nodes of one PostgreSQL database, the second connected through a proxy, and a team. With SQLite, one
-// node takes both roles.
+// office holds a team and two nodes that share a PostgreSQL database; the second node connects through a proxy. With
+// SQLite, one node takes the roles of both nodes.
 type office struct {
 	t      *testing.T
 	a, b   *node
-	public string // public URL, which points to the first node
+	public string // public URL, which leads to the first node
 	env    []string
 	link   *pgproxy.Proxy
 	owner  http.CookieJar
@@ -66,7 +66,7 @@ func newOffice(t *testing.T, engine string) *office {
 	}
 	var token string
 	eventually(t, 20*time.Second, "a log has the link that works", func() bool {
-		for _, n := range []*node{o.b, o.a} { // each start creates a new setup link
+		for _, n := range []*node{o.b, o.a} { // each start creates another setup link
 			if _, after, ok := strings.Cut(n.out.String(), "/setup?token="); ok && token == "" {
 				token = strings.FieldsFunc(after, func(r rune) bool { return !(r == '-' || r == '_' || r >= '0') })[0]
 			}
@@ -97,7 +97,7 @@ func (o *office) expect(c caller, method, path string, body any, status int) rep
 	return a
 }
 
-// command runs a command while the nodes are running.
+// command runs a command of the program while the nodes are running.
 func (o *office) command(args ...string) string {
 	o.t.Helper()
 	out, errOut, err := command(o.t, o.env, args...)
@@ -107,7 +107,8 @@ func (o *office) command(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// joins adds a member to the team, with a session in the jar, and returns a connected app of that member.
+// joins adds a member to the team and returns the member's cookie jar with a session, and a connected app of that
+// member.
 func (o *office) joins(email, role string) (jar http.CookieJar, program caller) {
 	o.t.Helper()
 	jar = o.jar()
@@ -148,7 +149,7 @@ func (o *office) teamID() string {
 	return o.team
 }
 
-// first returns the id of the newest object in a list.
+// first returns the id of the first object in a list, which is the newest.
 func (o *office) first(c caller, path string) string {
 	o.t.Helper()
 	var list struct{ Data []struct{ ID string } }
@@ -159,7 +160,7 @@ func (o *office) first(c caller, path string) string {
 	return list.Data[0].ID
 }
 
-// look is a request to the other node, with the expected statuses before and after the change.
+// look is a request to the other node, with the statuses that it must return before and after the change.
 type look struct {
 	by            caller
 	method, path  string
@@ -175,8 +176,8 @@ func (l *look) ask(t *testing.T) (reply, error) {
 	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
 }
 
-// Access revoked by one node or by a command is refused by another node: at once with a hint, and within seconds if the
-// hint was lost.
+// TestTakenAway: if one node or a command revokes access, another node refuses it too: immediately after the
+// notification, or within seconds if the notification was lost.
 func TestTakenAway(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -263,14 +264,15 @@ func takeAway(t *testing.T, o *office, hows ...string) {
 					[]look{{onB, http.MethodPost, "/emails", email, 200, 429}}},
 			}
 			for _, c := range changes {
-				for _, l := range c.looks { // fill the caches of the node
+				for _, l := range c.looks { // fill the node's caches
 					if a, err := l.ask(t); err != nil || a.status != l.before {
 						t.Errorf("before %s, %s %s is answered with %d %v: %s", c.what, l.method, l.path, a.status, err,
 							a.text)
 					}
 				}
 			}
-			// Cache entries live up to five seconds, so an earlier refusal must come from a hint.
+			// Cache entries are valid for up to five seconds, so an earlier refusal proves that the notification
+			// arrived.
 			limit := 3 * time.Second
 			if how == "cut" {
 				o.link.Cut()

@@ -29,13 +29,13 @@ func oldProgram(t *testing.T) string {
 	return path
 }
 
-// lists are the paths of a team's lists in the API.
+// lists holds the API paths of a team's lists.
 var lists = []string{"/domains", "/api-keys", "/emails", "/contacts", "/segments", "/templates", "/broadcasts",
 	"/automations", "/webhooks", "/suppressions"}
 
-// before holds the data that the old program returned.
+// before holds the data that the old program returned before the upgrade.
 type before struct {
-	lists       map[string]map[string]any // objects by list and id
+	lists       map[string]map[string]any // objects by list path and id
 	keys        map[string]string         // by their permission
 	scheduledID string
 	runID       string
@@ -97,7 +97,7 @@ func (n *node) fill() before {
 	return b
 }
 
-// everything reads all lists of the team.
+// everything reads every list of the team.
 func (n *node) everything() map[string]map[string]any {
 	n.t.Helper()
 	all := map[string]map[string]any{}
@@ -116,7 +116,8 @@ func (n *node) everything() map[string]map[string]any {
 	return all
 }
 
-// has checks that the current objects contain all earlier values. A newer program may add fields.
+// has checks that the objects still contain all values from before the upgrade. A newer program may add fields to an
+// object.
 func (n *node) has(b before) {
 	n.t.Helper()
 	now := n.everything()
@@ -151,7 +152,7 @@ func (n *node) has(b before) {
 
 var setupAt = regexp.MustCompile(`/setup\?token=[\w-]+`)
 
-// TestUpgrade creates objects of every kind with an old program, and then runs this program on the same database.
+// TestUpgrade creates objects of every kind with an old program, and then runs the new program on the same database.
 func TestUpgrade(t *testing.T) {
 	old := oldProgram(t)
 	for _, engine := range both {
@@ -194,7 +195,7 @@ func TestUpgrade(t *testing.T) {
 				Emails struct{ Daily struct{ Used, Sent int } }
 			}
 			n.must(http.MethodGet, "/usage", "", &usage)
-			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // emails from before the upgrade, and one by each key
+			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // from before the upgrade, and one per key
 				t.Errorf("of the quota %d are used, and %d were sent", d.Used, d.Sent)
 			}
 			for _, args := range [][]string{{"teams", "list"}, {"keys", "list", "--team", "Development"}, {"jobs"},
@@ -207,8 +208,7 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
-// owner starts the node in production mode, creates the first account as owner of the existing team, and stops the
-// node.
+// owner starts the node in production mode, creates the first account as the existing team's owner, and stops the node.
 func (n *node) owner() {
 	n.t.Helper()
 	defer func(args []string) { n.args = args }(n.args)
@@ -244,7 +244,7 @@ func (n *node) owner() {
 	}
 }
 
-// TestRollingUpgrade runs this program and an old one on the same database at the same time.
+// TestRollingUpgrade runs the new program and an old one on the same database at the same time.
 func TestRollingUpgrade(t *testing.T) {
 	old := oldProgram(t)
 	env := []string{"POSTRIDER_SECRET_KEY=" + sharedSecret,
@@ -292,7 +292,7 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("a program's token is answered with %d %v", r.status, err)
 		}
 	}
-	// The old node sends emails that a connected app scheduled at the new node, or leaves them to the new node.
+	// A connected app schedules this email at the new node; either node may send it.
 	r, err := caller{addr: b.addr, bearer: p.Access}.ask(t.Context(), http.MethodPost, "/emails", map[string]any{
 		"from": "hello@acme.example", "to": "program@example.net", "subject": "Of a program", "text": "Hello",
 		"scheduled_at": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)})
@@ -309,7 +309,7 @@ func TestRollingUpgrade(t *testing.T) {
 		}
 		return false
 	})
-	// Downgrade: the old program starts on the migrated database.
+	// For the downgrade, the old program starts on the migrated database.
 	for _, program := range []string{old, binary} {
 		a.stop()
 		a.program = program

@@ -17,14 +17,14 @@ import (
 )
 
 // TestKillBeforeWebhook kills the program at random moments between events and their webhooks. Every recorded event
-// reaches the receiver at least once, signed, and the events of an email arrive in order.
+// reaches the receiver at least once with a valid signature, and each email's events arrive in order.
 func TestKillBeforeWebhook(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killWebhooks)
 }
 
-// told records the webhooks that a receiver got: the event types of each email in the order of first arrival, and how
-// often each message arrived.
+// told records the webhooks that a receiver got: each email's event types in the order of first arrival, and the number
+// of arrivals of each message.
 type told struct {
 	mu     sync.Mutex
 	secret string
@@ -90,7 +90,7 @@ func killWebhooks(t *testing.T, env []string) {
 			})
 		}
 		if r%2 == 0 {
-			posters.Wait() // in every second round, the kill comes after all posts
+			posters.Wait() // in every second round, the kill comes after all emails are posted
 		}
 		pause, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
 		<-pause.Done()
@@ -112,7 +112,7 @@ func killWebhooks(t *testing.T, env []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	for id, types := range x.types {
-		// If the response to an email was lost, the email's second event may still be in transit.
+		// If the response to an email was lost, the webhook for its second event may still be in transit.
 		if got := fmt.Sprint(types); got != "[email.sent email.delivered]" &&
 			(got != "[email.sent]" || slices.Contains(accepted, id)) {
 			t.Errorf("email %s: %v", id, types)

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// complete sets what is derived from other settings and from the machine.
+// complete sets default values that depend on other settings or on the machine.
 func (l *loader) complete(src Source) {
 	c := &l.config
 	if c.Hostname == "" {
@@ -67,11 +67,12 @@ func (l *loader) complete(src Source) {
 	}
 }
 
-// hostName returns a host name in the form for comparisons: lower case, without the final dot.
+// hostName normalizes a host name for comparisons: lower case, without the final dot.
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
-// LocalURL returns the URL of a listener for clients on the same machine. If localhost leads to the listener, the URL
-// contains that name, because passkeys are bound to names (Web Authentication Level 3, section 5.1.2).
+// LocalURL returns the URL of a listener for clients on the same machine. If the listener accepts connections to
+// localhost, the URL contains localhost instead of an IP address, because passkeys are bound to names (Web
+// Authentication Level 3, section 5.1.2).
 func LocalURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -89,7 +90,7 @@ func LocalURL(listen string) string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// wrong reports an invalid value with its source.
+// wrong adds a problem that names an invalid value and its source.
 func (l *loader) wrong(key, format string, args ...any) {
 	origin := ""
 	if s := l.find(key); s != nil && s.origin != "" && s.origin != "default" {
@@ -98,7 +99,7 @@ func (l *loader) wrong(key, format string, args ...any) {
 	l.problem("%s%s: %s", key, origin, fmt.Sprintf(format, args...))
 }
 
-// check reports every invalid value.
+// check adds a problem for every invalid value.
 func (l *loader) check() {
 	c := &l.config
 	if c.DataDir == "" {
@@ -132,7 +133,7 @@ func (l *loader) checkAddresses() {
 	c := &l.config
 	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") &&
 		!strings.HasPrefix(s, "postgresql://") {
-		// The URL may contain a password, so the message does not show it.
+		// The URL may contain a password, so the error message does not include it.
 		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir")
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
@@ -190,8 +191,8 @@ func (l *loader) checkAddresses() {
 	}
 }
 
-// checkOIDC refuses an OpenID Connect provider with an unencrypted URL, unless it is on this machine: its responses
-// identify users.
+// checkOIDC rejects an OpenID Connect provider with an unencrypted URL, unless the provider is on this machine, because
+// its responses identify users.
 func (l *loader) checkOIDC() {
 	c := &l.config
 	for i, d := range c.OIDCDomains {
@@ -218,7 +219,8 @@ func onThisMachine(host string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostPort reports whether s is host:port. The host of a listener may be empty and its port 0.
+// hostPort reports whether s has the form host:port. The host of a listener's address may be empty, and its port may be
+// 0.
 func hostPort(s string, listen bool) bool {
 	host, port, err := net.SplitHostPort(s)
 	if err != nil {
@@ -268,7 +270,7 @@ func (l *loader) checkNumbers() {
 	between("rate_limit", c.RateLimit, 0, 1_000_000)
 	between("trial_daily", c.TrialDaily, 0, 1_000_000_000)
 	between("trial_monthly", c.TrialMonthly, 0, 1_000_000_000)
-	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // this form of the condition also refuses NaN
+	if !(c.LaneRate >= 0 && c.LaneRate <= 1e6) { // the negated range check also rejects NaN
 		l.wrong("lane_rate", "is %v, must be between 0 and 1000000", c.LaneRate)
 	}
 	if c.SMTPInMaxSize < 64<<10 || c.SMTPInMaxSize > 1<<30 {
@@ -337,7 +339,7 @@ func (l *loader) checkWebhooks() {
 	}
 }
 
-// domain matches a DNS name. The underscore is for names such as _spf.example.com.
+// domain matches a domain name. The underscore allows names such as _spf.example.com.
 var domain = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
 func (l *loader) checkNames() {

@@ -1,22 +1,22 @@
-// Package config reads the settings of a node into one typed Config: from built-in defaults, then postrider.toml,
-// then POSTRIDER_* variables, then flags. Each source overrides those before it.
+// Package config reads the settings of a node into one typed Config: from built-in defaults, then postrider.toml, then
+// POSTRIDER_* variables, then flags. Each source overrides the earlier ones.
 //
 // # Invariants
 //
-// A setting is declared once, as a field of Config with tags. The package derives from them the setting's key in the
-// file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
-// valid and complete, including what is derived from other settings or from the machine.
+// A setting is declared once, as a field of Config with tags. From these tags, the package derives the setting's key in
+// the file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
+// valid and complete; it includes values derived from other settings or from the machine.
 //
 // # When it fails
 //
-// Load returns all problems at once, each with the setting, the source of its value, and what to do. Only a syntax
-// error of the flags, such as an unknown flag, is returned alone. An unknown key of the file is a problem; an unknown
-// POSTRIDER_* variable is ignored.
+// Load returns all problems together, each with the setting, the source of its value, and how to fix it. If the flags
+// cannot be parsed, for example because a flag is unknown, Load returns only that error. An unknown key in the file is
+// an error; an unknown POSTRIDER_* variable is ignored.
 //
 // # What it does not do
 //
-// A Config does not contain data that changes while the program runs, such as domains, keys and limits of teams. The
-// database has that data. Only cli imports this package, and passes the other packages the values that they need.
+// A Config does not contain data that changes while the program runs, such as domains, keys and limits of teams. That
+// data is in the database. Only cli imports this package; it passes the other packages the values that they need.
 package config
 
 import (
@@ -30,7 +30,8 @@ import (
 	"time"
 )
 
-// Config is the settings of a node. The tags are the key, the default as text, and the description for the manual.
+// Config holds the settings of a node. The struct tags of a setting hold its key, its default as text, and its
+// description for the manual.
 type Config struct {
 	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
 	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
@@ -128,7 +129,7 @@ type Config struct {
 	Regions map[string]Region `toml:"regions" doc:"Hosts per region, only in the file, as tables such as [regions.us-east-1]. A host that a region omits has the value of the setting above."`
 }
 
-// Region holds the host names for the DNS records of a region's domains.
+// Region holds the host names that the DNS records of a region's domains refer to.
 type Region struct {
 	BounceHost   string `toml:"bounce_host"`
 	InboundHost  string `toml:"inbound_host"`
@@ -136,7 +137,7 @@ type Region struct {
 	TrackingHost string `toml:"tracking_host"`
 }
 
-// Region returns the hosts of a region, or those of the node when the region has no table.
+// Region returns the host names of a region, or the node's own host names if the region is not configured.
 func (c Config) Region(label string) Region {
 	if r, ok := c.Regions[label]; ok {
 		return r
@@ -144,10 +145,11 @@ func (c Config) Region(label string) Region {
 	return Region{c.BounceHost, c.InboundHost, c.SPFInclude, c.TrackingHost}
 }
 
-// Secret is a setting that is hidden when a Config is printed or logged. Convert a Secret to a string to use its value.
+// Secret is a setting whose value is hidden when a Config is printed or logged. Convert a Secret to a string to use its
+// value.
 type Secret string
 
-// String hides the value.
+// String returns a placeholder instead of the secret value.
 func (s Secret) String() string {
 	if s == "" {
 		return ""
@@ -155,13 +157,13 @@ func (s Secret) String() string {
 	return "(set)"
 }
 
-// GoString hides the value from %#v.
+// GoString hides the secret value from %#v.
 func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 
-// MarshalText hides the value from encoders and from slog.
+// MarshalText hides the secret value from encoders and from slog.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Size is a number of bytes. In text it is a whole number with an optional unit, KB, MB or GB, of 1,024 each.
+// Size is a number of bytes. As text, a Size is a whole number with an optional unit KB, MB or GB, based on 1,024.
 type Size int64
 
 var _ encoding.TextUnmarshaler = (*Size)(nil)
@@ -190,7 +192,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// String returns the size in the greatest unit that divides it.
+// String formats the size with the largest unit that divides it.
 func (s Size) String() string {
 	for _, u := range []struct {
 		shift int

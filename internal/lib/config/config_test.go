@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
 
-// source has one file, some variables and some flags.
+// source returns a Source with one file, some variables and some flags.
 func source(file string, env map[string]string, args ...string) Source {
 	return Source{
 		Args:   args,
@@ -370,7 +370,7 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// TestManual compares docs/configuration.md with the settings.
+// TestManual checks that docs/configuration.md matches the settings.
 func TestManual(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join("..", "..", "..", "docs", "configuration.md")

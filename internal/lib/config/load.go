@@ -19,23 +19,24 @@ import (
 	"github.com/BurntSushi/toml"
 )
 
-// DefaultFile is the file that is read if it exists and no other is named.
+// DefaultFile is the configuration file that Load reads if it exists and no other file is named.
 const DefaultFile = "postrider.toml"
 
 const regionsKey = "regions"
 
-// Source is where settings come from. If a function is nil, the function of package os is used.
+// Source holds the inputs from which Load reads settings. If a function in Source is nil, Load calls the function of
+// package os.
 type Source struct {
-	Args  []string      // flags, such as --http-listen=:80 or --http-listen :80; --config names the file
-	Flags *flag.FlagSet // additional flags of the caller; if nil, other arguments are a problem
-	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the file
+	Args  []string      // flags, such as --http-listen=:80 or --http-listen :80; --config names the configuration file
+	Flags *flag.FlagSet // additional flags of the caller; if nil, arguments that are not flags are errors
+	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the configuration file
 	Getenv   func(name string) string
 	ReadFile func(name string) ([]byte, error) // reads the file
-	Hostname func() (string, error)            // the name of the machine
-	Defaults map[string]string                 // values by key that replace the built-in defaults for a command
+	Hostname func() (string, error)            // host name of the machine
+	Defaults map[string]string                 // values by key that override the built-in defaults for one command
 }
 
-// setting is a field of Config and the source of its value.
+// setting is a field of Config with the source of its value.
 type setting struct {
 	key, def, doc string
 	value         reflect.Value
@@ -45,7 +46,7 @@ type setting struct {
 func (s *setting) env() string  { return "POSTRIDER_" + strings.ToUpper(s.key) }
 func (s *setting) flag() string { return strings.ReplaceAll(s.key, "_", "-") }
 
-// settings lists the fields of c in the order of their declaration.
+// settings lists the fields of a Config in declaration order.
 func settings(c *Config) []*setting {
 	v := reflect.ValueOf(c).Elem()
 	var list []*setting
@@ -56,15 +57,15 @@ func settings(c *Config) []*setting {
 	return list
 }
 
-// loader collects values and problems.
+// loader collects setting values and problems.
 type loader struct {
 	config   Config
 	settings []*setting
 	problems []error
 }
 
-// Load returns the settings from all sources, checked and complete. The error joins all problems, or is flag.ErrHelp
-// when the arguments ask for help.
+// Load reads the settings from all sources, validates them, and fills in derived values. The error joins all problems,
+// or is flag.ErrHelp if the arguments request help.
 func Load(src Source) (Config, error) {
 	if src.Getenv == nil {
 		src.Getenv = os.Getenv
@@ -95,7 +96,7 @@ func Load(src Source) (Config, error) {
 			l.set(s, text, "--"+s.flag())
 		}
 	}
-	if len(l.problems) == 0 { // Values derived from wrong ones would only add more problems.
+	if len(l.problems) == 0 { // Values derived from wrong values would only add more problems.
 		l.complete(src)
 	}
 	l.check()
@@ -105,7 +106,7 @@ func Load(src Source) (Config, error) {
 	return l.config, nil
 }
 
-// parseFlags returns the texts of the given flags by name.
+// parseFlags returns the text values of the given flags by name.
 func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 	set := src.Flags
 	if set == nil {
@@ -166,7 +167,7 @@ func (l *loader) defaults(other map[string]string) {
 	}
 }
 
-// file reads the file named by a flag or POSTRIDER_CONFIG, or else the default one if it exists.
+// file reads the configuration file that a flag or POSTRIDER_CONFIG names, or the default file if it exists.
 func (l *loader) file(src Source, named string) {
 	named = cmp.Or(named, src.Getenv("POSTRIDER_CONFIG"))
 	name := cmp.Or(named, DefaultFile)
@@ -195,7 +196,8 @@ func (l *loader) file(src Source, named string) {
 	}
 }
 
-// regions reads the tables [regions.<label>] into the map. The regions are checked with the other settings.
+// regions reads the tables [regions.<label>] of the configuration file into the map of regions. Load checks the regions
+// together with the other settings.
 func (l *loader) regions(value any, name string) {
 	tables, ok := value.(map[string]any)
 	if !ok {
@@ -228,7 +230,7 @@ func (l *loader) regions(value any, name string) {
 	}
 }
 
-// set sets the value of a setting from text or from a value of the file.
+// set sets a setting from text or from a value in the configuration file.
 func (l *loader) set(s *setting, value any, origin string) {
 	s.origin = origin
 	if err := assign(s.value, value); err != nil {
@@ -236,7 +238,8 @@ func (l *loader) set(s *setting, value any, origin string) {
 	}
 }
 
-// assign converts text or a value of the file. Commas separate the items of a list in text.
+// assign converts text or a value from the configuration file to the setting's type. In text, commas separate the items
+// of a list.
 func assign(v reflect.Value, value any) error {
 	if v.Kind() == reflect.Slice {
 		items, ok := value.([]any)

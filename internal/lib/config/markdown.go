@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// Markdown returns the text of docs/configuration.md: where settings come from, and a table of all of them.
+// Markdown returns the text of docs/configuration.md, which explains the sources of settings and lists every setting in
+// a table.
 func Markdown() string {
 	var b strings.Builder
 	b.WriteString(`# Configuration
@@ -60,7 +61,7 @@ bounce_host = "bounce.eu.example.com"
 	return b.String()
 }
 
-// kind is the type of a setting as the manual names it.
+// kind returns a setting's type as the manual names it.
 func kind(v reflect.Value) string {
 	switch v.Interface().(type) {
 	case time.Duration:

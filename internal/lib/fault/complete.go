@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// Complete returns an error that names every nil field of deps, the struct of dependencies that a constructor takes.
-// Fields whose tag has `deps:"optional"` may be nil; their comments say what that means. Complete checks only pointers,
-// interfaces, functions, maps and channels.
+// Complete returns an error that names every nil field of deps, the struct that holds a constructor's dependencies.
+// Fields with the tag `deps:"optional"` may be nil; their comments say what a nil value means. Complete checks only
+// pointers, interfaces, functions, maps and channels.
 //
-// An interface that holds a nil pointer counts as nil. Complete cannot see that a method value has a nil receiver, so
-// callers pass closures for methods of services that may not be built yet.
+// An interface that holds a nil pointer counts as nil. Complete cannot detect that a method value has a nil receiver.
+// Callers therefore pass closures for methods of services that may not be built yet.
 //
-// A constructor that returns this error cannot be called with a forgotten dependency. Otherwise, a missing function
-// field could silently disable a limit.
+// A constructor that returns this error cannot be called with a missing dependency. Without this check, a missing
+// function field could silently disable a limit.
 func Complete(deps any) error {
 	v := reflect.ValueOf(deps)
 	var missing []string
@@ -30,7 +30,7 @@ func Complete(deps any) error {
 	return fmt.Errorf("%s lacks %s", v.Type(), strings.Join(missing, ", "))
 }
 
-// isNil reports whether v is nil, or an interface that holds a nil value. Values of other kinds are never nil.
+// isNil reports whether v is nil or an interface that holds a nil value. Values of other kinds are never nil.
 func isNil(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.Interface:

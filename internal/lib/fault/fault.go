@@ -3,14 +3,14 @@
 //
 // # Invariants
 //
-// The code that checks a rule creates the Error with a constructor of this package. The message can be shown to users
-// unchanged. Errors of other types are failures of the server: API, SMTP and page handlers log them once and report an
-// internal error without the text.
+// The code that checks a rule creates the Error with one of this package's constructors. An Error's message can be
+// shown to users unchanged. Errors of other types are server failures: API, SMTP and page handlers log them once and
+// report an internal error without the error text.
 //
 // # What it does not do
 //
-// The package does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status of the
-// protocol.
+// Package fault does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status code
+// of its protocol.
 package fault
 
 import (
@@ -22,8 +22,8 @@ import (
 type Kind uint8
 
 const (
-	Internal            Kind = iota // a failure of the server; the message is not shown
-	Invalid                         // a field's value breaks a rule
+	Internal            Kind = iota // a server failure; the message is not shown
+	Invalid                         // a field's value violates a rule
 	Missing                         // a required field is absent
 	MissingParameter                // a required query or path parameter is absent
 	BadID                           // an identifier is malformed
@@ -31,8 +31,8 @@ const (
 	Malformed                       // the request cannot be read at all
 	BadIdempotencyKey               // the idempotency key does not have 1 to 256 characters
 	NotFound                        // the team has no such object
-	Forbidden                       // the operation is valid but not allowed
-	NoCredential                    // no key was given
+	Forbidden                       // the operation is valid but not permitted
+	NoCredential                    // no API key was given
 	BadCredential                   // the key is unknown
 	Restricted                      // the key lacks the permission
 	OutOfScope                      // an actor other than a key lacks the scope

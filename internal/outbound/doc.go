@@ -1,7 +1,7 @@
-// Package outbound is the group of packages that tell others what happened, or take in what others send: webhooks, the
-// event stream, exports, the request log, notifications, received mail, retention, and personal-data requests. Most of
-// their work runs when a job is due or an event is recorded.
+// Package outbound groups the packages that send data to others or receive it from others: webhooks, the event stream,
+// exports, the request log, notifications, received mail, retention, and personal-data requests. Most of the work in
+// these packages runs when a job is due or an event is recorded.
 //
-// These packages may import campaigns and every group below it. The only package of this group that they may import is
-// requestlog.
+// The outbound packages may import the package group campaigns and every group below it. Within this group, packages
+// may import only requestlog.
 package outbound

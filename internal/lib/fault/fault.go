@@ -33,12 +33,12 @@ const (
 	NotFound                        // the team has no such object
 	Forbidden                       // the operation is valid but not permitted
 	NoCredential                    // no API key was given
-	BadCredential                   // the key is unknown
-	Restricted                      // the key lacks the permission
-	OutOfScope                      // an actor other than a key lacks the scope
-	Suspended                       // the team may not send at present
-	IdempotencyMismatch             // the key was used with another payload
-	InFlight                        // a request with the same key still runs
+	BadCredential                   // the API key is unknown
+	Restricted                      // the API key lacks the required permission
+	OutOfScope                      // an actor other than an API key lacks the required scope
+	Suspended                       // the team is currently not allowed to send
+	IdempotencyMismatch             // the idempotency key was already used with another payload
+	InFlight                        // a request with the same idempotency key is still running
 	Locked                          // another operation is changing the object
 	TooFast                         // the rate limit is exceeded
 	DailyQuota                      // the daily quota is exceeded
@@ -46,8 +46,7 @@ const (
 	Unavailable                     // a temporary failure; a retry may succeed
 )
 
-// Error describes the violation of a rule. Field is the name of the invalid field or parameter as the client sent it,
-// or "".
+// Error describes a violated rule. Field is the name of the invalid field or parameter as the client sent it, or "".
 type Error struct {
 	Kind    Kind
 	Field   string
@@ -68,7 +67,7 @@ func (e *Error) Because(cause error) *Error {
 	return &c
 }
 
-// New returns an error of kind k.
+// New returns an error of the given kind.
 func New(k Kind, field, format string, args ...any) *Error {
 	return &Error{Kind: k, Field: field, Message: fmt.Sprintf(format, args...)}
 }
@@ -78,28 +77,28 @@ func Invalidf(field, format string, args ...any) *Error {
 	return New(Invalid, field, format, args...)
 }
 
-// MissingField returns an error for a required field that is absent.
+// MissingField returns an error for an absent required field.
 func MissingField(field string) *Error {
 	return New(Missing, field, "Missing `%s` field.", field)
 }
 
-// NotFoundf returns an error for an object that does not exist in the caller's team. Objects of other teams are
-// reported with the same message as missing objects.
+// NotFoundf returns an error for an object that does not exist in the caller's team. The error has the same message for
+// objects of other teams as for missing objects.
 func NotFoundf(format string, args ...any) *Error { return New(NotFound, "", format, args...) }
 
-// Forbiddenf returns an error for a valid operation that is not allowed.
+// Forbiddenf returns an error for a valid operation that is not permitted.
 func Forbiddenf(field, format string, args ...any) *Error {
 	return New(Forbidden, field, format, args...)
 }
 
-// Ours reports whether err is a failure of the server or temporary, rather than a violated rule. Callers check it
-// before they treat an error as permanent.
+// Ours reports whether err is a server failure or a temporary failure, rather than a violated rule. Callers must check
+// Ours before they treat an error as permanent.
 func Ours(err error) bool {
 	k := KindOf(err)
 	return err != nil && (k == Internal || k == Unavailable)
 }
 
-// KindOf returns the kind of the first Error in err's chain, or Internal if the chain has no Error.
+// KindOf returns the kind of the first Error in err's chain, or Internal if the chain contains no Error.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind

@@ -3,13 +3,13 @@
 //
 // # When it fails
 //
-// If a function returns no error, the file or folder is private. If a mode cannot be changed because another user owns
-// the file, the error contains the command to run.
+// If a function returns no error, only the owner can access the file or folder. If a mode cannot be changed because
+// another user owns the file, the error contains the command that fixes it.
 //
 // # What it does not do
 //
-// The package does not check parent folders, access control lists, or the owner. On Windows, which has access control
-// lists instead of modes, the package changes no modes.
+// The package does not check parent folders, access control lists, or the owner. On Windows, which uses access control
+// lists instead of modes, the package changes nothing.
 package fileperm
 
 import (
@@ -30,7 +30,7 @@ func Dir(path string) error {
 	return own(path, 0o700)
 }
 
-// own adds the owner's permissions that the umask may have removed, and removes all permissions of other users.
+// own adds owner permissions that the umask may have removed, and removes all permissions of other users.
 func own(path string, rights fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&rights != rights && runtime.GOOS != "windows" {
@@ -63,7 +63,7 @@ func Mend(path string) error {
 	if err != nil {
 		return fmt.Errorf("read the mode of %s: %w", path, err)
 	}
-	// Windows has access lists instead of mode bits, and reports 0666 for every file.
+	// Windows uses access control lists instead of mode bits and reports mode 0666 for every file.
 	mode := info.Mode()
 	if mode.Perm()&others == 0 || runtime.GOOS == "windows" {
 		return nil

@@ -9,11 +9,11 @@ import (
 	"testing"
 )
 
-// If another user owns the file, Mend fails and the error contains the command to run.
+// If another user owns the file, Mend fails with an error that contains the command to run.
 func TestCannotBeMended(t *testing.T) {
 	t.Parallel()
 	const nobody = 65534
-	path := "/etc/passwd" // others can read it, and only root can change that
+	path := "/etc/passwd" // others can read this file, and only root can change its mode
 	if os.Getuid() == 0 {
 		path = filepath.Join(t.TempDir(), "file")
 		if err := os.WriteFile(path, nil, 0o600); err != nil {
@@ -30,7 +30,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // never unlocked, so that the changed thread ends with the goroutine
+		runtime.LockOSThread() // not unlocked, so that the thread with the changed user id ends with the goroutine
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		failed <- Mend(path)
 	}()
@@ -39,7 +39,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 }
 
-// The owner has all permissions on created files and folders, regardless of the umask.
+// Created files and folders give their owner all permissions, regardless of the umask.
 func TestUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	defer syscall.Umask(syscall.Umask(0o777))

@@ -2,17 +2,17 @@
 //
 // # Invariants
 //
-// Every id is a lower-case UUID of version 7 (RFC 9562 section 5.7). An id begins with the time in milliseconds, so ids
-// sort by age and the cursor of a list is just an id. Within one process, ids from [New] are strictly increasing, even
-// if the clock stops or steps back. Ids from [At] are strictly increasing unless the clock steps back by a minute or
+// Every id is a lower-case UUIDv7 (RFC 9562 section 5.7). An id begins with its creation time in milliseconds, so ids
+// sort by age and a list's cursor is simply an id. Within one process, ids from [New] are strictly increasing, even if
+// the clock stops or is set back. Ids from [At] are strictly increasing unless the clock is set back by a minute or
 // more.
 //
-// Lists that clients poll for new rows need ids from At, created in the transaction that inserts the row. An id created
-// earlier, for example before waiting for a lock, would sort before ids that clients have already seen.
+// Rows of lists that clients poll for changes need ids from At, created in the transaction that inserts the row. An id
+// created earlier, for example before waiting for a lock, could sort before ids that clients have already read.
 //
 // # When it fails
 //
-// New and At panic if the system's random source fails.
+// New and At panic if the operating system's random source fails.
 package id
 
 import (
@@ -23,28 +23,29 @@ import (
 	"github.com/google/uuid"
 )
 
-// New returns a new id with the current time of this machine's clock.
+// New returns a new id with the current time of this machine.
 func New() string {
 	u, err := uuid.NewV7()
 	if err != nil {
-		// The random source never fails on supported platforms. Without a random source, ids and tokens would be
-		// unsafe.
+		// The random source never fails on supported platforms. If the random source failed, ids and tokens would be
+		// predictable, so New panics.
 		panic("id: no randomness: " + err.Error())
 	}
 	return u.String()
 }
 
-// last is the time of the latest id of At: milliseconds since 1970 in the upper 52 bits, and 4096ths of a millisecond
-// below.
+// last is the time of the newest id from At: milliseconds since 1970 in the upper 52 bits, and 1/4096 milliseconds in
+// the lower 12 bits.
 var last atomic.Int64
 
-// apart is one minute. If a time is at least this far behind the latest id, the clock was probably set back, and At
-// follows the clock. Otherwise, all later ids of the process would have a time in the future.
+// apart is one minute in the unit of last. If a time is at least a minute before the newest id, the clock was probably
+// set back, and At follows the clock. If At did not follow the clock back, all later ids of the process would have a
+// future time.
 const apart = 60_000 << 12
 
-// At returns a new id with the time t, which must be the current time of a clock that all nodes share. If this process
-// already created an id with that time or a later one, the new id has the next instant, so that ids sort in the order
-// of their creation.
+// At returns a new id with the time t, which must be the current time from a clock that all nodes share. If this
+// process already created an id with the same or a later time, At uses the next instant, so that ids sort in creation
+// order.
 func At(t time.Time) string {
 	u, err := uuid.NewRandom()
 	if err != nil {
@@ -66,19 +67,19 @@ func At(t time.Time) string {
 	return u.String()
 }
 
-// First returns the lowest possible id of a millisecond. Ids with earlier times are lower; ids with the same or a later
-// time are not.
+// First returns the lowest possible id of a millisecond. Ids with earlier times sort before First's id; ids with the
+// same or a later time do not.
 func First(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)
 }
 
-// Valid reports whether s is a UUID in its canonical 36-character form, in either case.
+// Valid reports whether s is a UUID in its canonical 36-character form, in upper or lower case.
 func Valid(s string) bool {
 	return len(s) == 36 && uuid.Validate(s) == nil
 }
 
-// Time returns the time in an id of version 7, to the millisecond, and false for ids of other versions.
+// Time returns the time of a UUIDv7 id to the millisecond, or false for other UUID versions.
 func Time(s string) (time.Time, bool) {
 	u, err := uuid.Parse(s)
 	if err != nil || u.Version() != 7 {

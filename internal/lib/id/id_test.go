@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Ids from At contain the time in milliseconds and sort by time.
+// TestAt: ids from At contain the time in milliseconds and sort by time.
 func TestAt(t *testing.T) {
-	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // no id has a later time yet
+	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // later than the time of all existing ids
 	var all []string
 	for _, after := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond, time.Millisecond, time.Hour} {
 		one := At(at.Add(after))
@@ -24,7 +24,7 @@ func TestAt(t *testing.T) {
 	}
 }
 
-// After a clock that was far ahead is set back, new ids have the current time.
+// After a clock that was far ahead is set back, At creates ids with the current time.
 func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	now := time.Now().Add(24 * time.Hour)
 	ahead := At(now.Add(time.Hour))
@@ -33,12 +33,11 @@ func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 	}
 }
 
-// Ids sort in the order of their creation if the time stands still or goes back a little, and concurrent callers never
-// get the same id.
+// Ids sort in creation order if the clock stops or goes back a little, and concurrent callers never get the same id.
 func TestAtNeverGoesBackALittle(t *testing.T) {
 	now := time.Now()
 	at := At(now)
-	for i := range 10_000 { // more than the ids of one millisecond
+	for i := range 10_000 { // more ids than one millisecond has
 		next := At(now.Add(-time.Duration(i) * time.Millisecond))
 		if next <= at {
 			t.Fatalf("%s came after %s", next, at)
@@ -67,7 +66,7 @@ func TestAtNeverGoesBackALittle(t *testing.T) {
 	}
 }
 
-// At returns a valid id for times at or before 1970 too.
+// At also returns valid ids for times at or before 1970.
 func TestAtOfOddTimes(t *testing.T) {
 	for _, at := range []time.Time{{}, time.Unix(0, 0), time.UnixMilli(-1)} {
 		if one := At(at); !Valid(one) {

@@ -1,5 +1,5 @@
-// Package lograte limits log lines that a persistent failure would otherwise write for each request. Suppressed lines
-// are counted.
+// Package lograte rate-limits the log lines that a persistent failure would otherwise write for each request. The
+// package counts the suppressed lines.
 package lograte
 
 import (
@@ -10,14 +10,15 @@ import (
 // Every is the minimum time between two lines that a [Limiter] allows.
 const Every = 10 * time.Second
 
-// Limiter allows one line in each period of Every. Its zero value is ready to use, and it is safe for concurrent use.
+// Limiter allows one log line per period of Every. A Limiter's zero value is ready to use, and a Limiter is safe for
+// concurrent use.
 type Limiter struct {
 	mu   sync.Mutex
 	next time.Time
 	left int
 }
 
-// Allow reports whether a line may be logged now, and how many lines were suppressed since the last logged one.
+// Allow reports whether a line may be logged now, and how many lines were suppressed since the last logged line.
 func (l *Limiter) Allow() (ok bool, leftOut int) {
 	now := time.Now()
 	l.mu.Lock()

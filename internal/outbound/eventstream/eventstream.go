@@ -1,29 +1,30 @@
-// Package eventstream shows a team its events while they happen, as the payloads that webhook endpoints receive. It is
-// for developers of webhook receivers.
+// Package eventstream streams a team's events as they happen, with the same payloads that webhook endpoints receive.
+// The event stream helps developers to build and test webhook receivers.
 //
 // # How it works
 //
-// A team is watched while a tail is open, and for up to [leaseTime] after the last tail was closed. [Service.Recorded]
-// inserts the payloads of a watched team's events in the transaction that records them. For other teams it only checks
-// a map in memory. Tails read these rows when a hint wakes them, and otherwise every second. So a tail shows events
-// from all nodes, and an interrupted tail can continue on any node.
+// A team is watched while one of its tails is open, and for up to [leaseTime] after its last tail was closed.
+// [Service.Recorded] inserts the payloads of a watched team's events in the transaction that records the events. For
+// teams without a tail, Recorded only checks a map in memory. Tails read the payloads when a notification wakes them,
+// and at least every second. Because payloads are stored in the database, a tail shows events from all nodes, and an
+// interrupted tail can continue on any node.
 //
 // # Invariants
 //
 // A tail shows every event whose transaction takes less than [overlap] at least once, roughly in order. Transactions
-// may commit in another order than they began, so a tail reads the last [overlap] again. It holds at most one batch in
-// memory for a slow reader. On each node, a team has at most [tailsMax] tails.
+// may commit in a different order than they began, so a tail rereads the messages of the last [overlap]. For a slow
+// reader, a tail holds at most one batch in memory. On each node, a team has at most [tailsMax] tails.
 //
 // # When it fails
 //
-// A lost hint delays events by a second. Tails miss events that other nodes record before they notice that a team is
-// watched, within [refreshInterval]. Tails also miss events that are recorded after the lease has expired;
-// [Tail.Missed] reports whether a tail continued after that. If rendering or inserting a payload fails, the transaction
-// that records the event fails.
+// A lost notification delays events by a second. After a tail opens, other nodes notice within [refreshInterval] that
+// the team is watched; the tail misses events that they record before that. Tails also miss events that are recorded
+// after the lease has expired; [Tail.Missed] reports whether a tail resumed after an expired lease. If rendering or
+// inserting a payload fails, the transaction that records the event is rolled back.
 //
 // # What it does not do
 //
-// The package delivers nothing and keeps no history: package webhooks does.
+// Package eventstream does not deliver webhooks and keeps no history; package webhooks does both.
 package eventstream
 
 import (
@@ -42,30 +43,30 @@ import (
 
 const (
 	leaseTime       = 5 * time.Minute
-	renewInterval   = time.Minute // how often an open tail renews its lease
+	renewInterval   = time.Minute // interval at which an open tail renews its lease
 	refreshInterval = 2 * time.Second
 	pollInterval    = time.Second
-	readInterval    = 100 * time.Millisecond // the shortest time between two reads of a tail
+	readInterval    = 100 * time.Millisecond // minimum time between two reads of a tail
 	overlap         = 10 * time.Second
 	batch           = 100
 	tailsMax        = 5
 	hintTopic       = "live"
-	watchPrefix     = "watch " // prefix of a hint that a team is now watched
+	watchPrefix     = "watch " // prefix of the notification that a team is now watched
 	sweepRows       = 500
 )
 
-// Message is an event as webhook endpoints receive it.
+// Message is an event in the form that webhook endpoints receive.
 type Message struct {
 	ID      string // id of the webhook message
 	Type    events.Type
 	Payload string
 }
 
-// Render returns the message of an event, in the transaction that records the event. A message without an id is not
-// shown.
+// Render returns an event's message, in the transaction that records the event. Tails do not show messages without an
+// id.
 type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
 
-// Service manages the tails of this node.
+// Service manages the open tails of this node.
 type Service struct {
 	d      *db.DB
 	log    *slog.Logger
@@ -74,13 +75,14 @@ type Service struct {
 	once   sync.Once
 
 	mu      sync.Mutex
-	learned bool                 // watched was read from the database
+	learned bool                 // whether watched has been loaded from the database
 	watched map[string]time.Time // time until which each team is watched
 	tails   map[string][]*Tail
 }
 
-// New returns the service. Register it as a listener of the recorder, and call Run. Create it after the service of
-// teams, which must get each hint of a change first, because readers of tails query it.
+// New returns the event stream service. Register the Service as a listener of the event recorder, and call Run. Create
+// the Service after the teams service, which must handle each change notification first, because readers of tails query
+// that service.
 func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	s := &Service{d: d, log: log, render: render, closed: make(chan struct{}), watched: map[string]time.Time{},
 		tails: map[string][]*Tail{}}
@@ -89,8 +91,8 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// wakeAll makes every waiting call of a tail's Next return. It is called when a team or a key has changed, because
-// readers must then check again whether they may read their tail.
+// wakeAll makes all waiting calls of Tail.Next return. wakeAll is called when a team or an API key has changed, because
+// readers must then recheck their access.
 func (s *Service) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -104,7 +106,7 @@ func (s *Service) wakeAll() {
 	}
 }
 
-// hint wakes the tails of a team that has new messages, or stores that a team is watched.
+// hint handles a notification: it wakes the tails of a team that has new messages, or records that a team is watched.
 func (s *Service) hint(payload string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,11 +122,11 @@ func (s *Service) hint(payload string) {
 	}
 }
 
-// Run reads which teams are watched on other nodes, until ctx ends.
+// Run polls which teams are watched on other nodes until ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	every := refreshInterval
 	if s.d.Alone() {
-		every = time.Minute // no other node has tails
+		every = time.Minute // this is the only node with tails
 	}
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -164,7 +166,7 @@ func (s *Service) readWatched(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// ensureLearned reads which teams are watched, if this node has not done so since its start.
+// ensureLearned loads the watched teams from the database, once per start of the node.
 func (s *Service) ensureLearned(ctx context.Context, tx *db.Tx) error {
 	s.mu.Lock()
 	learned := s.learned
@@ -181,7 +183,7 @@ func (s *Service) isWatched(teamID string, now time.Time) bool {
 	return s.watched[teamID].After(now)
 }
 
-// Recorded inserts the messages of the events of watched teams.
+// Recorded inserts messages for the events of watched teams.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	if err := s.ensureLearned(ctx, tx); err != nil {
 		return fmt.Errorf("read which teams are watched: %w", err)
@@ -209,12 +211,12 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Close ends all tails of this node: their Next returns ErrClosed.
+// Close ends all tails of this node, whose calls of Next then return ErrClosed.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// Open opens a tail of a team's events of the given types, or of all types if there are none. after is the id of the
-// last message that an interrupted tail showed, or "". The caller must close the tail. If the team has too many tails,
-// the error is a TooFast fault.
+// Open opens a tail of a team's events of the given types, or of all types if types is empty. after is the id of the
+// last message that an interrupted tail showed, or "" for a new tail. The caller must close the tail. If the team has
+// too many tails, the error is a TooFast fault.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
 	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		seen: map[string]time.Time{}}
@@ -235,7 +237,7 @@ func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, 
 	return t, nil
 }
 
-// Sweep deletes messages that no tail will show any more, and expired leases.
+// Sweep deletes messages that are too old for any tail, and expired leases.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.d.Now()
 	for more := true; more; {

@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// node is a service with its database and recorder.
+// node is an event stream service with its database and recorder.
 type node struct {
 	*eventstream.Service
 	d        *db.DB
@@ -43,10 +43,11 @@ func newNode(d *db.DB) *node {
 	return n
 }
 
-// lastID is the number in the last id of newID.
+// lastID is the counter in the id that newID returned last.
 var lastID atomic.Int64
 
-// newID returns an id with the current time, even if time is simulated. Ids of package id never go back in time.
+// newID returns an id with the current time, including simulated time. Tests cannot use package id, whose ids never go
+// back in time.
 func newID() string {
 	ms := time.Now().UnixMilli()
 	return fmt.Sprintf("%08x-%04x-7%03x-8000-%012x", ms>>16, ms&0xffff, lastID.Add(1)&0xfff, lastID.Load())
@@ -74,7 +75,7 @@ func (n *node) open(t *testing.T, team, after string, types ...events.Type) *eve
 	return tail
 }
 
-// want reads from a tail until it has the expected number of messages, and compares ids.
+// want reads from a tail until it has the expected number of messages, and compares their ids.
 func want(t *testing.T, tail *eventstream.Tail, ids ...string) {
 	t.Helper()
 	var got []string
@@ -183,7 +184,7 @@ func TestTail(t *testing.T) {
 	})
 }
 
-// A message is shown even if its transaction commits after others that began later.
+// TestOutOfOrder: a tail shows a message even if its transaction commits after transactions that began later.
 func TestOutOfOrder(t *testing.T) {
 	d := dbtest.SQLite(t)
 	n := newNode(d)
@@ -231,8 +232,8 @@ func TestTwoNodes(t *testing.T) {
 	}
 }
 
-// A team stays watched for the lease after its last tail was closed, and no longer. A tail that continues later reports
-// that events may have been missed.
+// TestLease: after its last tail is closed, a team stays watched until the lease expires. A tail that resumes after the
+// lease has expired reports that it may have missed events.
 func TestLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newNode(dbtest.SQLite(t))
@@ -278,8 +279,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// If an event of a watched team cannot be rendered, its transaction fails, so no event is shown that did not happen.
-// Events of other teams are not rendered.
+// TestRenderFails: if an event of a watched team cannot be rendered, its transaction fails, so that tails never show an
+// event that was not recorded. Events of teams without a tail are not rendered.
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var recorder events.Recorder

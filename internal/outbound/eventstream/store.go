@@ -22,7 +22,7 @@ func watchedTeams(ctx context.Context, r db.Reader, now time.Time) (map[string]t
 	return found, err
 }
 
-// leaseOf returns the time until which a team is watched, or the zero time if it is not.
+// leaseOf returns the time until which a team is watched, or the zero time if the team is not watched.
 func leaseOf(ctx context.Context, r db.Reader, teamID string) (time.Time, error) {
 	var until int64
 	err := r.QueryRow(ctx, `SELECT until FROM live_tails WHERE team_id = $1`, teamID).Scan(&until)
@@ -66,7 +66,7 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id
 	LIMIT $2)`
 
-// deleteOld deletes up to limit messages of all teams with ids less than before.
+// deleteOld deletes up to limit messages of any team with ids lower than the id before.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, deleteOldest, before, limit)
 }

@@ -12,26 +12,27 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// ErrClosed means that this node is stopping. The tail can continue on another node, or later.
+// ErrClosed means that this node is shutting down. After ErrClosed, the tail can continue on another node, or on this
+// node after its restart.
 var ErrClosed = errors.New("the node stops")
 
-// Tail shows the events of a team. Only one goroutine may use it.
+// Tail streams the events of one team. A Tail must be used by only one goroutine.
 type Tail struct {
 	s       *Service
 	team    string
 	types   []events.Type
-	wake    chan struct{} // signals that there are new messages
-	changed chan struct{} // a team or a key has changed
+	wake    chan struct{} // signals that the team has new messages
+	changed chan struct{} // signals that a team or an API key has changed
 
-	from    string               // the smallest id to show
-	seen    map[string]time.Time // messages shown recently, with the times of their ids
+	from    string               // the lowest message id to show
+	seen    map[string]time.Time // ids of recently shown messages, with their times
 	newest  time.Time            // time of the newest message in seen
 	renewed time.Time
 	read    time.Time // when messages were last read
 	missed  bool
 }
 
-// begin acquires the lease and determines where to continue.
+// begin acquires the team's lease and determines the message id to continue from.
 func (t *Tail) begin(ctx context.Context, after string) error {
 	now := t.s.d.Now()
 	t.from = firstAt(now)
@@ -45,7 +46,7 @@ func (t *Tail) begin(ctx context.Context, after string) error {
 	return err
 }
 
-// renewLease extends the lease and returns the time until which it was valid before.
+// renewLease extends the lease and returns its previous expiry time.
 func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time, err error) {
 	err = t.s.d.Update(ctx, func(tx *db.Tx) error {
 		if before, err = leaseOf(ctx, tx.Reader, t.team); err != nil {
@@ -61,12 +62,12 @@ func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time,
 	return before, err
 }
 
-// Missed reports whether events may have been missed before this tail continued.
+// Missed reports whether this tail may have missed events between its interruption and its resumption.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages and returns them in the order of their ids. It returns no messages if none came for the
-// duration idle, or if a team or a key has changed. After each call, the caller must check whether the reader may still
-// see the messages.
+// Next waits for messages and returns them sorted by id. Next returns no messages if none arrived during the period
+// idle, or if a team or an API key has changed. After each call of Next, the caller must check whether the reader may
+// still read the messages.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()
@@ -97,7 +98,7 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 		case <-again.C:
 		}
 		again.Stop()
-		// A busy team wakes its tails often; one read in each readInterval is enough.
+		// Events of a busy team wake its tails often, so a tail reads at most once per readInterval.
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -106,7 +107,7 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// readNew reads new messages. It reads the ids of the last overlap again, because a transaction may commit after one
+// readNew reads new messages. readNew rereads the ids of the last overlap, because a transaction may commit after one
 // that began later.
 func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
@@ -142,7 +143,7 @@ func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	}
 }
 
-// unseenIDs returns the first ids after low that were not shown.
+// unseenIDs returns the first ids above low that the tail has not shown.
 func (t *Tail) unseenIDs(ctx context.Context, low string) (unseen []string, err error) {
 	for {
 		ids, err := idsAfter(ctx, t.s.d.Reader, t.team, low, 10*batch)
@@ -163,7 +164,7 @@ func (t *Tail) unseenIDs(ctx context.Context, low string) (unseen []string, err 
 	}
 }
 
-// Close closes the tail. The team stays watched until the lease ends, so that a tail can continue.
+// Close closes the tail. The team stays watched until the lease expires, so that a client can resume the tail.
 func (t *Tail) Close() {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -175,7 +176,7 @@ func (t *Tail) Close() {
 
 const prefix = "msg_"
 
-// firstAt returns the smallest possible id of a message at or after a time.
+// firstAt returns the lowest possible message id for a time.
 func firstAt(at time.Time) string {
 	const digits = "0123456789abcdef"
 	ms := uint64(max(0, at.UnixMilli()))
@@ -186,7 +187,7 @@ func firstAt(at time.Time) string {
 	return prefix + string(b)
 }
 
-// messageTime returns the time of a message from its id.
+// messageTime returns the time that a message's id contains.
 func messageTime(messageID string) (time.Time, bool) {
 	hex, ok := strings.CutPrefix(messageID, prefix)
 	if !ok || len(hex) != 32 {

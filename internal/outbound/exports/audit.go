@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// AuditRow is an entry of the audit log.
+// AuditRow is the exported form of an audit log entry.
 type AuditRow struct {
 	ID        string  `json:"id"`
 	CreatedAt string  `json:"created_at"`

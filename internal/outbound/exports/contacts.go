@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactRow is a contact with its properties, segments and topics.
+// ContactRow is the exported form of a contact with its properties, segments and topics.
 type ContactRow struct {
 	ID           string         `json:"id"`
 	Email        string         `json:"email"`
@@ -23,24 +23,24 @@ type ContactRow struct {
 	Segments     []NamedRow     `json:"segments" doc:"The segments that the contact was added to."`
 	Topics       []TopicRow     `json:"topics" doc:"The topics that the contact opted in to or out of."`
 
-	values []scalar.Value // in the order of the columns
+	values []scalar.Value // in column order
 }
 
-// NamedRow is a segment.
+// NamedRow is a segment of an exported contact.
 type NamedRow struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
 }
 
-// TopicRow is a contact's choice for a topic.
+// TopicRow is an exported contact's choice for a topic.
 type TopicRow struct {
 	ID           string `json:"id"`
 	Name         string `json:"name"`
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
-// lines writes first the columns whose names imports recognize, then the properties by their keys, and then columns
-// with names that no property can have.
+// lines writes the columns that imports recognize, then the properties in key order, and then columns whose names no
+// property can have.
 func (c *ContactRow) lines(w *table) {
 	w.text(c.Email)
 	w.text(orEmptyString(c.FirstName))
@@ -61,7 +61,7 @@ func (c *ContactRow) lines(w *table) {
 	w.end()
 }
 
-// list returns a list as JSON, or "" if it is empty.
+// list encodes a list as JSON, or returns "" if the list is empty.
 func list[T any](all []T) string {
 	if len(all) == 0 {
 		return ""
@@ -73,8 +73,8 @@ func list[T any](all []T) string {
 	return string(text)
 }
 
-// A batch of contacts has a number of rows such that their text has about batchBytes. A contact may have a megabyte of
-// values.
+// Exports of contacts choose the number of rows per batch so that a batch has about batchBytes of text. A single
+// contact may have a megabyte of property values.
 const (
 	batchBytes  = 1 << 20
 	contactsMin = 10
@@ -82,7 +82,7 @@ const (
 )
 
 // Contacts exports the current contacts of a segment, or all contacts of the team if segmentID is "", oldest first. If
-// the team has no such segment, the export fails with a NotFound fault.
+// the team does not have the segment, the export fails with a NotFound fault.
 func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Export, error) {
 	names, err := s.contacts.PropertyNames(ctx, teamID)
 	if err != nil {
@@ -114,7 +114,7 @@ func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Expo
 	return e, nil
 }
 
-// size returns the approximate number of bytes of a contact in a file.
+// size estimates the number of bytes of a contact in an export file.
 func (c *ContactRow) size() int {
 	n := 300 + len(c.Email) + 100*len(c.Segments) + 100*len(c.Topics)
 	for _, v := range c.values {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// insertContacts inserts n contacts of a team.
+// insertContacts inserts n contacts into a team.
 func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	t.Helper()
 	insert(t, d, `INSERT INTO contacts (id, team_id, address, first_name, last_name, unsubscribed, source_id, created_at,
@@ -29,7 +29,8 @@ func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	})
 }
 
-// The number of queries is proportional to the number of contacts. The first batches are small.
+// TestExportOfManyContacts checks that the number of queries is proportional to the number of contacts. Only the first
+// batches of an export are small.
 func TestExportOfManyContacts(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -48,7 +49,7 @@ func TestExportOfManyContacts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if batches++; batches == 10 {
-				insertContacts(t, d, mine, rows, 2000) // after the export began
+				insertContacts(t, d, mine, rows, 2000) // contacts added during the export
 			}
 			for line := range strings.Lines(string(batch)) {
 				var row ContactRow
@@ -68,7 +69,7 @@ func TestExportOfManyContacts(t *testing.T) {
 	})
 }
 
-// Contacts with large values come in small batches, so that memory stays limited.
+// TestExportOfLargeContacts: contacts with large values are read in small batches, which limits memory use.
 func TestExportOfLargeContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -100,7 +101,8 @@ func TestExportOfLargeContacts(t *testing.T) {
 	})
 }
 
-// A file contains the data of contacts unchanged, whatever characters they contain, and can be imported as it is.
+// An export file contains the contacts' data unchanged, whatever characters it contains, and can be imported without
+// changes.
 func TestExportOfContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

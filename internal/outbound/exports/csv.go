@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// table writes CSV. encoding/csv cannot end lines as RFC 4180 requires without changing the line breaks within fields.
+// table writes CSV. Package encoding/csv is not used, because it can end lines with CRLF, as RFC 4180 requires, only if
+// it also changes the line breaks within fields.
 type table struct {
 	bytes.Buffer
 	options Options
@@ -21,20 +22,20 @@ func (w *table) header(names []string) {
 	w.end()
 }
 
-// text writes a field with text that a user or stranger chose.
+// text writes a field with text that may come from a user or a stranger.
 func (w *table) text(s string) {
 	w.plain(w.options.Text(s))
 }
 
-// isFormula reports whether a spreadsheet may read a text as a formula. Tabs and line breaks count, because
-// spreadsheets skip them. A text that already begins with an apostrophe before such a character gets another
-// apostrophe, so that removing one restores the text.
+// isFormula reports whether a spreadsheet may interpret a text as a formula. Leading tabs and line breaks count as
+// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored: such a text
+// also gets a further apostrophe, so that removing one apostrophe always restores the text.
 func isFormula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	return s != "" && strings.IndexByte("=+-@\t\r\n", s[0]) >= 0
 }
 
-// plain writes a field with a value that Postrider produced, such as a number.
+// plain writes a field with a value that Postrider generated, such as a number.
 func (w *table) plain(s string) {
 	if w.started {
 		w.WriteByte(',')
@@ -51,13 +52,14 @@ func (w *table) plain(s string) {
 
 func (w *table) number(n int64) { w.plain(strconv.FormatInt(n, 10)) }
 
-// end ends a line.
+// end ends the current line.
 func (w *table) end() {
 	w.WriteString("\r\n")
 	w.started = false
 }
 
-// formatTime formats a time as the lists of the API do: in UTC, with up to six decimal places. The zero time is "".
+// formatTime formats a time like the API's lists: in UTC, with up to six decimal places. formatTime returns "" for the
+// zero time.
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -65,7 +67,7 @@ func formatTime(t time.Time) string {
 	return t.UTC().Format("2006-01-02 15:04:05.999999+00")
 }
 
-// orNull returns nil, which is null in JSON, for "".
+// orNull returns nil, which is null in JSON, for the empty string.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -73,7 +75,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// orEmptyString returns "" for nil, because CSV has no null.
+// orEmptyString returns "" for nil, because CSV has no null value.
 func orEmptyString(s *string) string {
 	if s == nil {
 		return ""
@@ -81,7 +83,7 @@ func orEmptyString(s *string) string {
 	return *s
 }
 
-// orEmpty returns an empty list, which is [] in JSON, for nil.
+// orEmpty returns an empty list instead of nil, so that JSON contains [].
 func orEmpty[T any](all []T) []T {
 	if all == nil {
 		return []T{}

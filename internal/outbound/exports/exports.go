@@ -1,30 +1,30 @@
-// Package exports writes data of a team as files: its contacts, emails, suppressions, request log and audit log, as CSV
-// or as lines of JSON.
+// Package exports writes a team's data to files, as CSV or as JSON lines: contacts, emails, suppressions, the request
+// log and the audit log.
 //
 // # Shape
 //
-// An [Export] is read in batches, by cursor. At most one batch is in memory. Between two batches no query, connection
-// or transaction is open, however slow the reader of the file is. So an export can have any size, and it prevents
-// neither PostgreSQL's vacuum nor the truncation of SQLite's log.
+// An [Export] is read in batches, by cursor. An Export holds at most one batch in memory. Between two batches, no
+// query, connection or transaction is open, even if the file's reader is slow. An export can therefore have any size,
+// and it blocks neither PostgreSQL's vacuum nor the truncation of SQLite's write-ahead log.
 //
 // # Invariants
 //
-// An item that exists from the start of the export until its batch is read occurs in the file once. Items that are
-// added during the export are left out. Changed items appear as they are when their batch is read. A file never
-// contains rows of another team.
+// An item that exists from the start of the export until its batch is read occurs exactly once in the file. Items that
+// are added during the export are not included. Items that change during the export appear as they are when their batch
+// is read. A file never contains rows of another team.
 //
-// CSV follows RFC 4180, in UTF-8 without a byte order mark, with a header line. Text is written byte for byte, unless
-// [Options] asks to protect spreadsheets from formulas.
+// CSV files follow RFC 4180, in UTF-8 without a byte order mark, with a header line. Text is written unchanged, unless
+// [Options] requests protection against spreadsheet formulas.
 //
 // # When it fails
 //
-// The batches end with an error. The caller must make it visible that the file is incomplete, because neither format
-// has an end mark.
+// If reading fails, Batches ends with an error. After an error, the caller must make visible that the file is
+// incomplete, because neither format has an end marker.
 //
 // # What it does not do
 //
-// Exports contain neither the content of emails nor the bodies of requests and responses. This package does not decide
-// who may read an export.
+// Exports contain neither the content of emails nor the bodies of requests and responses. Package exports does not
+// check who may read an export.
 package exports
 
 import (
@@ -39,15 +39,15 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Format is the format of a file.
+// Format is the format of an export file.
 type Format string
 
 const (
 	CSV    Format = "csv"
-	NDJSON Format = "ndjson" // a JSON object in each line
+	NDJSON Format = "ndjson" // one JSON object per line
 )
 
-// MediaType returns the media type of files in the format, with its parameters (RFC 4180 section 3).
+// MediaType returns the format's media type with its parameters (RFC 4180 section 3).
 func (f Format) MediaType() string {
 	if f == NDJSON {
 		return "application/x-ndjson; charset=utf-8"
@@ -55,16 +55,16 @@ func (f Format) MediaType() string {
 	return "text/csv; charset=utf-8; header=present"
 }
 
-// Options say how an export is written.
+// Options specifies the format of an export and the handling of formulas.
 type Options struct {
 	Format Format
-	// QuoteFormulas puts an apostrophe before each text in CSV that a spreadsheet would read as a formula. Strangers
-	// choose some of the texts, so this protects the person who opens the file. A file that will be imported again must
-	// be written without it.
+	// QuoteFormulas puts an apostrophe before each text in a CSV file that a spreadsheet would interpret as a formula.
+	// QuoteFormulas protects the person who opens the file, because strangers may have written some of its texts. Do
+	// not set QuoteFormulas for a file that will be imported again.
 	QuoteFormulas bool
 }
 
-// Text returns a text as a CSV field contains it.
+// Text returns s in the form in which it is written to a CSV field.
 func (o Options) Text(s string) string {
 	if o.QuoteFormulas && isFormula(s) {
 		return "'" + s
@@ -72,8 +72,8 @@ func (o Options) Text(s string) string {
 	return s
 }
 
-// ParseOptions parses the options of a request or a command. format is "csv", "ndjson" or "", which means CSV. formulas
-// is "keep", "quote" or "", which means keep. The error is an Invalid fault that names the field.
+// ParseOptions parses the export options of a request or command. format is "csv", "ndjson" or "" for CSV. formulas is
+// "keep", "quote" or "" for keep. If an option is invalid, ParseOptions returns an Invalid fault that names the field.
 func ParseOptions(format, formulas string) (o Options, err error) {
 	switch o.Format = Format(format); o.Format {
 	case "":
@@ -92,26 +92,26 @@ func ParseOptions(format, formulas string) (o Options, err error) {
 	return o, nil
 }
 
-// Export is a list that can be written to a file.
+// Export is a list of a team's data that can be written to a file.
 type Export struct {
-	Name string // name of the file without its extension, such as emails
+	Name string // file name without its extension, such as emails
 
 	columns []string // of CSV
-	// readBatch returns the rows after a cursor, and the cursor of the next batch. The first cursor is ""; next is ""
-	// after the last batch.
+	// readBatch returns the rows after a cursor and the cursor of the next batch. The cursor of the first batch is "";
+	// next is "" after the last batch.
 	readBatch func(ctx context.Context, after string) (rows []row, next string, err error)
 }
 
-// row is an item of an export. The fields of a row are the members of its JSON object.
+// row is one item of an export. The exported fields of a row's struct become the members of its JSON object.
 type row interface {
 	// lines writes the item's line or lines of CSV.
 	lines(w *table)
 }
 
-const reuseMax = 1 << 20 // bytes of a buffer that is reused for the next batch
+const reuseMax = 1 << 20 // maximum bytes of a buffer that is reused for the next batch
 
-// Batches iterates over the content of the file. Each batch is valid until the next one is requested, and may be empty.
-// An error ends the iteration.
+// Batches iterates over the export file's content in batches of rows. Each batch may be empty, and is valid only until
+// the next batch is requested. An error ends the iteration over batches.
 func (e *Export) Batches(ctx context.Context, o Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := table{options: o}
@@ -138,14 +138,14 @@ func (e *Export) Batches(ctx context.Context, o Options) iter.Seq2[[]byte, error
 	}
 }
 
-// write adds rows in a format.
+// write appends rows in the given format.
 func (w *table) write(rows []row, f Format) error {
 	for _, r := range rows {
 		if f != NDJSON {
 			r.lines(w)
 			continue
 		}
-		// Stored texts may be older than the rule that texts are UTF-8.
+		// Texts that were stored before Postrider required UTF-8 may be invalid UTF-8.
 		err := json.MarshalWrite(&w.Buffer, r, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("encode a row: %w", err)

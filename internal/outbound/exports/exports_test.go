@@ -29,13 +29,13 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const mine, others = "0190b5a0-0000-7000-8000-00000000000a", "0190b5a0-0000-7000-8000-00000000000b"
 
-// newService returns a service for rows that tests insert themselves.
+// newService returns a service for a database whose rows the tests insert.
 func newService(t *testing.T, d *db.DB) *Service {
 	n := testnode.Bare(t, d, testnode.Options{})
 	return New(n.Contacts, n.Emails, n.Suppressions, requestlog.New(d, n.Log, time.Hour), n.Audit)
 }
 
-// insert inserts n rows of a team with statements that insert many rows each.
+// insert inserts n rows of a team, many rows per statement.
 func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) []any) {
 	t.Helper()
 	for i := from; i < from+n; {
@@ -51,7 +51,7 @@ func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) [
 	}
 }
 
-// number returns the id of the nth row; first is the time of the first row.
+// number returns the id of the nth row; first is the first row's time.
 func number(i int) string {
 	return fmt.Sprintf("0190b5a0-%04x-7%03x-8000-000000000001", i>>12, i&0xfff)
 }
@@ -69,7 +69,7 @@ func suppress(t *testing.T, d *db.DB, teamID string, from, n int) {
 	})
 }
 
-// read reads an export to its end.
+// read reads an export to the end.
 func read(t *testing.T, e *Export, o Options) string {
 	t.Helper()
 	var b strings.Builder
@@ -82,8 +82,8 @@ func read(t *testing.T, e *Export, o Options) string {
 	return b.String()
 }
 
-// The number of queries is proportional to the length of the export, whether the filter selects all rows or few. Few
-// rows are in memory at a time.
+// TestExportOfMany checks that the number of queries is proportional to the length of the export, whether its filter
+// selects all rows or few. TestExportOfMany also checks that only few rows are in memory at a time.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -118,8 +118,8 @@ func TestExportOfMany(t *testing.T) {
 	})
 }
 
-// The queries of every batch use the indexes of the lists. TestStatementsGoByIndexes of package cli examines those of
-// first batches, also on PostgreSQL.
+// TestBatchesUseIndexes checks that the queries of every batch use an index. TestStatementsGoByIndexes of package cli
+// checks the queries of first batches, also on PostgreSQL.
 func TestBatchesUseIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -149,8 +149,8 @@ func TestBatchesUseIndexes(t *testing.T) {
 	})
 }
 
-// A row that exists during the whole export occurs once in the file, whatever is added and deleted meanwhile. Added
-// rows are left out.
+// A row that exists during the whole export occurs once in the file, even if other rows are added and deleted during
+// the export. Rows that are added during the export are not included.
 func TestExportWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -195,12 +195,13 @@ func TestExportWhileRowsChange(t *testing.T) {
 	})
 }
 
-// hostile are texts that break carelessly written files.
+// hostile contains texts that break files if the writer does not escape them correctly.
 var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1",
 	"-1", "@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
 	"=HYPERLINK(\"x\")"}
 
-// Any text is the same after it was written and read, in both formats, and quoting can be undone.
+// FuzzRoundTrip: any text stays unchanged when it is written and read in either format, and quoting of formulas can be
+// undone.
 func FuzzRoundTrip(f *testing.F) {
 	for i := range hostile {
 		f.Add(hostile[i], hostile[len(hostile)-1-i])
@@ -252,7 +253,7 @@ func FuzzRoundTrip(f *testing.F) {
 	})
 }
 
-// parse parses CSV strictly as in RFC 4180.
+// parse parses CSV strictly according to RFC 4180.
 func parse(text string) (lines [][]string, err error) {
 	for text != "" {
 		var line []string
@@ -292,7 +293,7 @@ func parse(text string) (lines [][]string, err error) {
 	return lines, nil
 }
 
-// An export that fails reports an error. Invalid options are refused before anything is written.
+// An export that fails reports an error. Invalid options are rejected before the export writes anything.
 func TestExportFails(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -343,7 +344,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-// The export of emails contains the states of recipients, and its time span is exact.
+// The export of emails contains the state of each recipient, and its time span is exact.
 func TestExportOfEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

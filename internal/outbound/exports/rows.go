@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Service creates exports of the data that other packages own.
+// Service creates exports of data that other packages own.
 type Service struct {
 	contacts     *contacts.Service
 	emails       *emails.Service
@@ -19,13 +19,13 @@ type Service struct {
 	audit        *audit.Log
 }
 
-// New returns the service.
+// New returns the export service.
 func New(c *contacts.Service, e *emails.Service, s *suppressions.Service, l *requestlog.Service,
 	a *audit.Log) *Service {
 	return &Service{c, e, s, l, a}
 }
 
-// toRows converts the items of a batch to rows.
+// toRows converts a batch's items to rows.
 func toRows[T any](items []T, next string, err error, rowOf func(*T) row) ([]row, string, error) {
 	rows := make([]row, len(items))
 	for i := range items {
@@ -34,7 +34,7 @@ func toRows[T any](items []T, next string, err error, rowOf func(*T) row) ([]row
 	return rows, next, err
 }
 
-// SuppressionRow is a suppression.
+// SuppressionRow is the exported form of a suppression.
 type SuppressionRow struct {
 	ID        string  `json:"id"`
 	Email     string  `json:"email"`
@@ -52,7 +52,7 @@ func (s *SuppressionRow) lines(w *table) {
 	w.end()
 }
 
-// Suppressions exports a team's suppressions, newest first. An empty origin means all.
+// Suppressions exports a team's suppressions, newest first. An empty origin selects suppressions of every origin.
 func (s *Service) Suppressions(teamID string, origin suppressions.Origin) *Export {
 	return &Export{Name: "suppressions", columns: []string{"email", "origin", "source_id", "created_at", "id"},
 		readBatch: func(ctx context.Context, after string) ([]row, string, error) {
@@ -63,7 +63,7 @@ func (s *Service) Suppressions(teamID string, origin suppressions.Origin) *Expor
 		}}
 }
 
-// LogRow is an entry of the request log, without bodies.
+// LogRow is the exported form of a request log entry, without bodies.
 type LogRow struct {
 	ID         string  `json:"id"`
 	CreatedAt  string  `json:"created_at"`
@@ -91,7 +91,7 @@ func (l *LogRow) lines(w *table) {
 	w.end()
 }
 
-// Logs exports the request log of a team, newest first.
+// Logs exports a team's request log, newest first.
 func (s *Service) Logs(teamID string, f requestlog.Filter) *Export {
 	return &Export{Name: "logs", columns: []string{"created_at", "method", "endpoint", "response_status", "duration_ms",
 		"user_agent", "actor_kind", "actor_id", "request_id", "id"},
@@ -104,7 +104,7 @@ func (s *Service) Logs(teamID string, f requestlog.Filter) *Export {
 		}}
 }
 
-// EmailRow is a sent email without its content.
+// EmailRow is the exported form of a sent email, without its content.
 type EmailRow struct {
 	ID          string         `json:"id"`
 	MessageID   string         `json:"message_id"`
@@ -124,7 +124,7 @@ type EmailRow struct {
 	Recipients  []RecipientRow `json:"recipients"`
 }
 
-// RecipientRow is a recipient of an email.
+// RecipientRow is a recipient of an exported email.
 type RecipientRow struct {
 	Email     string `json:"email"`
 	Kind      string `json:"kind" enum:"to,cc,bcc"`
@@ -132,7 +132,7 @@ type RecipientRow struct {
 	UpdatedAt string `json:"updated_at"`
 }
 
-// lines writes one line for each recipient, because each has its own state.
+// lines writes one line per recipient, because each recipient has its own state.
 func (e *EmailRow) lines(w *table) {
 	to := e.Recipients
 	if len(to) == 0 {

@@ -1,23 +1,23 @@
 // Package notifications emails teams about their account, for example when a webhook endpoint fails or is disabled, or
-// another team claims their domain. It also emails persons, for example with invitations.
+// another team claims their domain. Package notifications also emails individual people, for example with invitations.
 //
 // # Invariants
 //
-// A notice is a job that is inserted in the transaction that causes it. So a notice is neither lost nor sent without
-// cause. The job sends an ordinary email of the operator's team. It sends the email once, however often the job runs,
-// because the job's id is the idempotency key. A node sends a team at most [perDay] notices in 24 hours, counted in
-// memory. It logs further notices instead.
+// A notice is a job that is inserted in the same transaction as the change that causes the notice. A notice is
+// therefore neither lost nor sent without cause. The notice's job sends an ordinary email from the operator's team. The
+// job's id is the email's idempotency key, so the email is sent once even if the job runs repeatedly. A node sends a
+// team at most [perDay] notices within 24 hours, counted in memory. Notices beyond the daily limit are only logged.
 //
 // # When it fails
 //
-// A notice is only logged if no sender is configured or the team has no address. A notice is also only logged if the
-// email is refused, for example because the sender's domain is not verified. Notices that were only logged are not
-// retried. A notice to a deleted team is dropped. After other errors the job is retried by its schedule, and then waits
-// for an operator.
+// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also only
+// logged if its email is refused, for example because the sender's domain is not verified. Notices that were only
+// logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried according to
+// its schedule; after the last retry it waits for an operator.
 //
 // # What it does not do
 //
-// The package does not decide when to notify a team.
+// Package notifications does not decide when to notify a team.
 package notifications
 
 import (
@@ -38,13 +38,13 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the kind of the jobs that send notices. The lane of such a job is the id of the notified team.
+// Kind is the job kind of notices. A notice job's lane is the id of the notified team.
 const Kind = "notice"
 
 // Config holds the settings of notices.
 type Config struct {
-	From         string // sender, at a domain of the operator's team; if empty, no notice is sent
-	OperatorTeam string // id of the team that sends notices; if empty, the oldest team
+	From         string // sender address, at a domain of the operator's team; if empty, no notices are sent
+	OperatorTeam string // id of the team that sends notices; empty means the oldest team
 }
 
 // perDay is the maximum number of notices that a node sends to a team within 24 hours.
@@ -63,26 +63,26 @@ type Service struct {
 	sent map[string][]time.Time // times of the notices to each team within the last 24 hours
 }
 
-// New returns the service.
+// New returns the notification service.
 func New(c Config, d *db.DB, q *jobs.Queue, e *emails.Service, t *teams.Service, log *slog.Logger) *Service {
 	return &Service{c: c, d: d, q: q, emails: e, teams: t, log: log, sent: map[string][]time.Time{}}
 }
 
-// notice is the payload of a job.
+// notice is the payload of a notice job.
 type notice struct {
-	To      string `json:"to,omitzero"` // one person; empty means the team's address
+	To      string `json:"to,omitzero"` // address of one person; empty means the team's address
 	Subject string `json:"subject"`
 	Text    string `json:"text"`
 }
 
-// Notify queues a notice to a team, in the transaction that causes it.
+// Notify enqueues a notice to a team in the transaction that causes the notice.
 func (s *Service) Notify(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
 	return s.queue(ctx, tx, teamID, notice{Subject: subject, Text: text})
 }
 
-// Mail queues an email to one person, such as an invitation, in the transaction that causes it. The caller must limit
-// the number of emails. The text is deleted together with the job after sending. The operator's team sends the email
-// but cannot read its text, because links in it are only for the recipient.
+// Mail enqueues an email to one person, such as an invitation, in the transaction that causes the email. Callers of
+// Mail must limit the number of emails. The email's text is deleted together with its job after sending. The operator's
+// team sends the email but cannot read its text, because links in the text are only for the recipient.
 func (s *Service) Mail(ctx context.Context, tx *db.Tx, to, subject, text string) error {
 	return s.queue(ctx, tx, "", notice{to, subject, text})
 }
@@ -96,7 +96,7 @@ func (s *Service) queue(ctx context.Context, tx *db.Tx, teamID string, n notice)
 	return nil
 }
 
-// Kind describes the jobs that send notices.
+// Kind returns the settings of the job kind that sends notices.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 4, PerLane: 1, Lease: time.Minute,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour}}
@@ -113,10 +113,10 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return s.q.End(ctx, j)
 }
 
-// send sends the notice, or logs it if it cannot be sent. It returns an error only if a retry may help.
+// send sends a notice, or logs it if it cannot be sent. send returns an error only if a retry may succeed.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
-		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // the text may contain a secret link
+		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // no text in the log: it may contain a secret
 	}
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)
@@ -140,8 +140,8 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	return s.mail(ctx, j, n, false, log)
 }
 
-// mail sends a notice to its address, or logs that it cannot be sent. The operator's team cannot read the text of a
-// private notice.
+// mail sends a notice to its address, or logs why it cannot be sent. If private is true, the operator's team cannot
+// read the notice's text.
 func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, log *slog.Logger) error {
 	if s.c.From == "" {
 		log.Warn("email to a person not sent: set notice_from to send such emails")
@@ -163,7 +163,7 @@ func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, 
 	return err
 }
 
-// allow counts one more notice to a team, and reports whether the team may receive it.
+// allow counts a notice to a team, and reports whether it is within the daily limit.
 func (s *Service) allow(teamID string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

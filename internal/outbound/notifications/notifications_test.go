@@ -72,8 +72,8 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// An email to a person goes to that person's address. The text of such an email, which may contain a secret link, is
-// never logged.
+// An email to a person is sent to that person's address. The text of an email to a person may contain a secret link, so
+// it is never logged.
 func TestMailIsNotLogged(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, out := t.Context(), &testnode.Logged{}
@@ -98,7 +98,7 @@ func TestMailIsNotLogged(t *testing.T) {
 	})
 }
 
-// The operator's team sees that it sent an email to a person, but not the text.
+// The operator's team can list an email that it sent to a person, but cannot read its text.
 func TestMail(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -128,7 +128,7 @@ func TestMail(t *testing.T) {
 			t.Error("the recipient does not get the link")
 		}
 
-		// Only Postrider itself can mark an email as private.
+		// A team's own email with the private tag stays readable, because only Postrider can mark an email as private.
 		own := testnode.Hello("ada@two.example")
 		own.Tags = []emails.Tag{emails.Private}
 		if e := n.Email(n.Send(own)); *e.Text != *own.Text {
@@ -137,8 +137,9 @@ func TestMail(t *testing.T) {
 	})
 }
 
-// An email to a person is sent even if an earlier email to the address bounced, but not if the address complained or
-// was suppressed manually. A notice to a team is sent in neither case.
+// TestMailAndSuppressions: an email to a person is sent even if an earlier email to the address bounced, but not after
+// a complaint or a manual suppression. A notice to a team is not sent to an address that is suppressed for any of these
+// reasons.
 func TestMailAndSuppressions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()
@@ -181,7 +182,7 @@ func TestMailAndSuppressions(t *testing.T) {
 	})
 }
 
-// runAll runs all jobs.
+// runAll runs all queued jobs.
 func runAll(t *testing.T, n *testnode.Node, k jobs.Kind, there int) {
 	t.Helper()
 	handle, worked := k.Handle, make(chan error, there)

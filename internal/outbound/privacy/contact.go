@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactPart is the contact with the address.
+// ContactPart is the part of the document about the contact that has the address.
 type ContactPart struct {
 	ID           string          `json:"id"`
 	Email        string          `json:"email"`
@@ -23,7 +23,7 @@ type ContactPart struct {
 	Engagement   *EngagementPart `json:"engagement" doc:"Null if no broadcast or automation has sent to the contact."`
 }
 
-// SegmentPart is a segment.
+// SegmentPart is a segment that contains the contact.
 type SegmentPart struct {
 	ID   string `json:"id"`
 	Name string `json:"name"`
@@ -36,7 +36,7 @@ type TopicPart struct {
 	Subscription string `json:"subscription" enum:"opt_in,opt_out"`
 }
 
-// EngagementPart is the contact's opens and clicks.
+// EngagementPart holds counts and times of the contact's opens and clicks.
 type EngagementPart struct {
 	Mailed    int64   `json:"mailed"`
 	Opened    int64   `json:"opened"`
@@ -46,7 +46,7 @@ type EngagementPart struct {
 	ClickedAt *string `json:"clicked_at"`
 }
 
-// contactPart returns the contact, or nil if the subject is not a contact.
+// contactPart returns the contact's part of the document, or nil if the address belongs to no contact.
 func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, error) {
 	c := &of.contact
 	if c.ID == "" {

@@ -16,7 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Document is the JSON document about an address. It does not contain other recipients of the same emails.
+// Document is the JSON document with all data about an address. Document does not include other recipients of the same
+// emails.
 type Document struct {
 	Object      string          `json:"object"`
 	Email       string          `json:"email"`
@@ -29,14 +30,14 @@ type Document struct {
 	Received    []ReceivedPart  `json:"received_emails" doc:"Emails from the address, newest first."`
 }
 
-// SuppressedPart is the suppression of the address.
+// SuppressedPart is the address's suppression.
 type SuppressedPart struct {
 	ID        string `json:"id"`
 	Origin    string `json:"origin"`
 	CreatedAt string `json:"created_at"`
 }
 
-// SentPart is an email to the address.
+// SentPart is an email that was sent to the address.
 type SentPart struct {
 	ID          string       `json:"id"`
 	CreatedAt   string       `json:"created_at"`
@@ -57,7 +58,7 @@ type EventPart struct {
 	CreatedAt string         `json:"created_at"`
 }
 
-// BroadcastPart is the result of a broadcast for the address.
+// BroadcastPart is the outcome of a broadcast for the address.
 type BroadcastPart struct {
 	BroadcastID string `json:"broadcast_id"`
 	EmailID     string `json:"email_id" doc:"Empty if no email was sent to the address."`
@@ -69,7 +70,7 @@ type BroadcastPart struct {
 	Clicks      int    `json:"clicks" doc:"Includes those of bots."`
 }
 
-// RunPart is an automation run of the contact with the address.
+// RunPart is an automation run of the contact that has the address.
 type RunPart struct {
 	ID           string         `json:"id"`
 	AutomationID string         `json:"automation_id"`
@@ -84,7 +85,7 @@ type RunPart struct {
 	Steps        []RunStepPart  `json:"steps"`
 }
 
-// RunStepPart is the result of a step of a run.
+// RunStepPart is the result of one step of an automation run.
 type RunStepPart struct {
 	Key       string         `json:"key"`
 	Status    string         `json:"status"`
@@ -93,7 +94,7 @@ type RunStepPart struct {
 	StartedAt string         `json:"started_at"`
 }
 
-// ReceivedPart is an email from the address.
+// ReceivedPart is an email that the team received from the address.
 type ReceivedPart struct {
 	ID        string   `json:"id"`
 	CreatedAt string   `json:"created_at"`
@@ -102,21 +103,22 @@ type ReceivedPart struct {
 	Subject   string   `json:"subject"`
 }
 
-// Received reads a batch of the emails that a team received from an address, after a cursor. next is the cursor of the
-// next batch, or "" after the last one.
+// Received reads a batch of a team's received emails from an address, starting after a cursor. next is the cursor of
+// the following batch, or "" after the last batch.
 type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
 	next string, err error)
 
-// Broadcasts reads a batch of the results of a team's broadcasts for an address, like Received.
+// Broadcasts reads a batch of a team's broadcast results for an address, with the same paging as Received.
 type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastPart,
 	next string, err error)
 
-// Automations reads a batch of the runs of a team's contact, like Received.
+// Automations reads a batch of the automation runs of a team's contact, with the same paging as Received.
 type Automations func(ctx context.Context, teamID, contactID, after string) (some []RunPart, next string, err error)
 
-// Document writes all data that a team has stored about an address as one JSON document. The address is given by itself
-// or by the id of its contact. The document is produced in chunks; each chunk is valid until the next one is requested.
-// All emails and broadcast recipients of the team are read, so some chunks contain only white space.
+// Document writes all data that a team has stored about an address as one JSON document. The caller identifies the
+// address either directly or by its contact's id. Document yields the JSON in chunks; each chunk is valid until the
+// next chunk is requested. Document reads all of the team's emails and broadcast recipients, so some chunks contain
+// only white space.
 func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := &writer{yield: yield}
@@ -126,7 +128,7 @@ func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter
 	}
 }
 
-// writer writes the document.
+// writer writes the JSON document in chunks.
 type writer struct {
 	bytes.Buffer
 	yield   func([]byte, error) bool
@@ -188,7 +190,7 @@ func (s *Service) write(ctx context.Context, w *writer, teamID, idOrAddress stri
 	return w.flush()
 }
 
-// items writes the items of a list, batch by batch.
+// items writes a list's items, batch by batch.
 func items[T any](w *writer, readBatch func(after string) ([]T, string, error)) error {
 	first := true
 	for after := ""; ; {
@@ -209,7 +211,7 @@ func items[T any](w *writer, readBatch func(after string) ([]T, string, error)) 
 		if next == "" {
 			return nil
 		}
-		w.WriteByte('\n') // write something for each batch, so that proxies do not close an idle connection
+		w.WriteByte('\n') // write at least white space for each batch, so that proxies do not close an idle connection
 		if err := w.flush(); err != nil {
 			return err
 		}
@@ -226,7 +228,7 @@ func (w *writer) value(v any) error {
 	return nil
 }
 
-// flush yields the written bytes. It fails if the consumer has stopped.
+// flush yields the buffered bytes to the consumer. flush fails if the consumer has stopped reading.
 func (w *writer) flush() error {
 	if !w.yield(w.Bytes(), nil) {
 		w.stopped = true
@@ -268,7 +270,7 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 	return all, next, nil
 }
 
-// eventsOf returns the events of an email as a whole and of the recipient with the address.
+// eventsOf returns the events that concern an email as a whole or the given recipient.
 func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasure.Address) ([]EventPart, error) {
 	found := []EventPart{}
 	for p := (page.Page{}); ; {
@@ -293,5 +295,5 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 	}
 }
 
-// FormatTime formats a time as the API's lists do.
+// FormatTime formats a time in the format of the API's lists.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }

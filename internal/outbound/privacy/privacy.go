@@ -1,30 +1,30 @@
-// Package privacy answers requests of people about their own address: it exports all data that a team has stored about
-// an address, and erases it.
+// Package privacy handles people's requests about their own address: it exports all data that a team has stored about
+// an address, or erases that data.
 //
 // # An erasure
 //
 //	Erase ──► queued ──► in_progress ──► completed
 //
-// An erasure is a row and a job. No index finds an address in all stored data, so the job reads all data of a team. It
-// calls the erasers of the packages that own the data (see package erasure). The row stores what each of them found.
-// The first pass starts one minute after the request, so that requests in progress have written their data by then.
-// Further passes follow while some data can only be erased a few minutes later.
+// An erasure consists of a database row and a job. No index covers all stored data by address, so the job reads all
+// data of the team. The erasure job calls the erasers of the packages that own the data (see package erasure). The
+// erasure's row stores what each eraser found. The first pass starts one minute after the request, so that requests in
+// progress have finished writing by then. Further passes follow if some data is still too recent to be erased.
 //
 // # Invariants
 //
-// An erasure changes only data of its own team. A team has at most one erasure of an address in progress. The row
-// contains the address only until the erasure ends.
+// An erasure changes only data of the team that requested it. A team has at most one erasure per address in progress.
+// The erasure's row contains the address only until the erasure ends.
 //
 // # When it fails
 //
-// The job is retried without limit. It continues with the eraser that was interrupted, which erases the rest. The
-// counts do not include what that eraser erased before the interruption. Emails that are still to be delivered are not
-// erased, and the counts say so.
+// A failed erasure job is retried without limit. The retry continues with the eraser that was interrupted. The
+// erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not yet delivered
+// are not erased; the erasure's counts include them as remaining.
 //
 // # What it does not do
 //
-// The package owns no data except erasures, and does not decide who may request them. It does not reach backups, the
-// program's logs, and data that webhooks sent to a team's own programs.
+// Package privacy owns no data except erasures, and does not check who may request them. An erasure does not cover
+// backups, the program's logs, or data that webhooks sent to a team's own systems.
 package privacy
 
 import (
@@ -52,13 +52,13 @@ const (
 	Completed  State = "completed"
 )
 
-// Erasure is an erasure of an address. It does not show the address.
+// Erasure is a request to erase an address, and its progress. An Erasure does not contain the address.
 type Erasure struct {
 	ID          string
 	TeamID      string
-	ContactID   string // empty if no contact has the address
-	Refusals    bool   // also erases suppressions and opt-outs, which prevent mail to the address
-	DryRun      bool   // only counts, and changes nothing
+	ContactID   string // empty if no contact had the address
+	Refusals    bool   // also erases suppressions and opt-outs, which prevent further mail to the address
+	DryRun      bool   // only counts the data and changes nothing
 	State       State
 	Report      []EraserReport
 	CreatedAt   time.Time
@@ -68,7 +68,7 @@ type Erasure struct {
 	pass, done int
 }
 
-// EraserReport is what one eraser found.
+// EraserReport is the result of one eraser.
 type EraserReport struct {
 	Name  string         `json:"name"`
 	Found erasure.Report `json:"found"`
@@ -76,16 +76,16 @@ type EraserReport struct {
 
 // Limits of erasures.
 const (
-	maxActive      = 100                  // erasures of a team in progress
+	maxActive      = 100                  // maximum number of a team's erasures in progress
 	firstPassDelay = time.Minute          // delay of the first pass after the request
 	passInterval   = 5 * time.Minute      // time between two passes
-	maxPasses      = 4                    // after so many passes, data that is too recent to erase remains
-	evidencePeriod = 400 * 24 * time.Hour // how long ended erasures are kept as evidence
+	maxPasses      = 4                    // maximum number of passes; data that is still too recent after them remains
+	evidencePeriod = 400 * 24 * time.Hour // retention period of ended erasures, which are kept as evidence
 	sweepRows      = 500
-	eraseLease     = 12 * time.Hour // lease of one pass over the largest tables
+	eraseLease     = 12 * time.Hour // job lease, which must suffice for one pass over the largest tables
 )
 
-// Deps are the dependencies of a Service.
+// Deps holds the dependencies of a Service.
 type Deps struct {
 	DB           *db.DB
 	Queue        *jobs.Queue
@@ -98,10 +98,10 @@ type Deps struct {
 	Automations  Automations
 }
 
-// Service exports and erases data about an address.
+// Service exports and erases the data about an address.
 type Service struct{ p Deps }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the privacy service. New fails if a required dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -109,13 +109,13 @@ func New(d Deps) (*Service, error) {
 	return &Service{d}, nil
 }
 
-// subject is the address that a request is about, and its contact, if any.
+// subject is the address that a request concerns, and its contact if there is one.
 type subject struct {
 	erasure.Address
-	contact contacts.Contact // the zero Contact if there is no contact
+	contact contacts.Contact // the zero Contact if the address has no contact
 }
 
-// subject finds the subject for the id of a contact or an address. The address need not belong to a contact.
+// subject finds the subject by a contact's id or by an address. The address need not belong to a contact.
 func (s *Service) subject(ctx context.Context, teamID, idOrAddress string) (of subject, err error) {
 	of.contact, err = s.p.Contacts.Get(ctx, teamID, idOrAddress)
 	address := of.contact.Address
@@ -128,11 +128,11 @@ func (s *Service) subject(ctx context.Context, teamID, idOrAddress string) (of s
 	return of, err
 }
 
-// Options say how an address is erased.
+// Options specifies how to erase an address.
 type Options struct{ Refusals, DryRun bool }
 
-// Erase starts erasing an address, given by itself or by the id of its contact. If an erasure of the address is in
-// progress, Erase returns that one, or a Locked fault if its options differ.
+// Erase starts the erasure of an address, which the caller identifies directly or by its contact's id. If an erasure of
+// the same address is in progress, Erase returns it, or a Locked fault if its options differ.
 func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Options) (Erasure, error) {
 	of, err := s.subject(ctx, teamID, idOrAddress)
 	if err != nil {
@@ -172,7 +172,7 @@ func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Optio
 	return e, err
 }
 
-// Get returns an erasure.
+// Get returns an erasure by id.
 func (s *Service) Get(ctx context.Context, teamID, erasureID string) (Erasure, error) {
 	return get(ctx, s.p.DB.Reader, teamID, erasureID)
 }
@@ -182,16 +182,16 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Erasu
 	return list(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// Kind is the kind of erasure jobs.
+// Kind is the name of the job kind for erasures.
 const Kind = "privacy.erase"
 
-// Kind describes erasure jobs. Teams take turns.
+// Kind returns the settings of the job kind for erasures. Teams take turns.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Workers: 2, PerLane: 1, Lease: eraseLease, Endless: true,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour}, Handle: s.handle}
 }
 
-// handle runs one pass, or continues an interrupted one.
+// handle runs one erasure pass, or continues an interrupted pass.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	e, err := get(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.State == Completed {
@@ -222,7 +222,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return s.end(ctx, j, e)
 }
 
-// end completes an erasure, or schedules another pass.
+// end completes an erasure or schedules another pass.
 func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		to := e
@@ -237,7 +237,8 @@ func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	})
 }
 
-// add adds the report of an eraser. The new counts of data that was not erased replace those of the pass before.
+// add adds an eraser's report to the erasure. Counts of data that was not erased replace the counts of the previous
+// pass.
 func (e *Erasure) add(name string, found erasure.Report) {
 	for i := range e.Report {
 		p := &e.Report[i]
@@ -268,7 +269,7 @@ func (e *Erasure) hasLeft(left erasure.Left) bool {
 	return false
 }
 
-// Sweep deletes erasures that ended long ago.
+// Sweep deletes erasures that ended longer ago than the retention period.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := id.First(s.p.DB.Now().Add(-evidencePeriod))
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteEnded(ctx, tx, before, sweepRows) })
@@ -278,7 +279,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// EraseTeam deletes the erasures of a team.
+// EraseTeam deletes a team's erasures.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteOfTeam(ctx, tx, teamID, sweepRows) })
 	if err != nil {

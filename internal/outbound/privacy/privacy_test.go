@@ -30,13 +30,14 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with the service. The erasers of the fixture are those of the program that need only the node.
+// fixture is a test node with the privacy service. The fixture has those of the program's erasers that need only the
+// node.
 type fixture struct {
 	*testnode.Node
 	*privacy.Service
 	t      *testing.T
 	before func(name string) error // called before each eraser; an error interrupts the erasure
-	soon   int                     // passes in which some data is too recent to be erased
+	soon   int                     // number of passes in which some data is too recent to be erased
 }
 
 func newFixture(t *testing.T, n *testnode.Node) *fixture {
@@ -90,7 +91,7 @@ func each(t *testing.T, test func(t *testing.T, f *fixture)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { test(t, newFixture(t, n)) })
 }
 
-// job claims the job of an erasure, as a worker does.
+// job claims an erasure's job as a worker does.
 func (f *fixture) job(erasureID string) (j jobs.Job) {
 	f.t.Helper()
 	f.Update(func(tx *db.Tx) error {
@@ -102,7 +103,7 @@ func (f *fixture) job(erasureID string) (j jobs.Job) {
 	return j
 }
 
-// work runs the job of an erasure once.
+// work runs an erasure's job once.
 func (f *fixture) work(erasureID string) error {
 	return f.Kind().Handle(f.t.Context(), f.job(erasureID))
 }
@@ -114,7 +115,7 @@ func (f *fixture) erase(address string, o privacy.Options) privacy.Erasure {
 	return e
 }
 
-// state describes an erasure in one line.
+// state formats the state of an erasure as one line.
 func (f *fixture) state(erasureID string) string {
 	f.t.Helper()
 	e, err := f.Get(f.t.Context(), f.Acme.TeamID, erasureID)
@@ -139,7 +140,7 @@ func (f *fixture) settled(to string) {
 	f.Counted(time.Now().Add(time.Hour))
 }
 
-// An interrupted erasure continues where it stopped, stores the address only until it ends, and can be repeated.
+// An interrupted erasure continues where it stopped, stores the address only until it ends, and can be requested again.
 func TestErase(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -209,7 +210,7 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// While some data is too recent, further passes follow, and their counts are added. A dry run has one pass.
+// While some data is too recent, an erasure runs further passes and adds their counts. A dry run has only one pass.
 func TestErasePasses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.soon = 2
@@ -239,7 +240,7 @@ func TestErasePasses(t *testing.T) {
 	})
 }
 
-// If two workers run the same erasure, because one was declared dead, nothing is counted twice.
+// If two workers run the same erasure because one of their nodes was declared dead, nothing is counted twice.
 func TestEraseTwice(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.settled("ann@one.example")
@@ -261,7 +262,7 @@ func TestEraseTwice(t *testing.T) {
 	})
 }
 
-// Invalid requests are refused, and a team has a limited number of erasures in progress.
+// Invalid requests are rejected, and the number of a team's erasures in progress is limited.
 func TestEraseRefuses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -286,7 +287,7 @@ func TestEraseRefuses(t *testing.T) {
 	})
 }
 
-// Erasures are deleted a long time after they ended, and with their team.
+// Erasures are deleted with their team, or when their retention period has ended.
 func TestErasuresGo(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -314,7 +315,7 @@ func TestErasuresGo(t *testing.T) {
 	})
 }
 
-// The document contains all data about the address, section by section, and nothing about others.
+// The document contains all data about the address, section by section, and no data about others.
 func TestDocument(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, acme := t.Context(), f.Acme.TeamID
@@ -388,7 +389,7 @@ func TestDocument(t *testing.T) {
 	})
 }
 
-// If the database fails, the next attempt continues.
+// If the database fails during an erasure, the next attempt continues it.
 func TestEraseFails(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -407,7 +408,7 @@ func TestEraseFails(t *testing.T) {
 		var j jobs.Job
 		failed := trace.EachBroken(t, func() { j = f.job(e.ID) }, func() error { return f.Kind().Handle(ctx, j) }, nil,
 			"DELETE FROM jobs")
-		// The counts do not include what an attempt erased before it failed.
+		// The erasure's counts do not include what an attempt erased before it failed.
 		if state := f.state(e.ID); failed < 5 ||
 			state != "completed; sent emails:; contacts:; recent: 1 rows; suppressions:" ||
 			f.Count(`SELECT COUNT(*) FROM emails`) > 0 {

@@ -43,7 +43,7 @@ func get(ctx context.Context, r db.Reader, teamID, erasureID string) (Erasure, e
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE id = $1 AND team_id = $2`, erasureID, teamID))
 }
 
-// activeErasure returns the erasure of an address that has not ended.
+// activeErasure returns the erasure in progress for an address.
 func activeErasure(ctx context.Context, r db.Reader, teamID, address string) (Erasure, error) {
 	return one(r.QueryRow(ctx, `SELECT `+columns+` FROM erasures WHERE team_id = $1 AND address = $2 AND address <> ''`,
 		teamID, address))
@@ -63,7 +63,7 @@ func list(ctx context.Context, r db.Reader, teamID string, p page.Page) ([]Erasu
 		Args: []any{teamID}}, p, scan)
 }
 
-// insertErasure returns false if an erasure of the address is in progress.
+// insertErasure returns false if an erasure of the address is already in progress.
 func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO erasures (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, 0, '', $8, 0)
 		ON CONFLICT (team_id, address) WHERE address <> '' DO NOTHING`, e.ID, e.TeamID, e.ContactID, e.address, e.Refusals,
@@ -77,11 +77,11 @@ func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, e
 	return n > 0, nil
 }
 
-// errLost means that another worker has continued an erasure.
+// errLost means that another worker has continued the erasure.
 var errLost = errors.New("another worker has continued the erasure")
 
-// save replaces the progress before by that of e. If the stored progress is not before, the transaction fails with
-// errLost.
+// save replaces the stored progress of an erasure with that of e. If the stored progress differs from before, save
+// fails the transaction with errLost.
 func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	report, err := db.EncodeList(e.Report)
 	if err != nil {
@@ -93,7 +93,7 @@ func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	return nil
 }
 
-// deleteEnded deletes up to limit ended erasures with ids less than before.
+// deleteEnded deletes up to limit ended erasures with ids lower than the id before.
 func deleteEnded(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE id < $1 AND address = ''
 		ORDER BY id LIMIT $2)`, before, limit)

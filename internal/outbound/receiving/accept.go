@@ -17,20 +17,20 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// incoming is a message that is being received.
+// incoming is a message during its SMTP transaction.
 type incoming struct {
-	id       string   // identifies the message in its trace, in the log, and for the content filter
-	emailIDs []string // the ids of the stored emails
+	id       string   // id of the message in its trace fields, in the log, and for the content filter
+	emailIDs []string // ids of the emails that store the message
 	origin   Origin
 	client   netip.AddrPort
 	network  netip.Addr // the client's network
 	to       []target
-	declared int64 // size that the client declared; 0 if it declared none
+	declared int64 // size that the client declared, or 0
 	at       time.Time
-	trace    string // header fields that are prepended
+	trace    string // header fields that Postrider prepends to the message
 
-	raw     []byte // the whole message, trace first
-	blobKey string // key of the blob that stores raw if it is large
+	raw     []byte // the whole message, starting with the trace fields
+	blobKey string // blob key of raw if the message is large
 	memory  *reservation
 
 	parsed *mailparse.Parsed
@@ -38,10 +38,10 @@ type incoming struct {
 	spam   *Spam
 }
 
-// body returns the message as the client sent it.
+// body returns the message without the prepended trace fields, as the client sent it.
 func (m *incoming) body() []byte { return m.raw[len(m.trace):] }
 
-// accept reads a message, checks it, and stores the result.
+// accept reads a message, checks it, and stores it.
 func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	defer func() { m.memory.shrink(0) }()
 	if err := s.read(ctx, m, r); err != nil {
@@ -54,7 +54,8 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	}
 	needsRaw, err := s.store(ctx, m)
 	if err != nil {
-		return err // The commit may have succeeded, so the blob stays. Without a row, the sweep deletes it.
+		// Keep the blob, because the commit may have succeeded. If no row refers to the blob, the sweep deletes it.
+		return err
 	}
 	if !needsRaw {
 		s.deleteBlob(ctx, m.blobKey)
@@ -65,8 +66,9 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 	return nil
 }
 
-// read reads the whole message. A message that is too large for a row is written to a blob while it arrives, so that
-// slow clients occupy no memory. The blob is read back when there is memory for the message.
+// read reads the complete message from the client. A message that is too large for a database row is written to a blob
+// while it arrives, so that slow clients do not occupy memory. read loads the blob when enough memory is available for
+// the message.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {
@@ -98,8 +100,8 @@ func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	return err
 }
 
-// deleteBlob deletes a blob that no row refers to; key may be empty. If the deletion fails, the sweep deletes the blob
-// later.
+// deleteBlob deletes a blob that no row refers to; an empty key is allowed. If the deletion fails, the sweep deletes
+// the blob later.
 func (s *Service) deleteBlob(ctx context.Context, key string) {
 	if key == "" {
 		return
@@ -109,10 +111,10 @@ func (s *Service) deleteBlob(ctx context.Context, key string) {
 	}
 }
 
-// unreadable is the defect of a message that makes the parser fail.
+// unreadable is the defect of a message on which the parser panics.
 const unreadable = "The message could not be read."
 
-// parse parses a message. If the parser panics, the result has only a defect, so that the message is still stored.
+// parse parses a message. If the parser panics, parse returns only a defect, so that the message can still be stored.
 func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
 	if !s.catchPanic(id, func() { p = mailparse.Parse(raw) }) {
 		p = &mailparse.Parsed{Defects: []string{unreadable}}
@@ -120,9 +122,9 @@ func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
 	return p
 }
 
-// parseStored parses a stored message, including its trace. The trace is parsed separately. If the message's header
-// begins with a malformed line, parsing both together could give a different result, and other attachments than in the
-// row.
+// parseStored parses a stored message, with its trace fields separately. If the client's header begins with a malformed
+// line, parsing it together with the trace fields could give a different result, and other attachments than the row
+// lists.
 func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	n := traceLength(raw)
 	p := s.parse(id, raw[n:])
@@ -130,7 +132,8 @@ func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	return p
 }
 
-// catchPanic calls read, which parses the message with that id. It returns false after a panic, which it logs.
+// catchPanic calls the function read, which parses the message with the given id. If read panics, catchPanic logs the
+// panic and returns false.
 func (s *Service) catchPanic(id string, read func()) (ok bool) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -143,7 +146,7 @@ func (s *Service) catchPanic(id string, read func()) (ok bool) {
 
 func tlsName(version uint16) string { return tls.VersionName(version) }
 
-// headerSafe replaces the characters of an untrusted text that are unsafe in a header field.
+// headerSafe replaces characters that are unsafe in a header field.
 func headerSafe(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r <= ' ' || r == 0x7f || r == '(' || r == ')' || r == '<' || r == '>' {

@@ -46,7 +46,7 @@ func TestWhoIsTaken(t *testing.T) {
 			"any@in.acme.example":                                      "250",
 			"Any+tag@IN.acme.example.":                                 "250",
 			"any@other.example":                                        "250",
-			"any@acme.example":                                         "550 5.7.1", // the domain only sends
+			"any@acme.example":                                         "550 5.7.1", // this domain only sends mail
 			"any@below.in.acme.example":                                "550 5.7.1",
 			"any@elsewhere.example":                                    "550 5.7.1",
 			path + "@send.acme.example":                                "250",
@@ -86,7 +86,7 @@ func TestWhoIsTaken(t *testing.T) {
 	})
 }
 
-// Adding a domain and disabling receiving take effect at once.
+// Adding a domain and disabling its receiving take effect immediately.
 func TestChangedDomain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if got := f.offer(t, "", "any@new.example"); got != "550 5.7.1" {
@@ -249,7 +249,7 @@ func TestThreads(t *testing.T) {
 	})
 }
 
-// Any hostile message is accepted, listed and shown.
+// Every hostile message is accepted, listed and shown.
 func TestHostileMessages(t *testing.T) {
 	files, err := filepath.Glob("../../mail/mailparse/testdata/hostile/*")
 	if err != nil || len(files) == 0 {
@@ -290,8 +290,8 @@ func TestLoops(t *testing.T) {
 	}
 }
 
-// With a full disk the reply asks for a later retry. Stored messages stay, and a message that is sent again later is
-// stored.
+// TestFullDisk: if the disk is full, the SMTP reply asks the client to retry later. Stored messages remain, and a
+// message that the client sends again later is stored.
 func TestFullDisk(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -305,7 +305,7 @@ func TestFullDisk(t *testing.T) {
 		}
 	}
 	f.deliver(t, "Subject: before\n\n", "a@in.acme.example")
-	limit(0) // SQLite reads 0 as the present number of pages
+	limit(0) // SQLite treats 0 as the current number of pages
 	for range 20 {
 		c, err := f.begin(t, f.Service, "", "a@in.acme.example")
 		if err != nil {
@@ -324,7 +324,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// A large message without disk space leaves nothing behind.
+// If the disk is full, a refused large message leaves no data behind.
 func TestNoRoomForBlobs(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, err := f.begin(t, f.Service, "", "a@in.acme.example")
@@ -354,13 +354,13 @@ func (f *fixture) blobCount(t testing.TB) (n int) {
 	return n
 }
 
-// Large messages wait for memory and are refused temporarily if there is none in time.
+// Large messages wait for memory, and are refused temporarily if no memory becomes available in time.
 func TestMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c := config()
 	c.Memory = 1 << 20
 	s := testnode.Must(receiving.New(c, f.deps))
-	for range 5 { // each message takes all memory
+	for range 5 { // each message needs all the memory
 		session, err := f.begin(t, s, "", "a@in.acme.example")
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// A network whose large messages use up its memory leaves some to other networks and to teams that read.
+// If a network's large messages use up its share of memory, other networks and teams that read mail still get some.
 func TestNetworksShareMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, p := config(), f.deps
@@ -382,7 +382,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	judging := slow{make(chan string, 10), make(chan struct{})}
 	p.Auth = judging
 	addr := serveFor(t, smtpserver.Config{}, testnode.Must(receiving.New(c, p)))
-	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // takes 1.5 MB of memory while it is processed
+	large := "Subject: x\r\n\r\n" + strings.Repeat("x\r\n", 1<<19/3) // needs 1.5 MB of memory during processing
 	var all sync.WaitGroup
 	transmit := func(from string) {
 		d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -400,7 +400,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() { transmit(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
-	for range 4 { // More messages cannot be processed at the same time.
+	for range 4 { // This is the maximum number of messages that are processed at the same time.
 		<-judging.begun
 	}
 	all.Go(func() { transmit("127.0.2.1") })
@@ -414,9 +414,9 @@ func TestNetworksShareMemory(t *testing.T) {
 	}
 }
 
-// slow is a checker that waits.
+// slow is a checker that blocks until the test closes the channel end.
 type slow struct {
-	begun chan string // receives the client's address
+	begun chan string // receives each client address
 	end   chan struct{}
 }
 
@@ -429,7 +429,7 @@ func (s slow) Check(ctx context.Context, o authres.Origin, _ io.ReaderAt, _ int6
 	return authres.Results{DKIM: []authres.Verdict{{Result: "none"}}}
 }
 
-// A client that downloads an attachment slowly occupies only its team's share of the memory.
+// A client that downloads an attachment slowly occupies only its team's share of memory.
 func TestSlowDownloadsShareMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t))

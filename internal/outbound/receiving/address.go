@@ -17,17 +17,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// target is the destination of a recipient: a team, or the handling of reports.
+// target is the destination of a recipient address: a team, or the processing of bounce and complaint reports.
 type target struct {
 	address  string
 	teamID   string
 	domainID string
-	report   *emails.BounceTarget // the email of a return path; nil for other addresses
-	local    string               // the local part of a return path
-	feedback bool                 // an address for complaints
+	report   *emails.BounceTarget // the email to which a return path belongs; nil for other addresses
+	local    string               // the local part if the address is a return path
+	feedback bool                 // whether the address receives complaints
 }
 
-// distinctTargets removes repeated recipients. A return path counts once, regardless of its host.
+// distinctTargets removes duplicate recipients. Two return paths with the same local part count as one, whatever their
+// hosts are.
 func distinctTargets(to []target) (all []target) {
 	for _, p := range to {
 		if !slices.ContainsFunc(all, func(o target) bool {
@@ -41,8 +42,9 @@ func distinctTargets(to []target) (all []target) {
 
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ManagedHost returns the team's host below the managed domain, "" if there is no managed domain. The team receives all
-// mail to that host. The label of the host is the team's id in base32, so it never changes and needs no table.
+// ManagedHost returns the team's host name below the managed domain, or "" if no managed domain is configured. The team
+// receives all mail for its managed host. The first label of a managed host is the team's id in base32, so it never
+// changes and needs no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
 	if s.c.ManagedDomain == "" || err != nil {
@@ -59,14 +61,14 @@ func teamOfLabel(label string) (teamID string, ok bool) {
 	return uuid.UUID(b).String(), true
 }
 
-// Replies that refuse a recipient.
+// SMTP replies that refuse a recipient address.
 var (
 	badRecipient = smtpserver.Refuse(553, "5.1.3", "This is not an address")
 	notOurs      = smtpserver.Refuse(550, "5.7.1", "Relaying denied: this host takes no mail for that domain")
 	unknown      = smtpserver.Refuse(550, "5.1.1", "No such mailbox here")
 )
 
-// findTarget returns the target of an address. The error is a *smtpserver.Refusal if the address is refused.
+// findTarget returns the target of a recipient address. If the address is refused, the error is a *smtpserver.Refusal.
 func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	local, host, err := split(to)
 	if err != nil {
@@ -81,7 +83,7 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 		p.feedback = true
 		return s.operatorTarget(ctx, p)
 	}
-	// The signature proves that this installation created the address, so the host does not matter.
+	// The signature in the local part proves that this installation created the address, so its host does not matter.
 	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
 		return s.returnPathTarget(ctx, p, id, local)
 	}
@@ -107,7 +109,8 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 	return p, notOurs
 }
 
-// split splits an address at its last @. The host is empty for the bare postmaster (RFC 5321 section 4.5.1).
+// split splits an address at the last @. The host is empty for the address postmaster without a domain (RFC 5321
+// section 4.5.1).
 func split(to string) (local, host string, err error) {
 	if len(to) > 320 || !utf8.ValidString(to) || strings.ContainsFunc(to, unicode.IsControl) {
 		return "", "", badRecipient
@@ -150,7 +153,7 @@ func (s *Service) managedTarget(ctx context.Context, p target, label string) (ta
 	return p, nil
 }
 
-// operatorTarget sets the target to the team that gets the operator's mail: the configured one, or else the oldest.
+// operatorTarget sets the target to the team that receives the operator's mail: the configured team or the oldest one.
 func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) {
 	team, err := s.p.Teams.Operator(ctx, s.c.OperatorTeam)
 	if err != nil {
@@ -160,7 +163,7 @@ func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) 
 	return p, nil
 }
 
-// refuseMissing converts a NotFound fault into the refusal unknown. It returns other errors unchanged.
+// refuseMissing converts a NotFound fault to the SMTP reply unknown. refuseMissing returns other errors unchanged.
 func refuseMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown

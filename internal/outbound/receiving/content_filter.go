@@ -19,11 +19,11 @@ import (
 type Spam struct {
 	Action     string              `json:"action"`               // accept or quarantine
 	Quarantine string              `json:"quarantine,omitempty"` // the filter's reason
-	Fields     map[string][]string `json:"fields,omitempty"`     // header fields to add, by lower-case name
+	Fields     map[string][]string `json:"fields,omitempty"`     // header fields to add, keyed by lower-case name
 }
 
-// judge refuses looping messages, checks the origin, and runs the content filter. Messages that are only for return
-// paths are neither checked nor filtered: the signature is enough, and a bounce may quote spam.
+// judge refuses messages in a mail loop, checks the message's origin, and runs the content filter. Messages that go
+// only to return paths are neither authenticated nor filtered: the address is signed, and a bounce may quote spam.
 func (s *Service) judge(ctx context.Context, m *incoming) error {
 	if hops(m.parsed) > hopsMax {
 		return smtpserver.Refuse(554, "5.4.6", "The message has passed through too many hosts: it goes in a circle")
@@ -54,8 +54,9 @@ func hops(p *mailparse.Parsed) (n int) {
 	return n
 }
 
-// runContentFilter applies the verdict of the content filter. It silently drops the recipients that the filter refuses,
-// because after the data a reply cannot refuse single recipients. If the filter fails, the configured verdict applies.
+// runContentFilter asks the content filter about a message and applies its verdict. If the filter refuses some
+// recipients, runContentFilter silently drops them, because the reply after DATA applies to all recipients. If the
+// filter fails, the configured verdict applies.
 func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	asked := milter.Message{ID: m.id, Client: m.client, Hello: m.origin.Hello, MailFrom: m.origin.MailFrom,
 		Raw:  bytes.NewReader(m.body()),
@@ -92,14 +93,15 @@ func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	return nil
 }
 
-// refusal returns the SMTP reply of the filter's verdict. The arguments replace missing parts.
+// refusal returns the SMTP reply for the filter's verdict. The arguments supply parts that the filter's reply does not
+// have.
 func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Code/100 == code/100 {
 		code = v.Code
 	}
 	if v.Text != "" {
 		text = v.Text
-		// An enhanced status code at the beginning of the text replaces ours.
+		// An enhanced status code at the start of the filter's text replaces the default.
 		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") &&
 			strings.Count(first, ".") == 2 {
 			enhanced, text = first, rest

@@ -19,13 +19,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// verdicts reports a valid DKIM signature and a failed SPF check for every message.
+// verdicts reports a valid DKIM signature and a failed SPF check for each message.
 type verdicts struct{ asked *[]authres.Origin }
 
 func (v verdicts) Check(_ context.Context, o authres.Origin, raw io.ReaderAt, size int64) authres.Results {
 	first := make([]byte, 5)
 	if n, _ := raw.ReadAt(first, 0); int64(n) <= size && strings.HasPrefix(string(first), "Subj") {
-		*v.asked = append(*v.asked, o) // the trace is not checked
+		*v.asked = append(*v.asked, o) // the checked part of the message excludes the trace fields
 	}
 	return authres.Results{SPF: authres.Verdict{Result: "fail", Domain: "sender.example"},
 		DKIM: []authres.Verdict{{Result: "pass"}}, Policy: "none"}
@@ -53,7 +53,7 @@ func TestAuthenticationIsKept(t *testing.T) {
 	}
 }
 
-// filter is a milter whose verdict depends on the subject.
+// filter is a milter whose verdict depends on the message's subject.
 type filter struct {
 	library.NoOpMilter
 	subject string
@@ -83,7 +83,7 @@ func (f *filter) Body(m *library.Modifier) (library.Response, error) {
 }
 
 func TestContentFilter(t *testing.T) {
-	log.SetOutput(io.Discard) // the library's server logs closed connections
+	log.SetOutput(io.Discard) // the milter library's server logs closed connections
 	f := newFixture(t, dbtest.SQLite(t))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Attachments are paged in their order in the message, in both directions.
+// Attachments are listed in message order, and paging works in both directions.
 func TestPagesOfAttachments(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		names := []string{"0", "1", "2", "3", "4"}
@@ -50,7 +50,7 @@ func TestPagesOfAttachments(t *testing.T) {
 	})
 }
 
-// An email with a missing raw message is an error, not an email without content.
+// Reading an email whose raw message is missing is an error; it does not return an email without content.
 func TestContentIsGone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.deliver(t, "Subject: Hello\n\nHello.\n", "a@in.acme.example")

@@ -19,7 +19,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a receiving service on a node where Acme also receives at in.acme.example, and Other at other.example.
+// fixture is a receiving service on a node where team Acme also receives at in.acme.example and team Other at
+// other.example.
 type fixture struct {
 	*testnode.Node
 	*receiving.Service
@@ -56,13 +57,13 @@ func eachTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
-// sqliteTraced is eachTraced on SQLite only.
+// sqliteTraced is like eachTraced, but runs only on SQLite.
 func sqliteTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
-// offer begins a message and returns the reply to a recipient.
+// offer starts an SMTP transaction and returns the reply to a recipient.
 func (f *fixture) offer(t testing.TB, from, to string) string {
 	t.Helper()
 	_, err := f.begin(t, f.Service, from, to)
@@ -88,7 +89,7 @@ func (f *fixture) begin(t testing.TB, s *receiving.Service, from string, to ...s
 	return c, nil
 }
 
-// answer returns an error as a client sees it, or "250".
+// answer formats an error as the SMTP client sees it, or returns "250".
 func answer(err error) string {
 	if r, ok := errors.AsType[*smtpserver.Refusal](err); ok {
 		return fmt.Sprint(r.Code, " ", r.Enhanced)
@@ -99,7 +100,7 @@ func answer(err error) string {
 	return "250"
 }
 
-// deliver sends a message that must be accepted, and returns its id. Lines may end with LF alone.
+// deliver sends a message that the server must accept, and returns its id. Lines of the message may end with LF alone.
 func (f *fixture) deliver(t testing.TB, raw string, to ...string) string {
 	t.Helper()
 	c, err := f.begin(t, f.Service, "jo@sender.example", to...)
@@ -126,7 +127,7 @@ func (f *fixture) list(t testing.TB, teamID string) []receiving.Email {
 	return all
 }
 
-// types returns the types of the events recorded since the last call.
+// types returns the types of the events that were recorded since its last call.
 func (f *fixture) types() []events.Type { return typesOf(f.seen.Take()) }
 
 func typesOf(all []events.Event) (types []events.Type) {
@@ -136,7 +137,7 @@ func typesOf(all []events.Event) (types []events.Type) {
 	return types
 }
 
-// send sends an email from Acme and returns its id.
+// send sends an email from team Acme and returns its id.
 func (f *fixture) send(to ...string) string {
 	f.T.Helper()
 	id := f.Send(testnode.Hello(to...))

@@ -9,16 +9,17 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// withImages returns HTML with embedded inline images; see writeWithImages.
+// withImages returns HTML with embedded inline images (see writeWithImages).
 func withImages(html string, files []mailparse.File) string {
 	var b strings.Builder
 	writeWithImages(&b, html, files) // writing to a Builder never fails
 	return b.String()
 }
 
-// writeWithImages writes HTML in which data URIs replace the cid: URLs (RFC 2392) of files. URLs of unknown files stay
-// unchanged. URLs also stay unchanged when the HTML has grown by inlineMax, because one image may be referred to many
-// times. Memory use does not depend on the size of the output. All errors come from w.
+// writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. writeWithImages
+// keeps cid: URLs of unknown files. After the HTML has grown by inlineMax, writeWithImages also keeps all further cid:
+// URLs, because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the
+// size of its output. writeWithImages fails only if writing to w fails.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {
@@ -56,7 +57,7 @@ func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	}
 }
 
-// writeDataURI writes a file as a data URI (RFC 2397) and returns its length in bytes.
+// writeDataURI writes a file as a data URI (RFC 2397) and returns the URI's length in bytes.
 func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	head := "data:" + mediaType(f.ContentType) + ";base64,"
 	if _, err := io.WriteString(w, head); err != nil {
@@ -69,7 +70,7 @@ func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	return len(head) + base64.StdEncoding.EncodedLen(len(f.Content)), encoder.Close()
 }
 
-// cutCID splits a text before the next "cid:", in any case, that is not part of a longer word.
+// cutCID splits a text before the next "cid:", in upper or lower case, that is not part of a longer word.
 func cutCID(html string) (before, rest string, found bool) {
 	for from := 0; ; {
 		i := strings.IndexByte(html[from:], ':')
@@ -98,7 +99,8 @@ func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
 	return nil
 }
 
-// mediaType returns t if it is safe within an attribute, and a default otherwise. The sender of the message chose t.
+// mediaType returns t if it is safe within an HTML attribute, and a default media type otherwise. The sender of the
+// message chose t.
 func mediaType(t string) string {
 	if t == "" || strings.ContainsFunc(t, func(r rune) bool {
 		return !(r < 0x80 && isWord(byte(r))) && !strings.ContainsRune("/+.", r)

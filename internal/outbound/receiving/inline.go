@@ -100,7 +100,7 @@ func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
 }
 
 // mediaType returns t if it is safe within an HTML attribute, and a default media type otherwise. The sender of the
-// message chose t.
+// message chose the media type t, so it is untrusted.
 func mediaType(t string) string {
 	if t == "" || strings.ContainsFunc(t, func(r rune) bool {
 		return !(r < 0x80 && isWord(byte(r))) && !strings.ContainsRune("/+.", r)

@@ -29,7 +29,7 @@ func TestWithImages(t *testing.T) {
 	}
 }
 
-// One image that is referred to ten thousand times does not produce gigabytes.
+// An image that the HTML refers to ten thousand times does not produce gigabytes of output.
 func TestImagesAreBounded(t *testing.T) {
 	files := []mailparse.File{{ContentID: "a", ContentType: "image/png", Content: make([]byte, 1<<20)}}
 	html := strings.Repeat(`<img src="cid:a">`, 10_000)

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// headerSafe makes untrusted texts safe for header fields.
+// headerSafe makes untrusted texts safe to use in header fields.
 func TestTextsOfStrangers(t *testing.T) {
 	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?",
 		"<a>": "?a?", "~": "~", "é": "é"} {
@@ -29,7 +29,7 @@ func TestTextsOfStrangers(t *testing.T) {
 	}
 }
 
-// An address is split at its last @. The host of an address becomes lower-case ASCII.
+// split splits an address at its last @. split converts the host of an address to lower-case ASCII.
 func TestSplitAddresses(t *testing.T) {
 	long := strings.Repeat("x", 320-len("@one.example")) + "@one.example"
 	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"},
@@ -49,7 +49,7 @@ func TestSplitAddresses(t *testing.T) {
 	}
 }
 
-// A team's label below the managed domain is its id, with exactly one spelling.
+// A team's label below the managed domain encodes its id, and only one spelling of the label is valid.
 func TestLabelsOfTeams(t *testing.T) {
 	s := &Service{c: Config{ManagedDomain: "managed.example"}}
 	teamID := uuid.NewString()
@@ -72,7 +72,7 @@ func TestLabelsOfTeams(t *testing.T) {
 	}
 }
 
-// Repeated recipients are dropped. A return path counts once, with any spelling of its host.
+// distinctTargets removes duplicate recipients. A return path counts once, however its host is spelled.
 func TestDistinct(t *testing.T) {
 	r := &emails.BounceTarget{}
 	all := []target{{address: "a"}, {address: "b"}, {address: "a"}, {address: "r@one", report: r, local: "r"},
@@ -87,7 +87,7 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// The nearest references of a message and the first one are looked up.
+// The first reference of a message and its nearest references are looked up.
 func TestReferences(t *testing.T) {
 	many := func(n int) (all []string) {
 		for i := range n {
@@ -116,7 +116,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// The values stored in a row have limits. For each limit, the test tries a value at the limit and one beyond it.
+// Values that are stored in a row are limited in size. For each limit, the test stores a value at the limit and a value
+// beyond it.
 func TestBoundsOfRows(t *testing.T) {
 	list := make([]message.Address, addressesMax+1)
 	for n, want := range map[int]int{0: 0, addressesMax: addressesMax, addressesMax + 1: addressesMax} {
@@ -142,7 +143,7 @@ func TestBoundsOfRows(t *testing.T) {
 	}
 }
 
-// A session accepts a limited number of recipients for a message, and others after a reset.
+// A session accepts a limited number of recipients per message, and accepts new recipients after a reset.
 func TestRecipientsOfAMessage(t *testing.T) {
 	c := &session{s: &Service{}, to: make([]target, recipientsMax)}
 	if r, ok := c.Rcpt(t.Context(), "a@one.example").(*smtpserver.Refusal); !ok || r.Code != 452 {
@@ -161,7 +162,7 @@ func TestRecipientsOfAMessage(t *testing.T) {
 	}
 }
 
-// A message with 100 Received fields is accepted; with one more it counts as a loop.
+// A message with 100 Received fields is accepted; a message with 101 counts as a mail loop.
 func TestHopsAtTheirEdge(t *testing.T) {
 	s := &Service{}
 	for n, circle := range map[int]bool{0: false, hopsMax: false, hopsMax + 1: true} {
@@ -174,7 +175,7 @@ func TestHopsAtTheirEdge(t *testing.T) {
 	}
 }
 
-// A content filter's own reply is used if its code fits the verdict.
+// The SMTP reply of a content filter is used if its code matches the filter's verdict.
 func TestRefusalsOfAFilter(t *testing.T) {
 	for _, c := range []struct {
 		v        milter.Verdict
@@ -197,7 +198,8 @@ func TestRefusalsOfAFilter(t *testing.T) {
 	}
 }
 
-// A report names its recipient in any case. If an email has only one recipient, the report is about that recipient.
+// The recipient named in a report is matched case-insensitively. If an email has only one recipient, a report about the
+// email concerns that recipient.
 func TestWhomAReportNames(t *testing.T) {
 	one, two := []string{"a@one.example"}, []string{"a@one.example", "b@one.example"}
 	for _, c := range []struct {
@@ -220,8 +222,8 @@ func TestWhomAReportNames(t *testing.T) {
 	}
 }
 
-// Possible proofs in a report are collected without duplicates and up to a limit, first from the reported message. A
-// provider is identified by a single author and the signature of the author's domain.
+// Possible proofs in a report are collected without duplicates, up to a limit, starting with the reported message. A
+// message identifies a provider if it has a single author and a signature of the author's domain.
 func TestProofsOfReports(t *testing.T) {
 	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 40), 'a'+i/26, 'a'+i%26) }
 	var many strings.Builder
@@ -233,7 +235,7 @@ func TestProofsOfReports(t *testing.T) {
 	got := quotedProofs([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
 		MailFrom: proof(27)})
 	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) {
-		// ten occurrences, each twice
+		// expect ten proofs, each with two matches
 		t.Errorf("%d: %q", len(got), got)
 	}
 	fields := make([]message.Field, 30)

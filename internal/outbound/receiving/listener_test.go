@@ -34,7 +34,7 @@ func serveFor(t *testing.T, c smtpserver.Config, h smtpserver.Handler) string {
 	return l.Addr().String()
 }
 
-// Each message with a 250 reply is stored once, whatever happens on other connections.
+// Each message that the server accepted with 250 is stored exactly once, whatever happens on other connections.
 func TestThroughTheListener(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		addr := f.listen(t, smtpserver.Config{MaxSize: 200_000})
@@ -77,7 +77,7 @@ func TestThroughTheListener(t *testing.T) {
 				t.Errorf("%d emails of %d subjects, want %d", len(all), len(subjects), clients*each)
 			}
 		}
-		if n := f.blobCount(t); n != 2*clients { // from the messages with k = 3 and k = 4
+		if n := f.blobCount(t); n != 2*clients { // blobs of the messages with k = 3 and k = 4
 			t.Errorf("%d blobs, want those of the messages that are large and were taken", n)
 		}
 	})

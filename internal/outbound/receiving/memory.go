@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// errNoMemory means that a large message got no memory in time.
+// errNoMemory means that no memory became available in time for a large message.
 var errNoMemory = errors.New("too many large messages are in memory")
 
-// load reads a blob of a known size when there is memory for processing it. The caller releases that memory. owner is
-// the network or team that the memory counts for; no owner can use all of it. load fails with errNoMemory after
-// patience, with the cause of ctx, or with the error of the blob store. Callers convert these errors: to SMTP replies
-// when receiving, and to faults when reading (see readError).
+// load waits for enough memory to process a blob of a known size, and then reads the blob. The caller releases the
+// memory. The memory is charged to owner, which is a network or team; no owner can use all memory. load fails with
+// errNoMemory after the duration patience, with the cause of ctx, or with the blob store's error. Callers convert these
+// errors to SMTP replies when they receive mail, and to faults when they read stored mail (see readError).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
 	[]byte, *reservation, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)
@@ -36,14 +36,14 @@ func (s *Service) load(ctx context.Context, key string, size int64, owner string
 	return raw, m, nil
 }
 
-// reservation is acquired memory. A nil *reservation holds none.
+// reservation is memory that was acquired for a large message. A nil *reservation holds no memory.
 type reservation struct {
 	s     *Service
 	owner string
 	bytes int64
 }
 
-// shrink releases all but n bytes.
+// shrink releases all but n bytes of the reservation.
 func (m *reservation) shrink(n int64) {
 	if m != nil && n < m.bytes {
 		m.s.memory.Release(m.owner, m.bytes-n)
@@ -51,11 +51,11 @@ func (m *reservation) shrink(n int64) {
 	}
 }
 
-// downloadBody is content that occupies memory until it is closed.
+// downloadBody is the content of a download; it occupies memory until it is closed.
 type downloadBody struct {
 	io.Reader
 	memory *reservation
 }
 
-// Close releases the memory.
+// Close releases the download's memory.
 func (h downloadBody) Close() error { h.memory.shrink(0); return nil }

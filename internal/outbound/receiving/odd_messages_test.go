@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// Nonstandard messages that readers understand are accepted unchanged and shown as their senders meant them.
+// Nonstandard messages that mail clients can display are accepted unchanged and shown as their senders intended.
 func TestOddMessagesAreShown(t *testing.T) {
 	const multipart = "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\nHello\n--b\n"
 	const cat = "begin 644 cat.txt\n#0V%T\n`\nend\n"
@@ -97,7 +97,7 @@ func TestOddMessagesAreShown(t *testing.T) {
 	})
 }
 
-// field returns the first header field with a name.
+// field returns the first header field with the given name.
 func field(c receiving.Content, name string) string {
 	for _, f := range c.Header {
 		if f.Name == name {

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// If the database is lost at any point while a message is accepted, the message is refused temporarily or stored
-// completely. If the outcome of the commit is unknown, the message may be refused and stored.
+// If the database fails at any point while a message is accepted, the message is either refused temporarily or stored
+// completely. If the outcome of the commit is unknown, the message may be both refused and stored.
 func TestTakeWithoutDatabase(t *testing.T) {
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 10_000)} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +52,8 @@ func TestTakeWithoutDatabase(t *testing.T) {
 	}
 }
 
-// A bounce that loses the database at any point is refused temporarily or recorded completely.
+// If the database fails at any point while a bounce is accepted, the bounce is either refused temporarily or recorded
+// completely.
 func TestReportWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)
@@ -88,7 +89,7 @@ func TestReportWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Without a database, no operation reports success or a missing email.
+// While the database is unavailable, no operation reports success or that an email is missing.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)

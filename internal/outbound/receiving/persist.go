@@ -14,18 +14,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Bounds of the values in a row. The raw message has the complete values.
+// Limits of the values that are stored in a row. The raw message still contains values that exceed these limits in
+// full.
 const (
 	subjectMax    = 4 << 10 // bytes
 	messageIDMax  = 998     // bytes
-	addressesMax  = 1000    // addresses of each field
+	addressesMax  = 1000    // addresses per header field
 	filesMax      = 1000
 	filenameMax   = 1024 // bytes
-	referencesMax = 20   // Message-IDs that are looked up for one message
+	referencesMax = 20   // Message-IDs that are looked up per message
 )
 
-// store inserts a received email for each team, and records the events of reports. needsRaw is true if a row needs the
-// raw message.
+// store inserts one received email per team, and records the events from reports. needsRaw is true if a row refers to
+// the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
@@ -42,8 +43,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 		var all []events.Event
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
-			// The id is created in the transaction. With an earlier id, a client that polls the list could miss the email,
-			// because it may already have seen a greater id.
+			// The email's id is created within the transaction. With an earlier id, a client that polls the list could
+			// miss the email, because it may already have read a greater id.
 			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()
 			e.ThreadID = cmp.Or(e.ThreadID, e.ID)
 			if err := insertEmail(ctx, tx, &e, m); err != nil {
@@ -74,7 +75,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 	})
 }
 
-// count adds emails to the quotas of their teams, in the order that package quotas requires.
+// count charges the received emails to their teams' quotas, in the order that package quotas requires.
 func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
 	var teamIDs []string
 	for i := range rows {
@@ -89,8 +90,8 @@ func (s *Service) count(ctx context.Context, tx *db.Tx, rows []Email) error {
 	return nil
 }
 
-// drafts returns the emails to insert for a message, one for each team, without ids. An email that begins a
-// conversation has no thread yet.
+// drafts returns the emails to insert for a message, one per team and still without ids. An email that starts a
+// conversation has no thread id yet.
 func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email, error) {
 	var all []Email
 	var teamIDs []string
@@ -114,7 +115,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email
 	return all, err
 }
 
-// draft returns the email with the fields that all teams share.
+// draft returns an email with the values that are the same for all teams.
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),
@@ -153,10 +154,10 @@ func receivedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, Type: events.EmailReceived, DomainID: e.DomainID, Data: r}
 }
 
-// threads returns the conversation of a message, by team. This is the conversation of the received or sent email that
-// the message refers to most closely. A team has no entry if the message begins a conversation. The look-up is outside
-// of the transaction, so as not to block others. So if a message and its reply arrive at the same moment, the reply may
-// begin a second conversation.
+// threads returns the thread id of a message's conversation for each team. The conversation of a message is that of the
+// nearest received or sent email to which the message refers. Teams for which the message starts a new conversation are
+// not in the map. threads reads outside of the transaction, so that it does not block other transactions. Therefore, if
+// a message and its reply arrive at the same moment, the reply may start a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil
@@ -171,8 +172,8 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Among sent emails the oldest determines the conversation, because it began the conversation; later ones have no
-	// thread.
+	// Among the sent emails, the oldest determines the thread, because it started the conversation and later ones have
+	// no thread id.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {
@@ -188,7 +189,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 	return found, err
 }
 
-// SentThread returns the conversation of a sent email of the team.
+// SentThread returns the thread id of one of the team's sent emails.
 func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (string, error) {
 	refs, err := s.p.Emails.References(ctx, teamID, emailID)
 	if err != nil {
@@ -198,8 +199,8 @@ func (s *Service) SentThread(ctx context.Context, teamID, emailID string) (strin
 	return cmp.Or(threads[teamID], emailID), err
 }
 
-// references returns the ids of the messages that a message refers to, nearest first. If there are too many, it returns
-// the nearest ones and the one that began the conversation (RFC 5322 section 3.6.4).
+// references returns the Message-IDs to which a message refers, nearest first. If a message has too many references,
+// the result contains the nearest ones and the first message of the conversation (RFC 5322 section 3.6.4).
 func references(inReplyTo, refs []string) []string {
 	var all []string
 	add := func(ref string, most int) {

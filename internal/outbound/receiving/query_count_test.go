@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The number of queries before the reply is the same for every content of a message.
+// The number of queries before the SMTP reply does not depend on the content of a message.
 func TestQueriesOfOneMessage(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		asked := func(raw string, to ...string) int {
@@ -60,7 +60,7 @@ func TestQueriesOfOneMessage(t *testing.T) {
 		if n := len(f.types()); n != len(to)-1 {
 			t.Errorf("%d events, want %d", n, len(to)-1)
 		}
-		if again > first+len(to)+5 { // each event is an insert that does not wait for its result
+		if again > first+len(to)+5 { // each event needs an insert, which is queued without waiting for its result
 			t.Errorf("a report on %d recipients: %d statements, and %d on one", len(to), again, first)
 		}
 		var files strings.Builder
@@ -84,14 +84,15 @@ func TestQueriesOfOneMessage(t *testing.T) {
 			}
 			many = append(many, "a@"+f.ManagedHost(team.ID))
 		}
-		row := one - plain // statements of one team without the look-ups; one round trip on PostgreSQL
+		row := one - plain // statements per team without the look-ups; a single round trip on PostgreSQL
 		if n := asked(refs, many...); n > len(many)*plain+row {
 			t.Errorf("%d teams: %d statements, and %d for one", len(many), n, one)
 		}
 	})
 }
 
-// Conversations are looked up by an index. The cost does not grow with the number of messages that share a Message-ID.
+// Threads are looked up with an index. The cost of a look-up does not grow with the number of messages that have the
+// same Message-ID.
 func TestThreadsByIndex(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		c, err := f.begin(t, f.Service, "jo@sender.example", "a@in.acme.example")
@@ -128,7 +129,7 @@ func TestThreadsByIndex(t *testing.T) {
 	})
 }
 
-// A conversation that began with a sent email is found at any length, and with any number of messages that share a
+// A conversation that a sent email started is found however long it is, and however many messages have the same
 // Message-ID.
 func TestLongThreads(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -153,7 +154,7 @@ func TestLongThreads(t *testing.T) {
 	})
 }
 
-// A return path that occurs twice in an envelope causes one event.
+// A return path that occurs twice in an SMTP envelope causes only one event.
 func TestRepeatedReturnPath(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		email := f.send("ann@gone.example")

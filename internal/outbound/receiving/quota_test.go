@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Two messages to two teams, in different orders, do not deadlock on the teams' quota rows.
+// Two messages that are received for the same two teams, in different order, do not deadlock on the teams' quota rows.
 func TestTwoTeamsWithQuotas(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)

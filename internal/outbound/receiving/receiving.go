@@ -3,40 +3,41 @@
 //
 // A recipient is accepted in four cases; all others are refused:
 //
-//   - (a) it is at a verified receiving domain, with any local part;
+//   - (a) its domain is a verified receiving domain of a team; the local part does not matter;
 //   - (b) it is the signed return path of an email that this installation sent;
-//   - (c) it is at a team's host below the managed domain;
-//   - (d) it is an address of the operator: postmaster and abuse at the node's own hosts, and the addresses for
-//     complaints.
+//   - (c) its host is a team's host below the managed domain;
+//   - (d) it belongs to the operator: postmaster and abuse at the node's own hosts, and the complaint addresses.
 //
 // # Invariants
 //
-// The package relays no messages, and never bounces a message that it accepted.
+// Package receiving does not relay messages, and never bounces a message after accepting it.
 //
-// When Data returns without an error, each team that the message is for has it on disk with its event, written in one
-// transaction. Messages that the content filter discards are the exception. A large raw message is a blob that is
-// durable before the transaction. A small raw message is a row; on SQLite, several messages may share one commit. A
-// message that cannot be parsed is accepted and stored like any other: parsing only affects what the API shows. Lists
-// show columns; everything else is parsed from the raw message on each request.
+// When Data returns without an error, every recipient team's email and its event are durable, written in one
+// transaction. Messages that the content filter discards are not stored. A large raw message is stored as a blob, which
+// is durable before the transaction begins. A small raw message is stored in a row; on SQLite, several messages may
+// share one commit. A message that cannot be parsed is accepted and stored like any other message, because parsing only
+// affects what the API shows. Lists return values from database columns; all other values are parsed from the raw
+// message on each request.
 //
-// A report at a return path becomes an event of the email that the signature identifies, once for each recipient and
-// type. A report counts only for recipients at the destination that the return path was made for. Replies and automatic
-// answers to a return path are accepted and dropped. A message to an address for complaints becomes a complaint if it
-// quotes a signed return path or feedback field of an email, or if a provider on the operator's list has signed it. Any
-// other message to such an address is stored as a received email of the operator and suppresses no address.
+// A report that arrives at a return path becomes an event of the email that the return path's signature identifies,
+// once per recipient and type. Such a report counts only for recipients at the destination for which the return path
+// was created. Replies and automatic responses to a return path are accepted and discarded. A message to a complaint
+// address is recorded as a complaint in two cases: it quotes an email's signed return path or feedback field, or a
+// provider on the operator's list has signed it. Any other message to a complaint address is stored as a received email
+// of the operator and suppresses no address.
 //
 // # When it fails
 //
-// Without disk space the client gets a 452 reply, and after any other internal error a 451 reply, and tries again
-// later. After such a reply nothing is stored, except perhaps a blob without a row, which [Service.Sweep] deletes. If
-// only the answer of a commit was lost, the message may be stored twice.
+// If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply, so that it
+// retries later. After a 451 or 452 reply, nothing is stored except possibly a blob without a row, which
+// [Service.Sweep] deletes. If only the response to the commit was lost, the client's retry may store the message twice.
 //
-// Reading a large message fails within seconds with an Unavailable fault if there is no memory for it or the blob store
-// does not answer. A missing raw message is an internal error and is logged.
+// Reading a large message fails within seconds with an Unavailable fault if not enough memory is available or the blob
+// store does not respond. A missing raw message is logged and returned as an internal error.
 //
 // # What it does not do
 //
-// The package does not implement SMTP: package mail/smtpserver does. It sends no mail.
+// Package receiving does not implement SMTP; package mail/smtpserver does. Package receiving sends no mail.
 package receiving
 
 import (
@@ -61,34 +62,34 @@ import (
 
 const (
 	inRow         = 64 << 10         // maximum bytes of a raw message that is stored in a row
-	memoryDefault = 256 << 20        // bytes of memory for all large messages together
-	memoryFactor  = 3                // memory for reading a message, as a multiple of its size
-	takeWait      = time.Minute      // wait for memory, after which a large message gets a 451 reply
-	readWait      = 10 * time.Second // wait for memory, after which a read of a large message fails
-	recipientsMax = 100              // RFC 5321 section 4.5.3.1.8
-	hopsMax       = 100              // Received fields; RFC 5321 section 6.3
-	inlineMax     = 25 << 20         // bytes of data URIs in one response
-	authorMax     = 1 << 10          // bytes of an author's name in a shared email
-	judgeWait     = 20 * time.Second // time limit of the checks of a message's origin
+	memoryDefault = 256 << 20        // memory in bytes for processing all large messages together
+	memoryFactor  = 3                // memory for reading a message, as a multiple of the message size
+	takeWait      = time.Minute      // maximum wait for memory, after which a large message is refused with 451
+	readWait      = 10 * time.Second // maximum wait for memory, after which reading a large message fails
+	recipientsMax = 100              // recipients per message; RFC 5321 section 4.5.3.1.8
+	hopsMax       = 100              // Received fields per message; RFC 5321 section 6.3
+	inlineMax     = 25 << 20         // bytes of data URIs per response
+	authorMax     = 1 << 10          // bytes of the author's name in a shared email
+	judgeWait     = 20 * time.Second // time limit for checking a message's origin
 )
 
-// Config is the configuration of receiving.
+// Config holds the settings of the receiving service.
 type Config struct {
-	Hostname      string   // the node's name in trace fields
-	Hosts         []string // the node's own hosts, including hosts of return paths; the operator has addresses there
-	ManagedDomain string   // empty means that teams have no hosts of their own
-	OperatorTeam  string   // id of the team that gets the operator's mail; empty means the oldest team
+	Hostname      string   // the node's host name in trace fields
+	Hosts         []string // the node's own host names, including those of return paths; the operator has addresses there
+	ManagedDomain string   // managed domain; if empty, teams have no managed hosts
+	OperatorTeam  string   // id of the team that receives the operator's mail; empty means the oldest team
 	Feedback      []string // addresses for complaints
-	Providers     []string // domains and addresses whose signed complaints need no signed return path or feedback field
-	PublicURL     string   // prefix of download links
-	Memory        int64    // bytes of memory for all large messages together; 0 means a default
+	Providers     []string // domains and addresses of providers whose signed complaints need no other proof
+	PublicURL     string   // URL prefix of download links
+	Memory        int64    // memory in bytes for all large messages together; 0 means the default
 
-	// TakeWait is how long a large message waits for memory when it is received; 0 means one minute. ReadWait is the
-	// same time for reading a message; 0 means 10 seconds.
+	// TakeWait is the maximum time for which a large incoming message waits for memory; 0 means one minute. ReadWait is
+	// the maximum time for which reading a large message waits for memory; 0 means 10 seconds.
 	TakeWait, ReadWait time.Duration
 }
 
-// Deps are the dependencies of a Service.
+// Deps holds the dependencies of a Service.
 type Deps struct {
 	DB       *db.DB
 	Recorder *events.Recorder
@@ -98,19 +99,19 @@ type Deps struct {
 	Emails   *emails.Service
 	Teams    *teams.Service
 	Quotas   *quotas.Service
-	Auth     authres.Checker `deps:"optional"` // nil: SPF, DKIM and DMARC are not checked
-	Milter   *milter.Client  `deps:"optional"` // nil means that there is no content filter
+	Auth     authres.Checker `deps:"optional"` // if nil, SPF, DKIM and DMARC are not checked
+	Milter   *milter.Client  `deps:"optional"` // if nil, messages are not filtered
 	Log      *slog.Logger
 }
 
-// Service accepts incoming mail and shows it. It is a smtpserver.Handler.
+// Service accepts and stores incoming mail and reads the stored emails. Service implements smtpserver.Handler.
 type Service struct {
 	c      Config
 	p      Deps
-	memory *fairshare.Pool // in bytes; sending networks and reading teams share it
+	memory *fairshare.Pool // memory in bytes, which sending networks and reading teams share
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the receiving service. New fails if a required dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -118,7 +119,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is like New but does not check the dependencies, for tests that need only few of them.
 func newService(c Config, d Deps) *Service {
 	if c.Memory == 0 {
 		c.Memory = memoryDefault
@@ -139,27 +140,27 @@ type Email struct {
 	ReplyTo        []string
 	ReceivedFor    []string
 	Subject        string
-	MessageID      string // with angle brackets; empty if the message has none
-	ThreadID       string // shared by all emails of a conversation
+	MessageID      string // with angle brackets; empty if the message has no Message-ID
+	ThreadID       string // thread id, which all emails of a conversation share
 	Files          []File
 	Origin         Origin
-	Authentication *authres.Results // nil if not evaluated
-	Spam           *Spam            // nil if no filter was asked
+	Authentication *authres.Results // nil if the message was not authenticated
+	Spam           *Spam            // nil if no content filter checked the message
 	Size           int64
 	CreatedAt      time.Time
 
 	blobKey string
 }
 
-// Origin says where a message came from.
+// Origin describes where a message came from.
 type Origin struct {
-	MailFrom string `json:"mail_from"` // empty for the null return path
+	MailFrom string `json:"mail_from"` // envelope sender; empty for the null return path
 	Hello    string `json:"hello"`
 	Addr     string `json:"addr"`
-	TLS      string `json:"tls,omitempty"` // version; empty if the connection was not encrypted
+	TLS      string `json:"tls,omitempty"` // TLS version; empty if the connection was not encrypted
 }
 
-// File is an attachment without its content. Fields that the message does not specify are empty.
+// File describes an attachment without its content. Fields of File that the message does not specify are empty.
 type File struct {
 	ID          string `json:"id"`
 	Filename    string `json:"filename,omitempty"`
@@ -169,10 +170,10 @@ type File struct {
 	Size        int64  `json:"size"`
 }
 
-// Content is the part of a received email that is parsed from its raw message. It occupies memory until the caller
-// closes it.
+// Content holds the parts of a received email that are parsed from its raw message. Content occupies memory until the
+// caller closes it.
 type Content struct {
-	HTML    *string // nil if the message has no HTML
+	HTML    *string // nil if the message has no HTML part
 	Text    *string
 	Header  []message.Field
 	Defects []string
@@ -180,5 +181,5 @@ type Content struct {
 	memory *reservation
 }
 
-// Close releases the content's memory.
+// Close releases the memory of Content.
 func (c *Content) Close() { c.memory.shrink(0) }

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// EraseTeam deletes the received emails of a team.
+// EraseTeam deletes a team's received emails.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := storedBetween(ctx, s.p.DB.Reader, teamID, "", lastID)
@@ -28,9 +28,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes a team's oldest emails that were received before a time and have ids greater than after. It
-// deletes as many as fit in one short transaction. The events of deleted emails stay counted. It returns the value of
-// after for the next call, "" at the end.
+// RemoveBefore deletes a team's oldest emails that were received before a time and have ids above the id after.
+// RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of deleted
+// emails. RemoveBefore returns the value of after for its next call, or "" if no email remains to be deleted.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
@@ -44,8 +44,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// Delete deletes one received email with all its data; its event stays counted. Until the event is counted, for a few
-// minutes, Delete fails with an Unavailable fault.
+// Delete deletes one received email with all its data; metrics still count its event. In the first few minutes, until
+// metrics have counted the event, Delete fails with an Unavailable fault.
 func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -62,9 +62,9 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	return nil
 }
 
-// remove deletes emails of a team in one transaction, and then their blobs, except those that another team's email
-// uses. If remove is interrupted, the sweep deletes the remaining blobs. If countersStay is set, emails whose events
-// are not counted yet are kept. It returns the ids of the deleted emails.
+// remove deletes a team's emails in one transaction, and afterwards their blobs, except blobs that another team's email
+// uses. If remove is interrupted before it deletes all blobs, the sweep deletes them. If countersStay is true, remove
+// keeps emails whose events are not yet counted. remove returns the ids of the deleted emails.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string

@@ -12,13 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// later returns a time at which everything in a test is old.
+// later returns a time at which all emails of a test are old enough to be deleted.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 const plain = "Message-ID: <%d@x.example>\nSubject: x\n%s\nHello.\n"
 
-// Old received emails are deleted with all their data. A raw message that another team's email uses stays, and the rest
-// of a conversation stays together.
+// Deleting old received emails removes all their data. A raw message that another team's email uses is kept, and the
+// remaining emails of a conversation keep their thread id.
 func TestRemoveReceived(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -65,7 +65,7 @@ func TestRemoveReceived(t *testing.T) {
 		if err := f.Delete(ctx, team, first); err != nil {
 			t.Fatal(err)
 		}
-		// A reply to the remaining emails joins their conversation.
+		// A reply to one of the remaining emails joins their conversation.
 		reply := f.deliver(t, fmt.Sprintf(plain, 4, "In-Reply-To: <2@x.example>\nReferences: <1@x.example> <2@x.example>\n"),
 			"a@in.acme.example")
 		all, _, err := f.List(ctx, team, first, page.Page{})
@@ -108,7 +108,7 @@ func TestRemoveReceived(t *testing.T) {
 	})
 }
 
-// A batch takes the same number of statements for any number of received emails.
+// Deleting a batch needs the same number of statements for any number of received emails.
 func TestBatchesOfReceived(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// outcome is the event that a report causes for one recipient of an email.
+// outcome is the event that a report causes for one recipient.
 type outcome struct {
 	email   *emails.BounceTarget
 	address string
@@ -23,7 +23,7 @@ type outcome struct {
 	data    any
 }
 
-// reportedEmails returns the emails of the outcomes without duplicates.
+// reportedEmails returns the emails of some outcomes, without duplicates.
 func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	for _, o := range all {
 		if !slices.ContainsFunc(list, func(e *emails.BounceTarget) bool { return e.ID == o.email.ID }) {
@@ -33,7 +33,7 @@ func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	return list
 }
 
-// addressesIn returns the recipients in an email's outcomes without duplicates.
+// addressesIn returns the recipients of an email's outcomes, without duplicates.
 func addressesIn(all []outcome, emailID string) (list []string) {
 	for _, o := range all {
 		if o.email.ID == emailID && !slices.Contains(list, o.address) {
@@ -43,8 +43,9 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns the outcomes of a message to return paths or addresses for complaints. rest are the targets that get
-// it as a received email. The rest includes addresses for complaints if the message reports nothing.
+// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. rest contains the
+// targets that receive the message as an email. rest includes complaint addresses if the message is not a valid
+// complaint.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -81,14 +82,16 @@ func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, res
 	return all, rest, nil
 }
 
-// readReport parses a message as a report. If the parser panics, the result is not a report.
+// readReport parses a message as a bounce or complaint report. If the parser panics, readReport returns an empty
+// report, which counts as neither a bounce nor a complaint.
 func (s *Service) readReport(m *incoming, read func() report.Report) (r report.Report) {
 	s.catchPanic(m.id, func() { r = read() })
 	return r
 }
 
-// atReturnPath returns the outcomes of a message to an email's return path. The outcomes concern only recipients at the
-// destination that the return path was made for, because only mail to that destination contains it.
+// atReturnPath returns the outcomes of a message that was sent to an email's return path. The outcomes concern only
+// recipients at the destination for which the return path was created, because only mail to that destination contains
+// it.
 func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
@@ -97,7 +100,8 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 	default:
 		return nil
 	}
-	// If the report names no known recipient and the email has only one, an unknown name is taken to be that recipient.
+	// If no recipient in the report is known and the email has only one recipient, an unknown recipient in the report
+	// is taken to be that recipient.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool {
 		return named(near, to.Original,
 			to.Final) != ""
@@ -122,10 +126,10 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 		case report.Delayed:
 			o.typ = events.EmailDelayed
 		default:
-			continue // delivered, relayed and expanded change no state
+			continue // the statuses delivered, relayed and expanded change no state
 		}
 		if slices.ContainsFunc(all, func(x outcome) bool { return x.address == address && x.typ == o.typ }) {
-			continue // The first outcome of a kind counts.
+			continue // Only the first outcome of each type counts.
 		}
 		if o.typ == events.EmailBounced {
 			o.data = bounce(to)
@@ -139,7 +143,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 	return all
 }
 
-// recipientsAt returns the recipients at the destination that the return path was made for.
+// recipientsAt returns the email's recipients at the destination for which the return path was created.
 func (s *Service) recipientsAt(p target) (near []string) {
 	for _, to := range p.report.To {
 		if tokens.ReturnPath(s.p.Keys, p.report.ID, to.Domain) == p.local {
@@ -149,7 +153,8 @@ func (s *Service) recipientsAt(p target) (near []string) {
 	return near
 }
 
-// match returns the recipient with one of the names. If near has only one recipient, it returns that one for any names.
+// match returns the recipient that has one of the given names. If near contains only one recipient, match returns it
+// for any names.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
 		return address
@@ -157,7 +162,7 @@ func match(near []string, names ...string) string {
 	return near[0]
 }
 
-// named returns the recipient with one of the names, or "".
+// named returns the recipient that has one of the given names, or "".
 func named(near []string, names ...string) string {
 	for _, name := range names {
 		i := slices.IndexFunc(near, func(address string) bool { return strings.EqualFold(address, name) })
@@ -168,8 +173,8 @@ func named(near []string, names ...string) string {
 	return ""
 }
 
-// complaint returns the outcome of an abuse report about one of the recipients near. Reports that a message is not
-// spam, or about its authentication, are not complaints. The To field of the reported message is ignored, because
+// complaint returns the outcome of an abuse report about one of the recipients in near. Reports that a message is not
+// spam, and reports about authentication, are not complaints. The reported message's To field is ignored, because
 // another recipient may have complained.
 func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcome {
 	if !r.Complains() {
@@ -186,13 +191,13 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback returns the outcomes of a message to an address for complaints, if the message proves its right to report
-// them. A Message-ID proves nothing, because every participant of a conversation knows it. There are two proofs:
+// atFeedback returns the outcomes of a message to a complaint address, if the message contains a proof that its sender
+// may report them. A Message-ID is not a proof, because every participant of a conversation knows it. A report is
+// proven in one of two ways:
 //
-//   - the return path, or the value of [tokens.FeedbackField], of the email for a destination. The return path and the
-//     value are signed, and only mail to that destination contains them. Such a report may concern only the recipients
-//     at that destination;
-//   - a signature of a provider on the operator's list. Such a report may concern all recipients.
+//   - It contains the return path of an email, or the value of [tokens.FeedbackField]. Both are signed, and only mail
+//     to one destination contains them. Such a report may concern only the recipients at that destination.
+//   - It has the signature of a provider on the operator's list. Such a report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
@@ -221,8 +226,8 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 	return complaint(&e, all, r), nil
 }
 
-// matchProof returns the email that a return path or a feedback token belongs to, and the recipients at its
-// destination. The email is nil if the text is neither a return path nor a feedback token.
+// matchProof returns the email to which a return path or feedback token belongs, and the email's recipients at the
+// token's destination. The returned email is nil if the text is neither a return path nor a feedback token.
 func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
 	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
@@ -248,8 +253,8 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 	return &found, near, nil
 }
 
-// fromProvider reports whether a message comes from a provider on the operator's list. The only author of the message
-// must be at a listed domain or be a listed address, and that domain must have signed the message.
+// fromProvider reports whether a message was sent by a provider on the operator's list. The message must have exactly
+// one author, whose domain or address is on the list, and a signature of the author's domain.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false
@@ -263,11 +268,13 @@ func (s *Service) fromProvider(m *incoming) bool {
 	})
 }
 
-// proof matches the local part of a return path, or a feedback token, in a text, in any case: 42 characters of base32.
+// proof matches the local part of a return path, or a feedback token, in a text: 42 characters of base32 after a
+// prefix, in upper or lower case.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quotedProofs returns the texts of a report that look like return paths or feedback tokens, in lower case. It searches
-// the header of the reported message and the beginning of the report. The caller verifies the signatures.
+// quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case.
+// quotedProofs searches the header of the reported message and the beginning of the report. The caller of quotedProofs
+// must verify the signatures.
 func quotedProofs(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

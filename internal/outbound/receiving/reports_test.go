@@ -19,12 +19,12 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// returnTo returns the return path of an email for a destination.
+// returnTo returns an email's return path for a destination.
 func (f *fixture) returnTo(emailID, destination string) string {
 	return tokens.ReturnPath(f.Keys, emailID, destination) + "@send.acme.example"
 }
 
-// dsn returns a delivery status notification about one recipient.
+// dsn returns a delivery status notification for one recipient.
 func dsn(action, status, recipient, diagnostic string) string {
 	return fmt.Sprintf(`From: MAILER-DAEMON@host.example
 Subject: Delivery Status Notification
@@ -104,7 +104,7 @@ func TestBounces(t *testing.T) {
 	})
 }
 
-// A report about an email to a contact names the contact.
+// A report about an email that was sent to a contact records the contact's id.
 func TestReportsNameTheContact(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		contactID, id := f.SendToContact("ann@gone.example")
@@ -126,7 +126,7 @@ func TestReportsNameTheContact(t *testing.T) {
 	})
 }
 
-// A large report is handled like a small one and leaves no blob.
+// A large report is processed like a small one and leaves no blob behind.
 func TestLargeReport(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@gone.example")
@@ -143,7 +143,7 @@ func TestLargeReport(t *testing.T) {
 	})
 }
 
-// arf returns a complaint about a message.
+// arf returns a complaint about a message in Abuse Reporting Format.
 func arf(feedback, fields, original string) string {
 	return `From: feedback@provider.example
 Subject: complaint about a message
@@ -171,7 +171,7 @@ Content-Type: message/rfc822
 
 const fbl = "fbl@mx.postrider.test"
 
-// sent returns the header of an email for a destination, with the fields in names, as reports quote it.
+// sent returns the header of an email to a destination, reduced to the given field names, as reports quote it.
 func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",
@@ -227,8 +227,8 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// A report whose author knows only the Message-ID, or only the mail to another destination, suppresses no address. The
-// operator gets such a report.
+// A report suppresses no address if its author knows only the email's Message-ID, or only the copy for another
+// destination. The operator receives such an unproven report as an email.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")
@@ -279,7 +279,7 @@ func TestForgedReports(t *testing.T) {
 	})
 }
 
-// A listed provider's signature proves that it may report any email.
+// The signature of a listed provider proves that the provider may report any email.
 func TestProviders(t *testing.T) {
 	key, err := dkim.GenerateEd25519()
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Real bounces, sent to the return path of an email. The files of package report give the expected results.
+// TestReturnedMail delivers real bounces to an email's return path. The expected results are in the testdata of package
+// report.
 func TestReturnedMail(t *testing.T) {
 	const dir = "../../mail/report/testdata/returned/"
 	names, err := filepath.Glob(dir + "*.eml")
@@ -39,7 +40,8 @@ func TestReturnedMail(t *testing.T) {
 	})
 }
 
-// returned sends an email to recipients at dest.example, delivers raw as the bounce, and returns the resulting states.
+// returned sends an email to recipients at dest.example, delivers raw as its bounce, and returns the recipients'
+// states.
 func (f *fixture) returned(t *testing.T, raw []byte, from string, to []string) (all []string) {
 	t.Helper()
 	id := f.send(to...)

@@ -17,30 +17,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The purposes of signed tokens. A token of one kind of link is invalid for another.
+// Purposes of the signed tokens in links. A token for one purpose is not valid for another.
 const (
 	filePurpose = "received-file"
 	rawPurpose  = "received-raw"
-	// sharePurpose differs from that of sent emails, whose links look the same.
+	// sharePurpose differs from the purpose for sent emails, because the links look the same.
 	sharePurpose = "share-received"
 )
 
-// rawPrefix is the prefix of the keys of large raw messages.
+// rawPrefix is the key prefix of large raw messages in the blob store.
 const rawPrefix = "received/"
 
-// Forms of inline images in the HTML of a received email.
+// Formats of the inline images in a received email's HTML.
 const (
-	DataURI = "data_uri" // embedded as data URIs
-	CID     = "cid"      // images are referred to by cid: URLs, as they were sent
+	DataURI = "data_uri" // inline images are embedded as data URIs
+	CID     = "cid"      // inline images keep their original cid: URLs
 )
 
-// List returns a page of the team's received emails, newest first. threadID "" means all conversations.
+// List returns a page of a team's received emails, newest first. An empty threadID means all conversations.
 func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page) ([]Email, bool, error) {
 	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
 }
 
-// Get returns a received email with its content, which the caller closes. format is the form of inline images in the
-// HTML: DataURI or CID.
+// Get returns a received email with its content, which the caller must close. format specifies how the HTML refers to
+// inline images: DataURI or CID.
 func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {
 	if format != DataURI && format != CID {
 		return Email{}, Content{}, fault.Invalidf("html_format", "The `html_format` parameter must be `data_uri` or `cid`.")
@@ -58,7 +58,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Emai
 	return e, content, nil
 }
 
-// content returns the content of a parsed message. id is for the log.
+// content returns the content of a parsed message; id identifies the message in the log.
 func (s *Service) content(id string, p *mailparse.Parsed, format string) Content {
 	c := Content{Header: p.Header, Defects: p.Defects}
 	if !s.catchPanic(id, func() { c.HTML, c.Text = texts(p, format) }) {
@@ -67,7 +67,7 @@ func (s *Service) content(id string, p *mailparse.Parsed, format string) Content
 	return c
 }
 
-// texts returns the HTML and the text of a message, nil if it has none.
+// texts returns the HTML and plain text of a message; a value is nil if the message does not have it.
 func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	if p.HasText {
 		text = new(p.Text())
@@ -81,7 +81,7 @@ func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	return html, text
 }
 
-// raw reads the whole raw message of an email. The caller releases the memory of the content.
+// raw reads the complete raw message of an email. The caller must release the memory of the raw message.
 func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reservation, err error) {
 	if e.blobKey == "" {
 		raw, err = rawInRow(ctx, s.p.DB.Reader, e.TeamID, e.ID)
@@ -91,9 +91,9 @@ func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserv
 	return raw, memory, s.readError(ctx, e, err)
 }
 
-// readError converts an error of reading a raw message. It returns an Unavailable fault if a retry may help, and a
-// NotFound fault if the email was deleted in between. If the email exists without its raw message, it returns an
-// internal error.
+// readError classifies an error from reading a raw message. readError returns an Unavailable fault if a retry may
+// succeed, and a NotFound fault if the email has been deleted since. If the email still exists but its raw message is
+// missing, readError returns an internal error.
 func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
@@ -115,7 +115,7 @@ func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 		err)
 }
 
-// Files returns a page of an email's attachments, in the order of the message, which is also the order of their ids.
+// Files returns a page of an email's attachments in message order, which is also the order of their ids.
 func (s *Service) Files(ctx context.Context, teamID, emailID string, p page.Page) ([]File, bool, error) {
 	e, err := getEmail(ctx, s.p.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -151,19 +151,19 @@ func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (Fil
 	return e.Files[i], nil
 }
 
-// FileURL returns a URL that downloads an attachment without an API key until it expires.
+// FileURL returns a URL that downloads an attachment without an API key until the URL expires.
 func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
 }
 
-// RawURL returns a URL that downloads the raw message without an API key until it expires.
+// RawURL returns a URL that downloads the raw message without an API key until the URL expires.
 func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires
 }
 
-// Download is a file to download. The caller closes Body.
+// Download is a file for a client to download. The caller must close Body.
 type Download struct {
 	Filename    string
 	ContentType string
@@ -171,7 +171,7 @@ type Download struct {
 	Body        io.ReadCloser
 }
 
-// OpenFile opens the attachment of a token from FileURL.
+// OpenFile opens the attachment that a token from FileURL identifies.
 func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) {
 	values, err := s.verify(ctx, filePurpose, token, 3)
 	if err != nil {
@@ -196,13 +196,13 @@ func (s *Service) OpenFile(ctx context.Context, token string) (Download, error) 
 	}
 	f := e.Files[i]
 	content := files[i].Content
-	// The content is at most e.Size bytes, or is a part of the message. The client may be slow, so all memory beyond
-	// e.Size is released.
+	// The content needs at most e.Size bytes, or is a slice of the message. The client may read slowly, so memory
+	// beyond e.Size is released before the download.
 	memory.shrink(e.Size)
 	return Download{f.Filename, f.ContentType, int64(len(content)), downloadBody{bytes.NewReader(content), memory}}, nil
 }
 
-// OpenRaw opens the raw message of a token from RawURL.
+// OpenRaw opens the raw message that a token from RawURL identifies.
 func (s *Service) OpenRaw(ctx context.Context, token string) (Download, error) {
 	values, err := s.verify(ctx, rawPurpose, token, 2)
 	if err != nil {
@@ -233,8 +233,8 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	return values, s.p.Teams.CheckActive(ctx, values[0])
 }
 
-// Sweep deletes blobs older than a day that no row refers to: their messages were refused or deleted. It is called
-// periodically.
+// Sweep deletes blobs that are older than a day and not in use by any row, because their messages were refused or
+// deleted. Sweep must be called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.p.Blobs.Sweep(ctx, rawPrefix, s.p.DB.Now().Add(-24*time.Hour), func(ctx context.Context,
 		keys []string) ([]string, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Open begins a session. It refuses no client: only recipients are refused.
+// Open begins an SMTP session. Open accepts every client; only recipients can be refused.
 func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session, error) {
 	o := Origin{Hello: db.Text(p.Hello, 255)}
 	if p.Addr.IsValid() {
@@ -27,28 +27,28 @@ func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session
 	return &session{s: s, peer: p, origin: o}, nil
 }
 
-// session is the SMTP session of one client.
+// session handles the SMTP session of one client.
 type session struct {
 	s      *Service
 	peer   smtpserver.Peer
 	origin Origin
-	size   int64 // the size that the client declared
+	size   int64 // message size that the client declared
 	to     []target
 }
 
-// Auth refuses authentication, because mail to local domains needs none.
+// Auth refuses authentication, because receiving mail for local domains requires none.
 func (c *session) Auth(context.Context, string, string) error {
 	return smtpserver.Refuse(503, "5.5.1", "No authentication here: this port takes mail for its own domains only")
 }
 
-// Mail begins a message.
+// Mail begins an SMTP transaction.
 func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions) error {
 	c.Reset()
 	c.origin.MailFrom, c.size = db.Text(from, 320), o.Size
 	return nil
 }
 
-// Rcpt adds a recipient, or refuses it if its mail is not accepted here.
+// Rcpt adds a recipient, or refuses the recipient if this server does not accept its mail.
 func (c *session) Rcpt(ctx context.Context, to string) error {
 	if len(c.to) >= recipientsMax {
 		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")
@@ -61,14 +61,14 @@ func (c *session) Rcpt(ctx context.Context, to string) error {
 	return nil
 }
 
-// Reset discards the current message.
+// Reset discards the current SMTP transaction.
 func (c *session) Reset() { c.origin.MailFrom, c.size, c.to = "", 0, nil }
 
-// Close ends the session.
+// Close ends the SMTP session.
 func (c *session) Close() {}
 
-// Data accepts the message and returns the id of its first email, so that it can be found from the client's log.
-// Without an error the message is durable.
+// Data accepts the message and returns the id of its first email, so that the sender's log identifies the email. If
+// Data returns no error, the message is durable.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	m := &incoming{id: id.New(), origin: c.origin, client: c.peer.Addr, network: c.peer.Network(),
 		to: distinctTargets(c.to), declared: c.size, at: time.Now()}
@@ -87,8 +87,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return "", err
 }
 
-// trace returns the Return-Path and Received fields that are prepended to a message (RFC 5321 section 4.4). Values that
-// the client chose are made safe for a header field.
+// trace returns the Return-Path and Received fields that are prepended to the message (RFC 5321 section 4.4). trace
+// replaces characters that are unsafe in a header field in values that the client chose.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
 	if m.origin.TLS != "" {
@@ -97,15 +97,15 @@ func (s *Service) trace(m *incoming) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s",
 		headerSafe(m.origin.MailFrom), headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
-	if len(m.to) == 1 { // Naming several recipients would reveal them to each other.
+	if len(m.to) == 1 { // With several recipients, the for clause would reveal them to each other.
 		fmt.Fprintf(&b, "\r\n\tfor <%s>", headerSafe(m.to[0].address))
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	return b.String()
 }
 
-// traceLength returns the length of the trace of a stored message, 0 if it has none. The line before the date is the
-// first that ends with a semicolon, because no line ends with a value that the client chose.
+// traceLength returns the length of a stored message's trace fields, or 0 if it has none. The trace's date follows the
+// first line that ends with a semicolon, because no line ends with a value that the client chose.
 func traceLength(raw []byte) int {
 	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
 		return 0

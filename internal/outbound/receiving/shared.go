@@ -14,14 +14,15 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// shareClaims is the payload of a shared link's token.
+// shareClaims is the token payload of a shared link.
 type shareClaims struct {
 	Team  string `json:"team"`
 	Email string `json:"email"`
 }
 
-// Share returns a URL that shows the email to anybody, for the duration that [tokens.ShareLifetime] returns. Each call
-// creates another URL. All these URLs work until they expire or the email's team is deleted.
+// Share returns a URL that shows the email to everyone who has it, for the duration that [tokens.ShareLifetime]
+// returns. Each call of Share creates a different URL. All URLs from Share work until they expire or the email's team
+// is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)
 	if err != nil {
@@ -37,17 +38,17 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// Shared is a received email that was opened with a shared link. It occupies memory until it is closed.
+// Shared is a received email that is read through a shared link. Shared occupies memory until it is closed.
 type Shared struct {
 	Email
-	Content        // HTML refers to inline images by cid: URLs; see WriteHTML
-	Author  string // the name in the first address of From; may be empty
+	Content        // HTML refers to inline images by cid: URLs (see WriteHTML)
+	Author  string // the display name in the first From address; may be empty
 
 	s     *Service
 	files []mailparse.File // including inline images
 }
 
-// Shared returns the email of a shared link's token. The caller closes it.
+// Shared returns the email that the token of a shared link identifies. The caller must close the returned email.
 func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	var c shareClaims
 	if err := s.p.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {
@@ -68,7 +69,8 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f mailparse.File) bool { return f.ContentID != "" }) {
-		// Only the texts are needed from here on. Other memory is released now, because the client may be slow.
+		// From here on, only the HTML and the text are needed. All other memory is released now, because the client may
+		// read slowly.
 		v.files = nil
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))
 	}
@@ -85,8 +87,8 @@ func textSize(text *string) int64 {
 	return int64(len(*text))
 }
 
-// WriteHTML writes the email's HTML with inline images as data URIs. Errors are those of w, or say that the HTML could
-// not be read.
+// WriteHTML writes the email's HTML with inline images embedded as data URIs. WriteHTML fails if writing to w fails or
+// if the HTML could not be read.
 func (v *Shared) WriteHTML(w io.Writer) (err error) {
 	if v.HTML == nil {
 		return nil

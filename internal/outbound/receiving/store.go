@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// recipients is the JSON form of the addresses in the header.
+// recipients is the JSON form of the recipient addresses in the header.
 type recipients struct {
 	To      []string `json:"to,omitempty"`
 	Cc      []string `json:"cc,omitempty"`
@@ -98,8 +98,8 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 	return raw, nil
 }
 
-// threadsOf returns the threads of the teams' received emails with one of the Message-IDs, by team and Message-ID.
-// Strangers can send emails with a Message-ID that exists already, so only the first email counts.
+// threadsOf returns the thread ids of the teams' received emails that have one of the Message-IDs, by team and
+// Message-ID. Strangers can send emails with an existing Message-ID, so only the oldest email with a Message-ID counts.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
 	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS TEXT[]))),
 		refs (message_id) AS (SELECT UNNEST(CAST($2 AS TEXT[])))
@@ -119,7 +119,7 @@ func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (
 	return found, err
 }
 
-// usedBlobs returns the keys that an email of any team refers to, because teams share blobs.
+// usedBlobs returns those of the blob keys that an email of any team still uses, because teams share blobs.
 func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT blob_key FROM received_emails WHERE blob_key = ANY($1) AND blob_key <> ''`,
 		keys)

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const batchRows = 2000 // emails that one batch reads
+const batchRows = 2000 // maximum emails per batch
 
-// listBatchFrom reads a batch of a team's received emails and returns those that may come from an address.
+// listBatchFrom reads a batch of a team's received emails and returns those that may be from an address.
 func listBatchFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) ([]Email, string,
 	error) {
 	all := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes the received emails from an address, by From or return path. Emails from others that contain the
-// address stay unchanged.
+// EraseAddress deletes a team's received emails whose From or return path is the address. Emails from other senders
+// that contain the address stay unchanged.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -43,7 +43,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 	return found, nil
 }
 
-// receivedFrom returns a team's received emails from an address, between two ids.
+// receivedFrom returns a team's received emails from an address, with ids in a range.
 func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
 	upTo string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND

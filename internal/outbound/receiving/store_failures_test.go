@@ -18,13 +18,13 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// operations are received emails and an SMTP session for the operations under test.
+// operations holds the received emails and the SMTP session that the operations under test use.
 type operations struct {
 	*fixture
 	t       *testing.T
-	files   string // a message with an attachment that belongs to the conversation of sent
+	files   string // a message with an attachment that replies to the email sent
 	sent    string // id of a sent email
-	n       int    // number of the latest bounced recipient
+	n       int    // number of the last bounced recipient
 	email   receiving.Email
 	session smtpserver.Session
 }
@@ -32,7 +32,7 @@ type operations struct {
 func newOperations(t *testing.T, f *fixture) *operations {
 	f.Counted(later())
 	o := &operations{fixture: f, t: t, sent: f.send("jo@sender.example")}
-	// The reference makes SentThread look up conversations.
+	// The reference to this message makes SentThread look up threads.
 	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
 		return nil
@@ -46,13 +46,13 @@ func newOperations(t *testing.T, f *fixture) *operations {
 	return o
 }
 
-// receive receives an email with an attachment.
+// receive delivers an email with an attachment.
 func (o *operations) receive() {
 	o.deliver(o.t, o.files, "a@in.acme.example")
 	o.email = o.list(o.t, o.Acme.TeamID)[0]
 }
 
-// begin begins a message.
+// begin begins an SMTP transaction.
 func (o *operations) begin(from, to string) {
 	o.t.Helper()
 	var err error
@@ -61,13 +61,13 @@ func (o *operations) begin(from, to string) {
 	}
 }
 
-// beginBounce sends an email and begins a message to its return path.
+// beginBounce sends an email and begins an SMTP transaction to its return path.
 func (o *operations) beginBounce() {
 	o.n++
 	o.begin("", o.returnTo(o.send(fmt.Sprintf("ann%d@gone.example", o.n)), "gone.example"))
 }
 
-// beginSession begins a session without a recipient, on a node that has nothing cached of domains.
+// beginSession begins a session without recipients on a node with an empty domain cache.
 func (o *operations) beginSession() {
 	o.DB.Hint("domains", "")
 	var err error
@@ -80,7 +80,7 @@ func (o *operations) beginSession() {
 	}
 }
 
-// temporary checks that an error of the session is a temporary refusal, and returns it.
+// temporary checks that an error from the session is a temporary SMTP failure, and returns the error.
 func (o *operations) temporary(err error) error {
 	if err != nil && answer(err)[0] != '4' {
 		o.t.Errorf("it is refused by %s: %v", answer(err), err)
@@ -88,13 +88,13 @@ func (o *operations) temporary(err error) error {
 	return err
 }
 
-// data sends the content of a message.
+// data sends the content of a message in the session.
 func (o *operations) data(text string) error {
 	_, err := o.session.Data(o.t.Context(), strings.NewReader(crlf(text)))
 	return o.temporary(err)
 }
 
-// opened closes a download.
+// opened closes a download that was opened without an error.
 func opened(d receiving.Download, err error) error {
 	if err != nil {
 		return err
@@ -102,12 +102,13 @@ func opened(d receiving.Download, err error) error {
 	return d.Body.Close()
 }
 
-// rows returns the number of received emails and events.
+// rows counts the received emails and the events.
 func (o *operations) rows() int {
 	return len(o.list(o.t, o.Acme.TeamID)) + o.Count(`SELECT COUNT(*) FROM email_events`)
 }
 
-// operation is an operation with its preparation, which may be nil. keeps is set if a failure must not change rows.
+// operation is an operation under test and its preparation, which may be nil. keeps is true if a failed operation must
+// not change rows.
 type operation struct {
 	name    string
 	prepare func()
@@ -115,7 +116,7 @@ type operation struct {
 	keeps   bool
 }
 
-// reads returns the operations that read.
+// reads returns the operations under test that only read.
 func (o *operations) reads() []operation {
 	ctx, team, e := o.t.Context(), o.Acme.TeamID, o.email
 	file, _ := o.FileURL(team, e.ID, e.Files[0].ID, time.Now())
@@ -156,7 +157,7 @@ func (o *operations) reads() []operation {
 	}
 }
 
-// writes returns the operations that write.
+// writes returns the operations under test that write.
 func (o *operations) writes() []operation {
 	ctx, team := o.t.Context(), o.Acme.TeamID
 	a, err := erasure.Parse("jo@sender.example")
@@ -184,8 +185,8 @@ func (o *operations) writes() []operation {
 	}
 }
 
-// If any statement of an operation fails, the operation returns an error. A message is refused temporarily, and nothing
-// of it is stored.
+// If any SQL statement of an operation fails, the operation returns an error. If a statement fails while a message is
+// received, the message is refused temporarily and nothing of it is stored.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		o, team := newOperations(t, f), f.Acme.TeamID
@@ -218,8 +219,8 @@ func TestOperationsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A failed deletion keeps the raw message of an email that still exists. A link to a missing attachment is a NotFound
-// fault.
+// A failed deletion does not delete the raw message of an email that still exists. A link to a missing attachment fails
+// with a NotFound fault.
 func TestFailedDeletionsKeepTheMessage(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// traceLength finds the trace for any values and message that a client sends.
+// traceLength finds the end of the trace fields for all values and messages that a client may send.
 func TestTraceLength(t *testing.T) {
 	s := newService(Config{Hostname: "mx.postrider.test"}, Deps{})
 	for _, said := range []string{"", "mail.example.org", ";", "a;\r\n\tb", "\r\n\r\n", "x;", strings.Repeat(";", 300)} {

@@ -7,21 +7,22 @@ import (
 	"strings"
 )
 
-// mask replaces a secret in a text.
+// mask is the text that replaces a secret.
 const mask = "[redacted]"
 
-// linkTokenMin is the minimum length of the token of a download link. A token ends with a MAC of 22 characters.
+// linkTokenMin is the minimum length of a download link's token. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// MaskSecrets replaces secrets in a text that grant access by themselves: tokens of download and shared links,
-// passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be the
-// source of a JSON string.
+// MaskSecrets replaces the secrets in a text that suffice to gain access: tokens of download and shared links,
+// passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be JSON
+// source, in which characters are escaped.
 func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 
-// span is a part of a text, from the byte at from up to but not including the byte at to.
+// span is the range of bytes in a text from position from up to, but not including, position to.
 type span struct{ from, to int }
 
-// maskSecrets is [MaskSecrets] for bytes. It does not change text. If text has no secrets, it returns text itself.
+// maskSecrets does the same as [MaskSecrets] for a byte slice. maskSecrets does not modify its argument. If the text
+// contains no secrets, maskSecrets returns its argument.
 func maskSecrets(text []byte) []byte {
 	var all []span
 	all = parameters(text, all)
@@ -37,7 +38,7 @@ func maskSecrets(text []byte) []byte {
 	done := 0
 	for _, s := range all {
 		if s.from < done {
-			done = max(done, s.to) // the span begins within an earlier one
+			done = max(done, s.to) // the span starts within an earlier span
 			continue
 		}
 		out = append(append(out, text[done:s.from]...), mask...)
@@ -46,7 +47,7 @@ func maskSecrets(text []byte) []byte {
 	return append(out, text[done:]...)
 }
 
-// parameters finds the values of URL parameters whose names are those of secrets.
+// parameters finds the values of URL parameters whose names indicate a secret.
 func parameters(text []byte, all []span) []span {
 	for at := 0; ; at++ {
 		i := bytes.IndexByte(text[at:], '=')
@@ -58,7 +59,7 @@ func parameters(text []byte, all []span) []span {
 		for name > 0 && nameMax > at-name && (isToken(text[name-1]) || text[name-1] == '.') {
 			name--
 		}
-		// An ampersand may be escaped as &amp; in HTML, or as \u0026 in JSON.
+		// The separator & may be escaped as &amp; in HTML or as \u0026 in JSON.
 		if name == at || name == 0 || strings.IndexByte(`?&;#\`, text[name-1]) < 0 || !secretParameter(text[name:at]) {
 			continue
 		}
@@ -73,7 +74,7 @@ func secretParameter(name []byte) bool {
 	return isSecret(lower) || lower == "sig" || lower == "u0026sig"
 }
 
-// userInfos finds the user name and password in front of the host in URLs.
+// userInfos finds the user name and password before the host name in URLs.
 func userInfos(text []byte, all []span) []span {
 	for at := 0; ; {
 		i := bytes.IndexByte(text[at:], ':')
@@ -101,7 +102,7 @@ func userInfos(text []byte, all []span) []span {
 	}
 }
 
-// downloads finds the tokens in the paths of download links.
+// downloads finds the tokens in download link paths.
 func downloads(text []byte, all []span) []span {
 	word := []byte("download")
 	for at := 0; ; {
@@ -128,7 +129,8 @@ func downloads(text []byte, all []span) []span {
 	}
 }
 
-// apiKeys finds the secret part of API keys. A key is "re_", 8 public characters, "_", and the secret.
+// apiKeys finds the secret parts of API keys. An API key consists of "re_", 8 public characters, "_", and the secret
+// part.
 func apiKeys(text []byte, all []span) []span {
 	const shown = 8
 	word := []byte("re_")
@@ -165,7 +167,8 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns the end of the run of characters for which ok is true, starting at a position. The run may be empty.
+// run returns the end of the sequence of characters that starts at a position and for which the function ok returns
+// true. The sequence may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)
@@ -177,9 +180,9 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 	return at
 }
 
-// char returns the character at a position, and the number of bytes of its source: one, or that of a JSON escape. Each
-// byte of a non-ASCII character counts as a character. Escaped quotes, control characters and the end of the text are
-// 0.
+// char returns the character at a position and the number of bytes that encode it: one byte, or the length of a JSON
+// escape. Each byte of a non-ASCII character counts as a character. char returns 0 for escaped quotes, for control
+// characters, and at the end of the text.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0
@@ -202,5 +205,5 @@ func char(text []byte, at int) (c byte, n int) {
 
 func isAlnum(c byte) bool { return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-// isToken reports whether a character may occur in a signed token and in the name of a parameter.
+// isToken reports whether a character may occur in a signed token or a parameter name.
 func isToken(c byte) bool { return isAlnum(c) || c == '-' || c == '_' }

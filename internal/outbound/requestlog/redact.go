@@ -10,28 +10,28 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maskedValue replaces a secret or the content of a file, in JSON.
+// maskedValue is the JSON value that replaces a secret or a file's content.
 const maskedValue = `"[redacted]"`
 
-// secretEndings are the endings of the names of secrets, in lower case.
+// secretEndings are the endings of member names, in lower case, that indicate a secret.
 var secretEndings = [...]string{"token", "secret", "password", "authorization", "api_key", "apikey", "api-key",
 	"private_key", "cookie",
 	"credential", "credentials", "signature", "code_verifier"}
 
-// nameMax is the maximum length of a name that is checked, in bytes of JSON. If a name is longer, its value is masked,
-// because the end of the name may have been cut off.
+// nameMax is the maximum length of a member name that is checked, in bytes of JSON. The value of a longer name is
+// masked, because the end of the name may have been cut off.
 const nameMax = 500
 
-// errTooLong means that a body is too long even with its strings cut.
+// errTooLong means that a body is still too long after its strings were cut.
 var errTooLong = errors.New("the body is too long")
 
-// Redact returns a body as the log stores it: JSON without spaces, or "" if the body is empty or not JSON. At any
-// depth, the contents of attachments and the values of members with names of secrets are masked. Secrets within strings
-// are masked (see [MaskSecrets]), and strings are cut to longest bytes. If more than 64 KB remain, Redact returns an
-// object that says so.
+// Redact returns a request or response body in the form in which the log stores it: JSON without spaces, or "" if the
+// body is empty or not JSON. Redact masks the contents of attachments and the values of secret members at any depth.
+// Redact also masks secrets within strings (see [MaskSecrets]) and cuts strings to longest bytes. If more than 64 KB
+// remain, Redact returns a JSON object that states that the body was omitted.
 //
-// A name is that of a secret if it ends like one (token, signing_secret, X-Api-Key), in upper or lower case, or if it
-// has more than 500 bytes.
+// A member is secret if its name ends like that of a secret (token, signing_secret, X-Api-Key), in upper or lower case,
+// or has more than 500 bytes.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -61,13 +61,13 @@ func omitted(size int64) string {
 	return fmt.Sprintf(`{"omitted":"The body had %d bytes, which is more than the log keeps."}`, size)
 }
 
-// redactor copies one JSON text.
+// redactor copies and redacts one JSON text.
 type redactor struct {
 	d   *jsontext.Decoder
 	out []byte
 }
 
-// end returns an error if anything follows the value.
+// end returns an error if more input follows the JSON value.
 func (r *redactor) end() error {
 	if _, err := r.d.ReadToken(); err == nil {
 		return errors.New("two values")
@@ -75,7 +75,7 @@ func (r *redactor) end() error {
 	return nil
 }
 
-// value copies the next value. If file is true, the value is in a list of attachments.
+// value copies the next JSON value. file is true if the value is in a list of attachments.
 func (r *redactor) value(file bool) error {
 	if len(r.out) > bodyMax {
 		return errTooLong
@@ -144,7 +144,7 @@ func (r *redactor) array(file bool) error {
 	return err
 }
 
-// skip masks a value. It copies null, which contains no secret.
+// skip reads a value and writes the mask instead. skip copies null unchanged, because null contains no secret.
 func (r *redactor) skip() error {
 	if r.d.PeekKind() == 'n' {
 		r.out = append(r.out, "null"...)
@@ -165,8 +165,9 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 	return nil
 }
 
-// shorten cuts the strings of a JSON text that are longer than longest, before the text is parsed. Most of a large body
-// is one long string, and skipping it is much faster than parsing it. Text that is not JSON does not become JSON.
+// shorten cuts the strings in a JSON text that are longer than longest bytes, before the text is parsed. A large body
+// usually consists of one long string, and skipping it is much faster than parsing it. shorten does not turn text that
+// is not JSON into JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // bytes of body
@@ -196,8 +197,8 @@ func shorten(body []byte, longest int) []byte {
 	return append(out, body[copied:]...)
 }
 
-// stringEnd returns the position of the closing quote of the string that begins at the position from, or -1 if there is
-// none.
+// stringEnd returns the position of the closing quote of the string that starts at a position, or -1 if the string is
+// not closed.
 func stringEnd(body []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(body[at:], '"')
@@ -216,8 +217,8 @@ func stringEnd(body []byte, from int) int {
 	}
 }
 
-// prefixLength returns how many bytes of a JSON string can be kept, at most limit, without splitting a character or an
-// escape.
+// prefixLength returns the number of bytes of a JSON string, at most limit, that can be kept without splitting a
+// character or an escape.
 func prefixLength(source []byte, limit int) int {
 	for n := 0; n < len(source); {
 		step := 1
@@ -240,7 +241,7 @@ func prefixLength(source []byte, limit int) int {
 	return len(source)
 }
 
-// memberName returns the name of a member in lower case. raw is its JSON.
+// memberName decodes the JSON name of a member and returns it in lower case.
 func memberName(raw jsontext.Value) string {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		if text, err := jsontext.AppendUnquote(nil, raw); err == nil {

@@ -54,7 +54,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// No stored text contains a secret that grants access by itself, whatever the name of its member and however it is
+// The log stores no secret that suffices to gain access, whatever the name of its JSON member is and however it is
 // escaped.
 func TestMaskSecrets(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)

@@ -1,27 +1,27 @@
-// Package requestlog stores the API requests of teams: the request, its actor, and the response.
+// Package requestlog stores the API requests of teams: each request with its actor and its response.
 //
 // # Life of an entry
 //
-// [Service.Add] takes a request after its client has received the response. It removes secrets and file contents from
-// the bodies (see [Redact]), limits their size, and puts the entry into a queue in memory. [Service.Run] writes entries
-// in batches. [Service.Sweep] deletes entries that are older than the retention period.
+// [Service.Add] receives a request after its client has received the response. Add removes secrets and file contents
+// from the bodies (see [Redact]), limits their size, and appends the entry to a queue in memory. [Service.Run] writes
+// entries in batches. [Service.Sweep] deletes entries that are older than the retention period.
 //
 // # Invariants
 //
-// Secrets that [Redact] and [MaskSecrets] recognize reach neither the queue nor the database. Secrets are removed from
-// bodies, the path and the user agent. The queue is limited to [queueBytes], which teams share as package fairshare
-// describes. Bodies that are not JSON are not stored.
+// Secrets that [Redact] and [MaskSecrets] recognize are stored neither in the queue nor in the database. Secrets are
+// removed from the bodies, the path and the user agent. The queue has at most [queueBytes], which teams share as
+// package fairshare describes. Bodies that are not JSON are not stored.
 //
 // # When it fails
 //
-// While the database accepts no writes, batches are retried and the queue grows. When a team has used its share of the
-// queue, Add waits for up to [addWait]; then it drops the entry. Run logs the number of dropped entries. A clean stop
-// writes the whole queue, within [drainTimeout]. A crash loses at most the queue. The log delays a request by at most
-// addWait, and an entry does not cost an fsync of its own.
+// While the database accepts no writes, batches are retried and the queue grows in memory. When a team has used up its
+// share of the queue, Add waits for up to [addWait] and then discards the entry. Run logs the number of discarded
+// entries. A clean shutdown writes the whole queue, within [drainTimeout]. A crash loses at most the entries in the
+// queue. The request log delays a request by at most addWait; several entries share one fsync.
 //
 // # What it does not do
 //
-// The package does not decide which requests are logged: the callers of Add do.
+// Package requestlog does not decide which requests to log; the callers of Add do.
 package requestlog
 
 import (
@@ -34,18 +34,18 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Limits of what is stored, in bytes.
+// Limits of the stored values, in bytes.
 const (
-	bodyMax   = 64 << 10 // limit of each stored body
-	stringMax = 16 << 10 // limit of one string in a body; the rest is cut off
-	// successMax is stringMax for successful requests. Other operations can return what such a request created, and
-	// storing each email twice would double the disk writes of sending.
+	bodyMax   = 64 << 10 // limit of each stored body in bytes
+	stringMax = 16 << 10 // limit of each string in a body; longer strings are cut
+	// successMax replaces stringMax for successful requests. Objects that a successful request created can be read
+	// through other operations, and storing each email twice would double the disk writes of sending.
 	successMax = 1 << 10
 	pathMax    = 1000
 	agentMax   = 500
 )
 
-// Request is a request and its response. Add keeps no reference to Body and Answer.
+// Request is an API request and its response. Add keeps no reference to the slices Body and Answer.
 type Request struct {
 	TeamID       string
 	Actor        teams.ActorRef
@@ -56,10 +56,10 @@ type Request struct {
 	Duration     time.Duration
 	ContentType  string
 	Body, Answer []byte
-	LongAnswer   int64 // length in bytes of an answer that is too long for Answer
+	LongAnswer   int64 // length in bytes of a response body that is too long for Answer
 }
 
-// Entry is a logged request.
+// Entry is a request in the log.
 type Entry struct {
 	ID        string
 	TeamID    string
@@ -68,25 +68,25 @@ type Entry struct {
 	Method    string
 	Endpoint  string // the path
 	Status    int
-	UserAgent string // empty if the client sent none
+	UserAgent string // empty if the client sent no such header field
 	Duration  time.Duration
 	CreatedAt time.Time
 
-	// JSON, or empty if there was none. Only Get returns the bodies.
+	// JSON, or empty if there was no JSON body. Only Get returns the request and response bodies.
 	RequestBody, ResponseBody string
 }
 
-// Filter selects entries. Its zero value selects all.
+// Filter selects entries. The zero Filter selects all entries.
 type Filter struct {
-	Status    string    // a class such as 4xx, or a code such as 429
+	Status    string    // a status class such as 4xx, or a status code such as 429
 	Method    string    // in upper case
-	Endpoint  string    // a prefix of the path
-	UserAgent string    // a part of the user agent; case is ignored
+	Endpoint  string    // prefix of the request path
+	UserAgent string    // part of the user agent; case-insensitive
 	KeyID     string    // id of the API key
-	From, To  time.Time // From is inclusive, To exclusive; zero means no limit
+	From, To  time.Time // From is inclusive and To is exclusive; the zero time means no limit
 }
 
-// statuses returns the smallest and the largest selected status code.
+// statuses returns the lowest and the highest selected status code.
 func (f Filter) statuses() (low, high int, err error) {
 	s := strings.ToLower(f.Status)
 	switch {
@@ -110,7 +110,8 @@ func (f Filter) check() error {
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}
-	// Stored values are no longer than this, and databases limit the length of patterns.
+	// Longer filter values match nothing, because stored values are no longer than these limits; databases also limit
+	// the length of patterns.
 	if len(f.Endpoint) > pathMax {
 		return fault.Invalidf("endpoint", "The `endpoint` parameter is longer than %d octets.", pathMax)
 	}

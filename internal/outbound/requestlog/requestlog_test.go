@@ -41,7 +41,7 @@ func TestEntry(t *testing.T) {
 		s.Add(ctx, requestlog.Request{TeamID: "team", Actor: key("key"), RequestID: "r-1", Method: "POST", Path: "/emails",
 			UserAgent: "a\xffb\x00c",
 			Status:    200, Duration: 3 * time.Millisecond, Body: body, Answer: []byte(`{"id":"1"}`)})
-		clear(body) // callers may reuse the buffer after Add
+		clear(body) // callers of Add may reuse the buffer
 		if err := s.Flush(ctx); err != nil {
 			t.Fatal(err)
 		}
@@ -129,8 +129,8 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Each entry is in exactly one of two adjacent time spans, wherever they meet and however long it took to add the
-// entry.
+// TestAdjacentSpans: each entry is in exactly one of two adjacent time spans, wherever they meet and however long
+// adding the entry took.
 func TestAdjacentSpans(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), requestlog.New(d, quiet, time.Hour)
@@ -178,8 +178,8 @@ func TestAdjacentSpans(t *testing.T) {
 	})
 }
 
-// A filter that selects few entries costs no more than one that selects many. The list is searched in steps by its key,
-// up to a limit.
+// TestRareEntries: a filter that selects few entries costs no more than a filter that selects many. Listing searches
+// the log in steps along its primary key, up to a limit.
 func TestRareEntries(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := requestlog.New(d, quiet, time.Hour)
@@ -228,7 +228,7 @@ func TestRareEntries(t *testing.T) {
 	})
 }
 
-// Run writes all entries that concurrent callers added before the stop, in several batches.
+// Run writes all entries that concurrent callers added before its context ended, in several batches.
 func TestStopWritesTheQueue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := requestlog.New(d, quiet, time.Hour)
@@ -256,8 +256,8 @@ func TestStopWritesTheQueue(t *testing.T) {
 	})
 }
 
-// If the database is too slow, requests wait briefly and continue without a log entry, and Run logs the number. A team
-// that fills its share of the queue does not delay other teams.
+// If the database is too slow, requests wait briefly and then continue without a log entry, and Run logs the number of
+// discarded entries. A team that has used up its share of the queue does not delay the requests of other teams.
 func TestFullQueue(t *testing.T) {
 	var log strings.Builder
 	d := dbtest.SQLite(t)
@@ -315,8 +315,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// BenchmarkAdd measures adding a logged request with a body of 10 KB. BenchmarkWrite also measures writing it to the
-// database.
+// BenchmarkAdd measures adding a logged request with a body of 10 KB. BenchmarkWrite also measures writing the request
+// to the database.
 func BenchmarkAdd(b *testing.B) { benchAdd(b, false) }
 
 func BenchmarkWrite(b *testing.B) { benchAdd(b, true) }

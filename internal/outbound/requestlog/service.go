@@ -17,48 +17,48 @@ import (
 
 const (
 	queueBytes    = 32 << 20               // of queued entries
-	entryOverhead = 512                    // bytes of an entry in addition to its bodies
-	addWait       = time.Second            // how long a request waits at most for space in the queue
-	batchWait     = 100 * time.Millisecond // how long entries are collected for a batch
+	entryOverhead = 512                    // estimated bytes of an entry without its bodies
+	addWait       = time.Second            // maximum wait of a request for space in the queue
+	batchWait     = 100 * time.Millisecond // time during which entries are collected for a batch
 	batchRows     = 64
-	batchBytes    = 512 << 10 // bytes of a batch, so that it does not occupy SQLite's only writer for long
+	batchBytes    = 512 << 10 // maximum bytes of a batch, so that it does not block SQLite's only writer for long
 	retryWait     = time.Second
 	writeTimeout  = 30 * time.Second // for one batch
-	drainTimeout  = 10 * time.Second // time to write the whole queue at a stop
+	drainTimeout  = 10 * time.Second // maximum time to write the whole queue at shutdown
 	sweepRows     = 500
-	readRows      = 2000 // entries that one call of Batch examines
+	readRows      = 2000 // number of entries that one call of Batch examines
 )
 
-// Service writes, reads and deletes the log.
+// Service writes, reads and deletes the entries of the request log.
 type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	memory    *fairshare.Pool // bytes in the queue; teams share them
+	memory    *fairshare.Pool // bytes in the queue, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
 	queue   []*queuedEntry
-	dropped int // dropped entries since this number was last logged
+	dropped int // number of entries discarded since this number was last logged
 
-	writing sync.Mutex // held while a batch is written, so that entries keep their order
+	writing sync.Mutex // held while a batch is written, so that batches are written in order
 }
 
-// queuedEntry is an entry in the queue.
+// queuedEntry is a log entry in the queue.
 type queuedEntry struct {
 	Entry
 	weight int64
 }
 
-// New returns the service. Sweep deletes entries older than retention.
+// New returns the request log service. Sweep deletes entries that are older than the retention period.
 func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 	return &Service{d: d, log: log, retention: retention, memory: fairshare.New(queueBytes, fairshare.Greed),
 		wake: make(chan struct{}, 1)}
 }
 
-// Add queues a request for the log. If the request's team has used its share of the queue, Add waits for up to a
-// second, and then drops the entry. It redacts the bodies immediately instead of copying them, because most of them
-// become much smaller.
+// Add appends a request to the queue of the request log. If the request's team has used up its share of the queue, Add
+// waits for up to a second and then discards the entry. Add redacts the bodies immediately instead of copying them,
+// because redaction makes most bodies much smaller.
 func (s *Service) Add(ctx context.Context, r Request) {
 	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
 		Endpoint: text(MaskSecrets(r.Path), pathMax), Status: r.Status, UserAgent: text(MaskSecrets(r.UserAgent), agentMax),
@@ -84,7 +84,7 @@ func (s *Service) Add(ctx context.Context, r Request) {
 		}
 	}
 	s.mu.Lock()
-	w.stamp() // under the lock, so that entries are written in the order of their ids
+	w.stamp() // holding the lock, so that entries are written in the order of their ids
 	s.queue = append(s.queue, w)
 	s.mu.Unlock()
 	select {
@@ -93,16 +93,16 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	}
 }
 
-// stamp sets the id and the time of an entry to the same millisecond. [selected] relies on this: it looks for the
-// entries of a time span among the ids of that span.
+// stamp sets the id and the time of an entry to the same millisecond. [selected] relies on this, because it searches
+// for the entries of a time span among the ids of that span.
 func (e *Entry) stamp() {
 	e.ID, e.CreatedAt = id.New(), db.Now()
 	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
-		e.CreatedAt = at // the clock advanced in between, or stepped back; ids never go back
+		e.CreatedAt = at // the clock advanced between the two calls or was set back; ids never go back
 	}
 }
 
-// text cuts a text to limit bytes, and makes it UTF-8 without NUL, as databases require.
+// text cuts a text to at most limit bytes and removes invalid UTF-8 and NUL characters, which databases reject.
 func text(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -110,7 +110,8 @@ func text(s string, limit int) string {
 	return strings.ToValidUTF8(strings.ReplaceAll(s, "\x00", ""), "")
 }
 
-// Run writes entries until ctx ends, and then those that are still queued. End ctx after the last Add.
+// Run writes queued entries until ctx ends, and then writes the remaining queued entries. Callers must end ctx only
+// after the last call of Add.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -144,7 +145,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// logDropped logs how many entries were dropped.
+// logDropped logs the number of entries that were discarded.
 func (s *Service) logDropped() {
 	s.mu.Lock()
 	n := s.dropped
@@ -155,7 +156,7 @@ func (s *Service) logDropped() {
 	}
 }
 
-// Flush writes all queued entries. After an error, entries that were not written stay queued.
+// Flush writes all queued entries. After an error, entries that were not written stay in the queue.
 func (s *Service) Flush(ctx context.Context) error {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -179,7 +180,7 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// next returns the next batch, which stays in the queue until it is written.
+// next returns the next batch of entries, which stay in the queue until they are written.
 func (s *Service) next() []*queuedEntry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,9 +206,9 @@ func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
 	return nil
 }
 
-// List returns a page of a team's entries without bodies, newest first, and whether there may be more. It examines at
-// most about 100,000 entries. If the page is not full by then, next is the cursor at which to continue; otherwise next
-// is "". p must have a limit.
+// List returns a page of a team's entries without bodies, newest first, and whether there may be more. List examines at
+// most about 100,000 entries. If the page is not full after that, next is the cursor at which the caller can continue;
+// otherwise next is "". p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {
 	if err := f.check(); err != nil {
@@ -216,8 +217,8 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 	return list(ctx, s.d.Reader, teamID, f, p)
 }
 
-// Batch examines up to 2,000 entries of a team after a cursor, newest first. It returns those that the filter selects,
-// without bodies. next is the cursor of the next batch, or "" after the last one.
+// Batch examines up to 2,000 entries of a team after a cursor, newest first. Batch returns the entries that the filter
+// selects, without bodies. next is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {
@@ -226,12 +227,12 @@ func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after stri
 	return readBatch(ctx, s.d.Reader, teamID, f, after)
 }
 
-// Get returns one entry with its bodies, or a NotFound fault.
+// Get returns one entry with its bodies, or a NotFound fault if it does not exist.
 func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
 	return get(ctx, s.d.Reader, teamID, entryID)
 }
 
-// Sweep deletes entries that are older than the retention, in batches.
+// Sweep deletes entries that are older than the retention period, in batches.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := id.First(db.Now().Add(-s.retention))
 	for team := ""; ; {

@@ -25,8 +25,8 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// insert adds entries. It skips entries that exist, because an earlier attempt may have been committed although its
-// connection broke before the answer came.
+// insert adds entries. insert skips entries that already exist, because an earlier attempt may have been committed
+// although its connection broke before the response.
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
 	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
@@ -60,12 +60,12 @@ func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error
 	return e, nil
 }
 
-// entries selects all entries of a team.
+// entries returns a query that selects all of a team's entries.
 func entries(teamID string) page.Select {
 	return page.Select{Text: `SELECT ` + columns + ` FROM request_logs WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 }
 
-// selected selects the entries of a team that match a filter.
+// selected returns a query that selects a team's entries that match a filter.
 func selected(teamID string, f Filter) (page.Select, error) {
 	low, high, err := f.statuses()
 	if err != nil {
@@ -94,7 +94,8 @@ func selected(teamID string, f Filter) (page.Select, error) {
 	if f.KeyID != "" {
 		where("api_key_id = ? AND actor_kind = ?", f.KeyID, string(teams.KeyActor))
 	}
-	// The limits of the id let the index find the time span; those of the time are exact (see Entry.stamp).
+	// The conditions on id let the database find the time span in the index; the conditions on the time are exact (see
+	// Entry.stamp).
 	if !f.From.IsZero() {
 		where("id >= ? AND created_at >= ?", id.First(f.From), f.From.UnixMicro())
 	}
@@ -112,7 +113,7 @@ func list(ctx context.Context, r db.Reader, teamID string, f Filter, p page.Page
 	return page.Search(ctx, r, span, some, p, scanEntry)
 }
 
-// readBatch returns the matching entries of the next batch after a cursor, and the cursor of the following batch.
+// readBatch returns the matching entries in the next batch after a cursor, and the cursor of the following batch.
 func readBatch(ctx context.Context, r db.Reader, teamID string, f Filter, after string) ([]Entry, string, error) {
 	span, some, err := selections(teamID, f)
 	if err != nil {
@@ -121,7 +122,8 @@ func readBatch(ctx context.Context, r db.Reader, teamID string, f Filter, after 
 	return page.Part(ctx, r, span, some, after, readRows, scanEntry, func(e Entry) string { return e.ID })
 }
 
-// selections returns the entries in the filter's time span, which are examined, and those that match the filter.
+// selections returns two queries: one for all entries in the filter's time span, which are examined, and one for the
+// entries that match the filter.
 func selections(teamID string, f Filter) (span, some page.Select, err error) {
 	if span, err = selected(teamID, Filter{From: f.From, To: f.To}); err == nil {
 		some, err = selected(teamID, f)
@@ -131,10 +133,10 @@ func selections(teamID string, f Filter) (span, some page.Select, err error) {
 
 func scanEntry(r db.Row) (Entry, error) { return scan(r) }
 
-// like escapes a text for a pattern with ESCAPE '\'.
+// like escapes a text for use in a LIKE pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
 
-// nextTeam returns the team with the next greater id that has entries, or "" if there is none.
+// nextTeam returns the team with the next greater id that has entries, or "" if no such team exists.
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM request_logs WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
 		after).Scan(&team)
@@ -144,7 +146,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// deleteBefore deletes up to limit of a team's entries with ids less than before, oldest first.
+// deleteBefore deletes up to limit of a team's entries with ids lower than the id before, oldest first.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
 		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)

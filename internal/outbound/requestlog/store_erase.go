@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// lastID is greater than all ids of entries.
+// lastID is greater than every entry's id.
 const lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
 
-// EraseTeam deletes all entries of a team.
+// EraseTeam deletes all request log entries of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteBefore(ctx, tx, teamID, lastID, sweepRows) })
 	if err != nil {
@@ -20,8 +20,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// EraseAddress replaces an email address in all log entries that contain it, in the teams of the scope. With DryRun it
-// only counts those entries.
+// EraseAddress replaces an email address in all log entries that contain it, for the teams in the scope. With DryRun,
+// EraseAddress only counts the entries.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -46,7 +46,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// entriesWith returns a team's entries that contain an address and whose ids are in (after, upTo].
+// entriesWith returns a team's entries that contain an address and have ids greater than after and up to upTo.
 func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs
@@ -65,7 +65,7 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, af
 	return some, err
 }
 
-// replaceIn stores an entry with the address replaced.
+// replaceIn updates an entry in which the address has been replaced.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, e *Entry) {
 	tx.Queue(ctx, `UPDATE request_logs SET endpoint = $3, user_agent = $4, request_body = $5, response_body = $6
 		WHERE team_id = $1 AND id = $2`, e.TeamID, e.ID, a.Replace(e.Endpoint), a.Replace(e.UserAgent),

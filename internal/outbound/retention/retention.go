@@ -1,21 +1,21 @@
-// Package retention deletes data that is older than its retention period: emails, their bodies, received emails, and
+// Package retention deletes data that is older than its retention period: emails, email bodies, received emails, and
 // timelines.
 //
-// The periods are settings of the installation, and each team may have shorter ones. The packages that own the rows
-// decide what to delete: each provides a [Step], which deletes one batch of one team in a transaction of a few
-// milliseconds. This package decides when. It visits the teams in rounds, so that no team waits for another one that
-// has millions of emails. After each batch it pauses as long as the batch took, so that it uses at most half of the
-// time of SQLite's only writer.
+// The retention periods are settings of the installation, and each team may have shorter periods. The packages that own
+// the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a transaction of
+// a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that no team has to
+// wait for a team with millions of emails. After each batch, Run pauses as long as the batch took, so that it uses at
+// most half of the time of SQLite's only writer.
 //
 // # When it fails
 //
-// It may stop or be killed at any point; the next run finds the remaining rows. An error for one team is returned after
-// all other teams had their turn. [Service.Run] ends after [runTime] at the latest. The next call starts with the first
-// team again.
+// If Run stops or is killed at any point, the next run finds the remaining rows. An error for one team is returned
+// after all other teams have been processed. [Service.Run] ends after [runTime] at the latest. The next call of Run
+// starts with the first team again.
 //
 // # What it does not do
 //
-// The package does not erase addresses or teams. Webhook messages and the request log have retention of their own.
+// Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention.
 package retention
 
 import (
@@ -28,23 +28,23 @@ import (
 )
 
 const (
-	runTime        = 10 * time.Minute // the maximum duration of one Run
-	batchesPerTurn = 50               // batches of one rule and team before the next has its turn
-	teamsPerQuery  = 500              // teams read by one query
+	runTime        = 10 * time.Minute // maximum duration of one Run
+	batchesPerTurn = 50               // maximum number of batches of one rule and team before another task runs
+	teamsPerQuery  = 500              // number of teams that one query reads
 )
 
-// Step deletes one batch of a team's rows that are older than before. after is the position at which to continue, "" at
-// first. next is the position of the next batch, or "" when no rows are left.
+// Step deletes one batch of a team's rows that are older than the time before. after is the position at which to
+// continue, or "" for the first batch. next is the position of the next batch, or "" if no rows remain.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
-// Rule describes a kind of rows that are deleted when they are old.
+// Rule describes a kind of rows that are deleted when they exceed their retention period.
 type Rule struct {
 	Name   string
-	Period func(teams.Retention) time.Duration // how long rows are kept; 0 means forever
+	Period func(teams.Retention) time.Duration // retention period; 0 means that rows are kept forever
 	Step   Step
 }
 
-// Service applies the rules.
+// Service deletes rows according to the retention rules.
 type Service struct {
 	most  teams.Retention
 	teams *teams.Service
@@ -52,12 +52,13 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the service. most has the retention periods of the installation, and now is the clock that measures ages.
+// New returns the retention service. most holds the installation's retention periods, and now is the clock that
+// measures the age of rows.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}
 }
 
-// task is one rule for one team.
+// task is the work of one rule for one team.
 type task struct {
 	rule   *Rule
 	teamID string
@@ -65,7 +66,7 @@ type task struct {
 	after  string
 }
 
-// Run deletes all rows that are too old now. It returns nil if it reaches runTime.
+// Run deletes all rows that currently exceed their retention period. Run also returns nil when it stops after runTime.
 func (s *Service) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()
@@ -94,7 +95,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return errors.Join(failed, err)
 }
 
-// each calls do for every team and every rule whose rows can expire for the team.
+// each calls the function do for every combination of a team and a rule whose rows can expire for that team.
 func (s *Service) each(ctx context.Context, do func(*task)) error {
 	now := s.now()
 	for after := ""; ; {
@@ -114,7 +115,7 @@ func (s *Service) each(ctx context.Context, do func(*task)) error {
 	}
 }
 
-// apply deletes up to batchesPerTurn batches, and reports whether there may be more.
+// apply deletes up to batchesPerTurn batches, and reports whether more rows may remain.
 func (t *task) apply(ctx context.Context) (more bool, err error) {
 	for range batchesPerTurn {
 		if err := ctx.Err(); err != nil {
@@ -124,7 +125,8 @@ func (t *task) apply(ctx context.Context) (more bool, err error) {
 		if t.after, err = t.rule.Step(ctx, t.teamID, t.before, t.after); err != nil {
 			return false, err
 		}
-		wait := time.NewTimer(time.Since(began)) // also after the last batch: another batch follows at once
+		// Pause even after the task's last batch, because a batch of another task follows immediately.
+		wait := time.NewTimer(time.Since(began))
 		select {
 		case <-wait.C:
 		case <-ctx.Done():

@@ -21,8 +21,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const day = 24 * time.Hour
 
-// A team keeps rows as long as the installation, or shorter. Teams take turns, and an error for one team does not delay
-// others.
+// A team keeps rows for the installation's retention period, or for a shorter period of its own. Run processes teams in
+// turn, and an error for one team does not delay others.
 func TestRun(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, now := t.Context(), time.Now()
@@ -105,7 +105,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// At most half of the time is spent deleting, even if each team has only one batch.
+// Run spends at most half of the time deleting, even if each team has only one batch.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)

@@ -11,34 +11,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The number of messages that wait for an endpoint, and for all endpoints of a team, is bounded. Otherwise slow or dead
-// endpoints would fill the disk. An endpoint at its bound is full: its new messages are recorded as failed and the team
-// is notified. These messages appear in the endpoint's history, and [Service.Recover] can deliver them. When a quarter
-// of the backlog is gone, the endpoint accepts messages again.
+// The number of messages that wait for one endpoint, and for all endpoints of a team, is limited. Without these limits,
+// slow or unreachable endpoints would fill the disk. An endpoint that has reached its limit is full: its new messages
+// are recorded as failed, and the team is notified. Messages for a full endpoint appear as failed in its history, and
+// [Service.Recover] can deliver them. When a quarter of the backlog limit is free again, the endpoint accepts messages
+// again.
 //
-// The backlog is counted in jobs, each with up to perJob messages of one chain. The count uses the index of lanes and
-// never runs in a transaction that blocks others. After a node has inserted an eighth of the bound, it enqueues a job
-// that measures the backlog. The job measures again as long as an endpoint is full. Until a measurement, the backlog
-// may exceed the bound.
+// The backlog is counted in jobs, each of which contains up to perJob messages of one chain. The backlog is counted
+// with the index on lanes and never in a transaction that blocks others. After a node has inserted an eighth of the
+// limit, it enqueues a job that measures the backlog. The job repeats the measurement as long as an endpoint is full.
+// Between measurements, the backlog may exceed its limit.
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
-	measureFraction     = 8 // a measurement follows after the insertion of this fraction of the bound
+	measureFraction     = 8 // a measurement is due when this fraction of the limit has been inserted
 	measureEvery        = 5 * time.Second
 	backlogKind         = "webhook.backlog"
-	notifyTeamEvery     = time.Hour      // interval of notices to one team
-	notifyEndpointEvery = 24 * time.Hour // interval of notices about the same endpoint
+	notifyTeamEvery     = time.Hour      // minimum interval between two notices to a team
+	notifyEndpointEvery = 24 * time.Hour // minimum interval between two notices about an endpoint
 	namedInNotice       = 10
 )
 
-// entryCounter counts the jobs inserted for each team since this node last requested a measurement.
+// entryCounter counts the jobs that this node has inserted for each team since it last requested a measurement.
 type entryCounter struct {
 	mu sync.Mutex
 	n  map[string]int
 }
 
-// add counts n jobs when the transaction commits. It returns true if the count reaches step, so that a measurement is
-// due.
+// When the transaction commits, add counts n more jobs of the team. add returns true if the count reaches step, so that
+// a measurement is due.
 func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
 	due := c.n[teamID]+n >= step
@@ -58,7 +59,7 @@ func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	return due
 }
 
-// insertJobs inserts the jobs of an outbox, and a job that measures the backlog if that is due.
+// insertJobs inserts the jobs of an outbox, and a job that measures the backlog if a measurement is due.
 func (s *Service) insertJobs(ctx context.Context, tx *db.Tx, o *outbox) {
 	step := max(1, min(s.c.EndpointMax, s.c.TeamMax)/measureFraction)
 	for team, n := range o.insertJobs(ctx, tx, s.p.Queue) {
@@ -68,13 +69,13 @@ func (s *Service) insertJobs(ctx context.Context, tx *db.Tx, o *outbox) {
 	}
 }
 
-// backlogs returns the kind of jobs that measure backlogs.
+// backlogs returns the job kind that measures backlogs.
 func (s *Service) backlogs() jobs.Kind {
 	return jobs.Kind{Name: backlogKind, Handle: s.measure, Workers: 4, PerLane: 1, Lease: lease,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-// measure handles a job that finds the full endpoints of a team. The job repeats as long as an endpoint is full.
+// measure handles a job that determines a team's full endpoints. The job is rescheduled as long as an endpoint is full.
 func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
 	if err != nil {
@@ -114,9 +115,9 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// overfull returns the full endpoints: those with at least endpointMax waiting jobs. If the team has teamMax waiting
-// jobs, endpoints with at least an equal share of teamMax are full too. A full endpoint stays full until a quarter of
-// its bound is free.
+// overfull returns the full endpoints, which have at least endpointMax waiting jobs. If the team has teamMax waiting
+// jobs in total, endpoints with at least an equal share of teamMax are also full. A full endpoint stays full until a
+// quarter of its limit is free.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
 	less := func(n int, yes bool) int {
 		if yes {
@@ -141,7 +142,8 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// notifyFull notifies the team of its full endpoints: once a day about each, and at most once an hour.
+// notifyFull notifies a team about its full endpoints: at most once an hour, and only if the last notice about at least
+// one of them is a day old.
 func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// rude starts a TCP server that reads a little of the request and then calls answer.
+// rude starts a TCP server that reads a part of each request and then calls the function answer.
 func rude(t *testing.T, answer func(c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -44,7 +44,7 @@ func rude(t *testing.T, answer func(c net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// forever writes until the other side closes the connection.
+// forever writes to a connection until the other side closes it.
 func forever(c net.Conn, head, more string) {
 	chunk := bytes.Repeat([]byte(more), 1000)
 	_, err := c.Write([]byte(head))
@@ -53,8 +53,9 @@ func forever(c net.Conn, head, more string) {
 	}
 }
 
-// A receiver that stalls, never stops sending, redirects or breaks the protocol costs one attempt, with a reason, and
-// no worker. With only as many workers as one endpoint may have, a good receiver still gets its messages.
+// TestBadReceivers: a receiver that stalls, responds endlessly, redirects or violates the protocol causes one failed
+// attempt with a reason and does not keep a worker busy. A good receiver still gets its messages, although there are
+// only as many workers as one endpoint may occupy.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()
 	c := config()
@@ -120,14 +121,14 @@ func TestBadReceivers(t *testing.T) {
 	f.becomes(t, e, webhooks.Success)
 }
 
-// An address is checked when it is dialed, regardless of earlier look-ups: the second look-up of a name may return
-// another address.
+// The client checks an address when it connects, regardless of earlier look-ups, because the second look-up of a name
+// may return another address.
 func TestPrivateAddresses(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
 	all := netguard.Options{AllowLoopback: true, AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0"),
 		netip.MustParsePrefix("::/0")}}
-	before := newFixture(t, d, config(), all) // the first look-up was allowed
+	before := newFixture(t, d, config(), all) // this node allowed the address at the first look-up
 	x := receive(t, nil)
 	port := x.URL[strings.LastIndex(x.URL, ":"):]
 	var made []webhooks.Endpoint
@@ -152,7 +153,7 @@ func TestPrivateAddresses(t *testing.T) {
 	}
 }
 
-// A slow endpoint and a dead one delay no others.
+// Neither a slow nor an unreachable endpoint delays other endpoints.
 func TestOthersGoOn(t *testing.T) {
 	t.Parallel()
 	c := config()

@@ -38,8 +38,8 @@ func (f *fixture) record(b *testing.B, team string, from, n int) {
 	})
 }
 
-// BenchmarkDrain queues 20,000 webhooks for one endpoint and measures how fast they are delivered. The receiver is in
-// the same process.
+// BenchmarkDrain queues 20,000 webhooks for one endpoint and measures how fast they are delivered. The receiver of
+// BenchmarkDrain runs in the same process.
 func BenchmarkDrain(b *testing.B) {
 	const total = 20_000
 	eachEngine(b, func(b *testing.B, d *db.DB) {
@@ -75,7 +75,8 @@ func BenchmarkDrain(b *testing.B) {
 }
 
 // BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with one endpoint each. Of these endpoints, 5
-// never answer and 5 take 5 seconds. It reports the delay between an event and its request at the other endpoints.
+// never answer and 5 need 5 seconds. BenchmarkThousandEndpoints reports the delay between an event and its request at
+// the fast endpoints.
 func BenchmarkThousandEndpoints(b *testing.B) {
 	const teams, rate, seconds = 1000, 500, 10
 	eachEngine(b, func(b *testing.B, d *db.DB) {

@@ -15,25 +15,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// Limits of the header fields of a call.
+// Limits of the header fields in a call.
 const (
 	MaxCallHeaders = 20
 	maxHeaderName  = 100  // bytes
 	maxHeaderValue = 2000 // bytes
 )
 
-// callPurpose separates the secrets of calls from other derived keys.
+// callPurpose is the key derivation purpose of the secrets for calls.
 const callPurpose = "automation webhook"
 
-// Call posts a JSON body for a team to a URL that a user gave. It returns the status of the response, including error
-// statuses. The protections of webhook endpoints apply: the address is checked when it is dialed, and redirects are not
-// followed. The time limit is Config.Timeout, and at most about 64 KB of the response are read. The body is signed like
-// a webhook message, with id and the secret that CallSecret returns. Use the same id for all attempts.
+// Call posts a JSON body on behalf of a team to a URL that a user configured. Call returns the HTTP status of the
+// response, including error statuses. The same protections as for webhook endpoints apply: Call checks the address when
+// it connects and does not follow redirects. The time limit is Config.Timeout, and Call reads at most about 64 KB of
+// the response. Call signs the body like a webhook message, with the message id from its parameter and the secret that
+// CallSecret returns. Callers must use the same message id for all attempts.
 //
-// The error is an Unavailable fault if the team has too many connections to the address. In that case no request was
-// made, and the receiver is not at fault. The error is an Invalid fault if the address may not be called. Other errors,
-// except those of ctx, briefly say why there was no response. Errors do not include the URL, which may contain a
-// secret.
+// If the team has too many connections to the address, Call returns an Unavailable fault. In that case, Call made no
+// request, and the failure is not the receiver's fault. If the address is not allowed, Call returns an Invalid fault.
+// Other errors, except those of ctx, state briefly why there was no response. Errors from Call do not include the URL,
+// which may contain a secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))
@@ -51,7 +52,8 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 		status = resp.StatusCode
 		_, err = io.CopyN(io.Discard, resp.Body, readMax)
 		resp.Body.Close()
-		if errors.Is(err, io.EOF) { // the body is shorter than readMax; from Do, EOF means that there was no response
+		// EOF from CopyN means that the body is shorter than readMax. Only EOF from Do means that there was no response.
+		if errors.Is(err, io.EOF) {
 			err = nil
 		}
 	}
@@ -71,8 +73,8 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 	return 0, errors.New(explain(err))
 }
 
-// CallSecret returns the secret that verifies a team's calls, in the format of webhook secrets. It is derived from the
-// master key and changes only with that key.
+// CallSecret returns the secret with which receivers verify a team's calls, in the format of webhook secrets. The
+// secret is derived from the master key and changes only with the master key.
 func (s *Service) CallSecret(teamID string) string {
 	return secretPrefix + base64.StdEncoding.EncodeToString(s.callKey(teamID))
 }
@@ -81,7 +83,8 @@ func (s *Service) callKey(teamID string) []byte {
 	return s.p.Keys.Tag(callPurpose, []byte(teamID), secretSize)
 }
 
-// CheckURL returns the stored form of a URL in a request's field. It refuses URLs that webhook endpoints may not have.
+// CheckURL validates the URL in a request field and returns its normalized form. CheckURL rejects URLs that are not
+// allowed for webhook endpoints.
 func (s *Service) CheckURL(field, text string) (string, error) {
 	u, err := s.p.Guard.CheckURL(text)
 	if err != nil {
@@ -94,12 +97,13 @@ func (s *Service) CheckURL(field, text string) (string, error) {
 	return u.String(), nil
 }
 
-// ownHeaders are header fields, in lower case, that users cannot set: those that Call sets, and those that control the
-// connection.
+// ownHeaders lists the header fields, in lower case, that users cannot set: those that Call sets, and those that
+// control the connection.
 var ownHeaders = []string{"content-type", "user-agent", "host", "content-length", "content-encoding",
 	"transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"}
 
-// CheckHeaders refuses header fields that a call cannot have. field is the request's field that has them.
+// CheckHeaders rejects header fields that are not allowed in a call. field is the name of the request field for the
+// error.
 func CheckHeaders(field string, headers map[string]string) error {
 	if len(headers) > MaxCallHeaders {
 		return fault.Invalidf(field, "The `%s` field has %d headers; the limit is %d.", field, len(headers), MaxCallHeaders)

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A receiver verifies a call like a message, with the team's secret.
+// A receiver can verify a call like a webhook message, with the team's call secret.
 func TestCall(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -90,7 +90,7 @@ func TestCallFails(t *testing.T) {
 	})
 }
 
-// If a host reads the request and closes the connection, the call got no response.
+// If a receiver reads the request and closes the connection, Call reports that there was no response.
 func TestCallClosed(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -16,15 +16,15 @@ import (
 )
 
 // perAddress is the maximum number of connections for one team's deliveries to one address, across the names and ports
-// of its endpoints. It keeps many endpoints that point at one machine from flooding it. A connection carries one
-// request at a time.
+// of its endpoints. This limit keeps many endpoints that point to the same machine from flooding it. A connection is
+// used for one request at a time.
 const perAddress = 64
 
-// errCrowded means that a team has the maximum number of connections to an address.
+// errCrowded means that a team already has the maximum number of connections to an address.
 var errCrowded = errors.New("the team has as many connections to the address of the endpoint as it may have")
 
-// newClient returns the HTTP client for all attempts. It uses HTTP/1.1, because over HTTP/2 one dead connection would
-// block all messages of its endpoint.
+// newClient returns the HTTP client for all attempts. The client uses HTTP/1.1, because with HTTP/2 one dead connection
+// would block all messages to its endpoint.
 func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 	c := &connections{guard: guard, all: map[connKey]map[*connection]bool{}}
 	return &http.Client{
@@ -36,14 +36,14 @@ func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 			MaxIdleConns:           1000,
 			MaxIdleConnsPerHost:    perEndpoint,
 			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true, // so that responses are stored as they were sent
+			DisableCompression:     true, // so that responses are stored as the receiver sent them
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// connections holds the open connections by team and address. A connection counts for the team whose attempt dialed it
-// until it is closed, even if another team uses it later.
+// connections counts the open connections by team and address. A connection counts for the team whose attempt opened it
+// until it is closed, even if another team reuses it.
 type connections struct {
 	guard *netguard.Guard
 
@@ -51,24 +51,24 @@ type connections struct {
 	all map[connKey]map[*connection]bool
 }
 
-// connKey is the team and the address that a connection counts for.
+// connKey identifies the team and the address for which a connection counts.
 type connKey struct {
 	team string
 	to   netip.Addr
 }
 
-// connection is an open connection, or one that is being opened.
+// connection is an open connection, or a connection that is being opened.
 type connection struct {
 	net.Conn
 	c    *connections
 	key  connKey
-	used bool // a request has used the connection
-	uses int  // requests in progress: 0 if idle, briefly 2 if the next one starts early
+	used bool // whether a request has used the connection
+	uses int  // number of requests in progress: 0 if idle, briefly 2 if the next request starts early
 }
 
 type teamKey struct{}
 
-// forTeam returns a context for a request of a team. The context counts the use of the request's connection.
+// forTeam returns a context for a team's request. The context tracks which connection the request uses.
 func forTeam(ctx context.Context, teamID string) context.Context {
 	var conn *connection
 	return httptrace.WithClientTrace(context.WithValue(ctx, teamKey{}, teamID), &httptrace.ClientTrace{
@@ -89,8 +89,8 @@ func forTeam(ctx context.Context, teamID string) context.Context {
 	})
 }
 
-// dial connects, unless the team has the maximum number of connections to the address. The addresses of one name may be
-// tried at the same time.
+// dial opens a connection, unless the team already has the maximum number of connections to the address. Several
+// addresses of one host name may be dialed at the same time.
 func (c *connections) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	team, _ := ctx.Value(teamKey{}).(string)
 	var mu sync.Mutex
@@ -132,8 +132,8 @@ func (c *connections) dial(ctx context.Context, network, address string) (net.Co
 	return made, nil
 }
 
-// acquire counts a connection before it is opened. At the limit it closes an idle connection, and returns false if
-// there is none.
+// acquire counts a connection before it is opened. If the limit is reached, acquire closes an idle connection, or
+// returns false if none is idle.
 func (c *connections) acquire(x *connection) bool {
 	c.mu.Lock()
 	here := c.all[x.key]
@@ -158,7 +158,8 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		// A request that is about to use this connection notices before it writes, and uses another one.
+		// A request that is about to use the closed connection notices this before it writes, and uses another
+		// connection.
 		idle.Conn.Close()
 	}
 	return true
@@ -180,7 +181,7 @@ func (x *connection) use(n int) {
 	x.uses += n
 }
 
-// Close closes the connection and stops counting it.
+// Close closes the connection and removes it from the count.
 func (x *connection) Close() error {
 	defer x.c.release(x)
 	return x.Conn.Close()

@@ -17,40 +17,41 @@ import (
 )
 
 const (
-	perEndpoint = 32              // concurrent attempts for one endpoint
+	perEndpoint = 32              // maximum number of concurrent attempts at one endpoint
 	lease       = 5 * time.Minute // of a job
-	handleTime  = 2 * time.Minute // time after which a job with more messages gives up its worker
+	handleTime  = 2 * time.Minute // after this time, a job with further messages releases its worker
 	holdTime    = 200 * time.Millisecond
 )
 
-// Kinds returns the job kinds of this package: deliveries, recoveries, fan-outs to many endpoints, and measurements of
-// backlogs.
+// Kinds returns the job kinds of this package: deliveries, recoveries, fan-outs to many endpoints, and backlog
+// measurements.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
-// deliveries returns the kind of jobs that deliver messages. Teams share the workers, and the health of an endpoint
-// limits its workers; see [health]. Internal errors never end a delivery: only its own schedule does.
+// deliveries returns the job kind that delivers messages. Teams share the workers, and an endpoint's health limits the
+// number of its workers (see [health]). Internal errors never end a delivery; a delivery ends only after a success or
+// after the last attempt of its schedule.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint,
 		Owner: laneTeam,
 		Limit: s.health.limit, Lease: lease, Schedule: []time.Duration{30 * time.Second}, Endless: true}
 }
 
-// lane returns the lane of the deliveries to an endpoint.
+// lane returns the job lane for deliveries to an endpoint.
 func lane(teamID, endpointID string) string { return teamID + "|" + endpointID }
 
-// laneTeam returns the team of a lane. A lane from an older release has only the endpoint, which is then used in place
-// of the team.
+// laneTeam returns the team id in a lane. A lane from an older release contains only the endpoint id, which laneTeam
+// then returns in place of the team id.
 func laneTeam(lane string) string {
 	team, _, _ := strings.Cut(lane, "|")
 	return team
 }
 
-// laneEndpoint returns the endpoint of a lane.
+// laneEndpoint returns the endpoint id in a lane.
 func laneEndpoint(lane string) string { return lane[strings.LastIndexByte(lane, '|')+1:] }
 
-// handle delivers the messages of a job, in order, until one must be retried.
+// handle delivers a job's messages in order, until one of them must be retried.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	if id, ok := strings.CutPrefix(j.Payload, replayMark); ok {
 		return s.replayOne(ctx, j, id)
@@ -89,8 +90,8 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// waitForEarlier reschedules a job while an earlier message of its chain is open. The job waits until that message's
-// next attempt, or briefly if the attempt is in progress.
+// waitForEarlier reschedules a job whose chain has an earlier message that is not finished. The job waits until the
+// earlier message's next attempt, or briefly if that attempt is in progress.
 func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
@@ -102,7 +103,8 @@ func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) er
 	})
 }
 
-// giveBack reschedules a job without an attempt, because the team has too many connections to the endpoint's address.
+// giveBack reschedules a job without counting an attempt, because the team has too many connections to the endpoint's
+// address.
 func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	wait := jobs.Jitter(s.health.crowded(laneEndpoint(j.Lane)))
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
@@ -111,8 +113,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop finishes a job of a deleted or disabled endpoint and fails its open messages. It forgets the endpoint's health,
-// so that its other jobs are dropped without delay.
+// drop finishes a job of a deleted or disabled endpoint and marks the job's unfinished messages as failed. drop also
+// removes the endpoint's health record, so that the endpoint's other jobs are dropped without delay.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -124,7 +126,7 @@ func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	})
 }
 
-// openMessage is a delivery to be attempted, with its payload.
+// openMessage is a message, with its payload, that still has to be delivered to an endpoint.
 type openMessage struct {
 	ID      string
 	Tries   int // earlier attempts
@@ -132,8 +134,8 @@ type openMessage struct {
 	open    bool
 }
 
-// try posts a message and judges the response as that of attempt nth of a schedule. It records the result in the
-// endpoint's health.
+// try posts a message and returns the response and its verdict for the nth attempt of a schedule. try records the
+// result in the health record of the endpoint.
 func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration,
 	nth int) (answer,
 	verdict, error) {
@@ -146,7 +148,8 @@ func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload strin
 	return a, v, nil
 }
 
-// attempt makes one attempt and records it. It reports whether the job may go on to its next message.
+// attempt makes one delivery attempt and records its result. attempt reports whether the job may continue with its next
+// message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage,
 	last bool) (on bool, err error) {
 	if err := j.Sure(ctx); err != nil {
@@ -179,8 +182,8 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 	})
 }
 
-// post sends the request and returns the result in the answer. An error means that no request was made ([errCrowded]),
-// or that the node is stopping and the result is unknown.
+// post sends the request and returns the response as an answer. An error means either that no request was made
+// ([errCrowded]), or that the node is stopping and the result is unknown.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = s.p.DB.Now()
 	keys := make([][]byte, 1, 2)
@@ -221,8 +224,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads the body of a response and returns the part to store. It also reads some of the rest, because
-// otherwise the connection could not be reused.
+// beginning reads a response body and returns the part that is stored. beginning also reads some of the remaining body,
+// because otherwise the connection could not be reused.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -244,12 +247,12 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// storable returns text without invalid UTF-8 and NUL characters, which databases reject.
+// storable removes invalid UTF-8 and NUL characters, which databases reject, from a text.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
-// explain returns a short reason why there was no response. It leaves out the URL, which may contain a secret.
+// explain returns a short explanation of why there was no response. explain omits the URL, which may contain a secret.
 func explain(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {

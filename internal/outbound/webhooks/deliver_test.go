@@ -28,7 +28,7 @@ func verifies(t *testing.T, secret string, r request) {
 	}
 }
 
-// An event reaches every endpoint that selects it, signed, with the same id.
+// An event is delivered to every endpoint that selects it, signed and with the same message id.
 func TestDelivery(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -66,7 +66,7 @@ func TestDelivery(t *testing.T) {
 	})
 }
 
-// For a day after a rotation both secrets verify.
+// For a day after a rotation, signatures verify with both the old and the new secret.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	f, x := loopback(t, dbtest.SQLite(t)), receive(t, nil)
@@ -90,13 +90,13 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// An event recorded just after an endpoint was created, changed or deleted is delivered by the new state, although the
-// old one was cached.
+// TestChangesCountAtOnce: an event that is recorded just after an endpoint was created, changed or deleted uses the
+// endpoint's new state, although the old state was cached.
 func TestChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), noLoopback)
-		f.suppress(t, "before@example.net") // caches that there is no endpoint
+		f.suppress(t, "before@example.net") // caches that the team has no endpoint
 		for i := range 20 {
 			e, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org", []string{"suppression.added"})
 			must(t, err)
@@ -125,8 +125,8 @@ func TestChangesCountAtOnce(t *testing.T) {
 	})
 }
 
-// Messages of one email arrive in order, however long the first of them fails. Meanwhile messages of other emails are
-// delivered.
+// Messages about one email arrive in order, however long the first message fails. While the messages of one email wait,
+// messages about other emails are delivered.
 func TestOrderOfAnEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// A delivery or replay that loses the database at any point either fails before the request or records the response. A
-// replay may fail after that and is then repeated.
+// If the database fails at any point of a delivery or replay, either no request is made or the response is recorded. A
+// replay may also fail after its request, and is then repeated.
 func TestDeliveryWithoutDatabase(t *testing.T) {
 	for _, replay := range []bool{false, true} {
 		t.Run(map[bool]string{false: "delivery", true: "replay"}[replay], func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 					inHand()
 					before = webhooks.Success
 				}
-				d.Hint("webhooks", f.Acme.TeamID) // so that the endpoint is read again
+				d.Hint("webhooks", f.Acme.TeamID) // makes the node reload the endpoint
 				heard = len(to.all())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int
@@ -68,7 +68,7 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Without a database, no operation reports success or a missing webhook.
+// While the database is unavailable, no operation reports success or that a webhook does not exist.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)

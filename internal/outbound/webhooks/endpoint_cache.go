@@ -11,27 +11,27 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	cacheShared = 2 * time.Second // maximum delay of another node's change if its hint is lost
-	cacheAlone  = time.Minute     // cache time if there are no other nodes
+	cacheShared = 2 * time.Second // maximum delay until another node's change is visible if its notification is lost
+	cacheAlone  = time.Minute     // cache duration on the only node
 	cacheMax    = 20_000          // cached teams
 )
 
-// endpointCache caches the endpoints of teams, so that an event of a team without endpoints costs only a look-up in
+// endpointCache caches the endpoints of teams, so that an event of a team without endpoints needs only a look-up in
 // memory.
 //
-// Endpoints that a transaction reads are cached only after it commits, and only if no endpoint of the team changed
-// since before the read. Otherwise an older state could replace a newer one.
+// Endpoints that a transaction reads are cached only after it commits, and only if no endpoint of the team has changed
+// since the read began. Without these conditions, an older state could replace a newer one in the cache.
 type endpointCache struct {
 	d   *db.DB
 	ttl time.Duration
 
 	mu    sync.Mutex
-	epoch [256]int // indexed by bucket of the team
+	epoch [256]int // indexed by the team's bucket
 	teams map[string]cachedEndpoints
 }
 
 type cachedEndpoints struct {
-	endpoints []*Endpoint // must not be modified
+	endpoints []*Endpoint // callers must not modify the endpoints
 	until     time.Time
 }
 
@@ -48,14 +48,14 @@ func (k *endpointCache) start(d *db.DB) {
 	})
 }
 
-// changed makes all nodes read a team's endpoints again after the transaction commits. On this node the change takes
-// effect before Update returns.
+// changed makes all nodes reload a team's endpoints after the transaction commits. On the node that changes an
+// endpoint, the change takes effect before Update returns.
 func (k *endpointCache) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
-// bucket returns the index of a team in epoch. Several teams may share an index. Their endpoints are then only read
-// more often than necessary.
+// bucket returns a team's index in the array epoch. Several teams may have the same bucket. Teams with the same bucket
+// only reload their endpoints more often than necessary.
 func bucket(teamID string) byte {
 	h := fnv.New32a()
 	h.Write([]byte(teamID))
@@ -81,7 +81,7 @@ func (k *endpointCache) put(teamID string, endpoints []*Endpoint, epoch int) {
 	k.teams[teamID] = cachedEndpoints{endpoints, time.Now().Add(k.ttl)}
 }
 
-// forTx returns a team's endpoints within a transaction.
+// forTx returns a team's endpoints for use within a transaction.
 func (k *endpointCache) forTx(ctx context.Context, tx *db.Tx, teamID string) ([]*Endpoint, error) {
 	endpoints, epoch, ok := k.get(teamID)
 	if ok {
@@ -94,7 +94,7 @@ func (k *endpointCache) forTx(ctx context.Context, tx *db.Tx, teamID string) ([]
 	return endpoints, err
 }
 
-// endpoint returns an endpoint, or nil if it is deleted.
+// endpoint returns an endpoint, or nil if it was deleted.
 func (k *endpointCache) endpoint(ctx context.Context, teamID, endpointID string) (*Endpoint, error) {
 	endpoints, epoch, ok := k.get(teamID)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An endpoint has a public URL, with TLS unless the operator allows otherwise, and names known event types.
+// An endpoint must have a public URL, with TLS unless the operator allows plain HTTP, and known event types.
 func TestRulesOfEndpoints(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
@@ -26,7 +26,7 @@ func TestRulesOfEndpoints(t *testing.T) {
 		h      *fixture
 		url    string
 		names  []string
-		broken string // the field at fault
+		broken string // name of the invalid field
 		types  []events.Type
 	}{
 		{strict, "https://hooks.one.example/a", []string{"email.sent", "email.bounced", "email.sent"}, "",

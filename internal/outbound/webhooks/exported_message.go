@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Render returns the id and payload of an event's message, as endpoints would receive it. Both results are empty if the
-// event has no message.
+// Render returns the message id and payload of an event as endpoints would receive them. Both results are empty if the
+// event type has no webhook message.
 func (s *Service) Render(ctx context.Context, tx *db.Tx, e *events.Event) (id, payload string, err error) {
 	if !slices.Contains(Types(), e.Type) {
 		return "", "", nil
@@ -24,10 +24,10 @@ func (s *Service) Render(ctx context.Context, tx *db.Tx, e *events.Event) (id, p
 	return messageID(e.ID), payload, nil
 }
 
-// Sign sets the header fields that let a receiver verify a message. key is the decoded secret, without its prefix.
+// Sign sets the header fields with which a receiver verifies a message. key is the decoded secret, without its prefix.
 func Sign(h http.Header, messageID string, at time.Time, payload string, key []byte) {
 	sign(h, messageID, at, payload, key)
 }
 
-// CheckEvents parses the names of event types in an endpoint's list.
+// CheckEvents parses the event types in an endpoint's list.
 func CheckEvents(names []string) ([]events.Type, error) { return checkEvents(names) }

@@ -13,24 +13,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The transaction that records an event inserts its deliveries to up to directMax endpoints. With more endpoints that
-// transaction would block all others. So it inserts only the message and a job, and the job inserts the deliveries in
-// steps. The same applies if events that are recorded together have many deliveries, such as those of all recipients of
-// an email.
+// The transaction that records an event inserts the deliveries if the event has at most directMax endpoints. With more
+// endpoints, this transaction would block others for too long. For an event with many endpoints, the transaction
+// inserts only the message and a fan-out job, and the job inserts the deliveries in steps. A fan-out job is also used
+// if events that are recorded together have many deliveries, such as the events of all recipients of an email.
 //
-// A row in webhook_fanouts records the progress of the job. Each step of the job advances the row in the transaction
-// that inserts deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until the row has
-// passed an endpoint, later messages of the chain wait there ([openMessages]).
+// A row in webhook_fanouts records the progress of a fan-out job. Each step of the job updates the row in the same
+// transaction that inserts deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until
+// the fan-out has passed an endpoint, later messages of the chain wait at that endpoint ([openMessages]).
 const (
 	directMax   = 10
-	directAll   = 60 // limit of deliveries of events that are recorded together
-	directFew   = 4  // for so few endpoints, a fan-out job saves no writes
-	fanoutStep  = 50 // endpoints read in one transaction
+	directAll   = 60 // maximum number of deliveries for events that are recorded together
+	directFew   = 4  // with so few endpoints, a fan-out job would not save writes
+	fanoutStep  = 50 // number of endpoints read in one transaction
 	fanoutKind  = "webhook.fanout"
 	fanoutTries = 10_000
 )
 
-// fanout is a message that must still be delivered to the endpoints after an id.
+// fanout is a message that must still be delivered to the endpoints whose ids are greater than after.
 type fanout struct {
 	entry
 	after string
@@ -42,7 +42,7 @@ type fanoutJob struct {
 	Chain   string `json:"chain"`
 }
 
-// enqueueFanout enqueues a job that inserts the deliveries of a message.
+// enqueueFanout enqueues a job that inserts a message's deliveries.
 func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error {
 	payload, err := json.Marshal(fanoutJob{m.ID, m.chain})
 	if err != nil {
@@ -53,8 +53,8 @@ func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error 
 	return nil
 }
 
-// fanouts returns the kind of fan-out jobs. Each team has at most one fan-out job at a time, so that its writes do not
-// block others.
+// fanouts returns the job kind of fan-out jobs. Each team runs at most one fan-out job at a time, so that the job's
+// writes do not block others.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}
@@ -80,7 +80,8 @@ func (s *Service) fanOut(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// fanOutStep inserts the deliveries to the next endpoints. After the last endpoint it finishes the job.
+// fanOutStep inserts the deliveries of a message to the next endpoints. After the last endpoint, fanOutStep finishes
+// the job.
 func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanoutJob) (done bool, err error) {
 	f, err := getFanout(ctx, tx.Reader, j.TeamID, p.Chain, p.Message)
 	if err != nil {
@@ -110,7 +111,7 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	return false, nil
 }
 
-// subscribersOf returns the endpoints that want events of a type.
+// subscribersOf returns the endpoints that select events of a type.
 func subscribersOf(all []*Endpoint, t events.Type) (some []*Endpoint) {
 	for _, x := range all {
 		if x.wants(t) {

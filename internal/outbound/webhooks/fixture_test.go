@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a webhooks service on a node with one team.
+// fixture is the webhooks service on a node with one team.
 type fixture struct {
 	*testnode.Node
 	*webhooks.Service
@@ -34,7 +34,7 @@ type fixture struct {
 	notices []string
 }
 
-// config returns the configuration of most tests: the default schedule and local endpoints.
+// config returns the configuration of most tests: the default schedule, with local endpoints allowed.
 func config() webhooks.Config {
 	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 		5 * time.Hour,
@@ -49,7 +49,7 @@ func newFixture(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Option
 	return f
 }
 
-// start returns a fixture like newFixture, on a database that already has the fixture's team.
+// start is like newFixture, but uses a database that already contains the fixture's team.
 func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, Guard: guard})
@@ -65,7 +65,7 @@ func start(t testing.TB, d *db.DB, c webhooks.Config, guard netguard.Options) *f
 	return f
 }
 
-// again returns another fixture on the same database, like a restart.
+// again returns another fixture on the same database, as after a restart.
 func (f *fixture) again(t testing.TB, c webhooks.Config, guard netguard.Options) *fixture {
 	t.Helper()
 	fresh := start(t, f.DB, c, guard)
@@ -73,14 +73,14 @@ func (f *fixture) again(t testing.TB, c webhooks.Config, guard netguard.Options)
 	return fresh
 }
 
-// loopback returns a running fixture that may call local receivers.
+// loopback returns a running fixture that may call receivers on loopback addresses.
 func loopback(t testing.TB, d *db.DB) *fixture {
 	f := newFixture(t, d, config(), loopbackOnly)
 	f.run()
 	return f
 }
 
-// run handles jobs of the given kinds, or of all kinds, until the test ends.
+// run handles jobs of the given kinds until the test ends; without arguments, it handles all kinds.
 func (f *fixture) run(kinds ...string) (stop func()) {
 	all := f.Kinds()
 	if len(kinds) > 0 {
@@ -96,7 +96,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// request is a request that a receiver got.
+// request is a request that the test receiver got.
 type request struct {
 	head       http.Header
 	path, from string
@@ -106,14 +106,15 @@ type request struct {
 
 func (r request) id() string { return r.head.Get("Svix-Id") }
 
-// receiver answers webhooks and stores the requests.
+// receiver answers webhook requests and stores them.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
 	got []request
 }
 
-// receive starts a receiver. answer writes the response to the nth request, from 0; nil means 200 for all.
+// receive starts a test receiver. The function answer writes the response to the nth request, counted from 0; nil means
+// status 200 for all requests.
 func receive(t testing.TB, answer func(n int, w http.ResponseWriter, r *http.Request)) *receiver {
 	t.Helper()
 	x := &receiver{}
@@ -140,7 +141,7 @@ func (x *receiver) all() []request {
 	return append([]request(nil), x.got...)
 }
 
-// endpoint adds an endpoint for events of all types.
+// endpoint adds an endpoint that selects all event types.
 func (f *fixture) endpoint(t testing.TB, url string) webhooks.Endpoint {
 	t.Helper()
 	var names []string
@@ -161,7 +162,7 @@ func (f *fixture) happen(t testing.TB, all ...events.Event) {
 	f.Happen(all...)
 }
 
-// suppress records an event of the simplest kind.
+// suppress suppresses an address, which records a simple event.
 func (f *fixture) suppress(t testing.TB, address string) {
 	t.Helper()
 	_, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{address})
@@ -182,7 +183,7 @@ func (f *fixture) messages(t testing.TB, e webhooks.Endpoint) []webhooks.Message
 	return all
 }
 
-// becomes waits until the newest message of an endpoint has a state.
+// becomes waits until an endpoint's newest message has the given state.
 func (f *fixture) becomes(t testing.TB, e webhooks.Endpoint, state webhooks.State) webhooks.Message {
 	t.Helper()
 	var m webhooks.Message
@@ -203,7 +204,7 @@ func (f *fixture) attempts(t testing.TB, e webhooks.Endpoint, m webhooks.Message
 	return all
 }
 
-// send accepts an email with all fields that webhooks show.
+// send accepts an email that has all fields that webhook payloads contain.
 func (f *fixture) send(t testing.TB, to ...string) string {
 	t.Helper()
 	f.Verified(f.Acme.TeamID, domains.NewDomain{Name: testnode.Domain})

@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A team is notified of its full endpoints at most once an hour, and only if the last notice about one of them is a day
-// old. The notice names ten endpoints.
+// TestTellFull: a team is notified about its full endpoints at most once an hour, and only if the last notice about at
+// least one of them is a day old. The notice names at most ten endpoints.
 func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour
 		for _, c := range []struct {
 			name       string
-			noticeAges []time.Duration // time since the last notice about each endpoint; 0 means never
+			noticeAges []time.Duration // time since the last notice about each endpoint; 0 means that there was none
 			full       []bool
 			want       string // text in the notice, "" for no notice
 		}{
@@ -65,7 +65,8 @@ func many(n int) (all []bool) {
 	return all
 }
 
-// While an endpoint is full, the team's limits count as exceeded until a quarter of each is free.
+// TestOverfullUntilAQuarterHasGone: while an endpoint is full, limits count as exceeded until a quarter of each is
+// free.
 func TestOverfullUntilAQuarterHasGone(t *testing.T) {
 	for _, c := range []struct {
 		each int

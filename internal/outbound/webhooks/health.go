@@ -10,12 +10,12 @@ import (
 )
 
 const (
-	firstAttempts = 4           // concurrent attempts at an unknown endpoint
-	quick         = time.Second // an endpoint with this response time gets perEndpoint concurrent attempts
+	firstAttempts = 4           // concurrent attempts at an endpoint without any response so far
+	quick         = time.Second // an endpoint with at most this response time gets perEndpoint concurrent attempts
 	slowAttempts  = 2           // concurrent attempts at the slowest endpoint
-	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
-	failingLanes  = 2           // concurrent attempts for a failing endpoint
-	restPart      = 3           // the first pause after timeouts is the timeout divided by this
+	failingRow    = 3           // consecutive failures after which an endpoint gets fewer attempts, or a pause if it times out
+	failingLanes  = 2           // concurrent attempts at a failing endpoint
+	restPart      = 3           // the first pause after timeouts is the attempt's timeout divided by this
 	restMax       = 5 * time.Minute
 	crowdedFirst  = time.Second // the first pause of an endpoint whose address has too many connections
 	crowdedMax    = 16 * time.Second

@@ -13,7 +13,7 @@ const (
 	firstAttempts = 4           // concurrent attempts at an endpoint without any response so far
 	quick         = time.Second // an endpoint with at most this response time gets perEndpoint concurrent attempts
 	slowAttempts  = 2           // concurrent attempts at the slowest endpoint
-	failingRow    = 3           // consecutive failures after which an endpoint gets fewer attempts, or a pause if it times out
+	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
 	failingLanes  = 2           // concurrent attempts at a failing endpoint
 	restPart      = 3           // the first pause after timeouts is the attempt's timeout divided by this
 	restMax       = 5 * time.Minute
@@ -23,34 +23,35 @@ const (
 	warnAfter     = 5       // the team is warned after Config.DisableAfter divided by this
 )
 
-// health limits the concurrent attempts at an endpoint on this node, so that dead or slow endpoints occupy few workers:
+// health limits the concurrent attempts at each endpoint on this node, so that unreachable or slow endpoints occupy few
+// workers:
 //
-//   - a few before the first response;
-//   - for a working endpoint, as many as it can answer in a second, within bounds;
-//   - two for a failing endpoint;
-//   - none during a pause after repeated timeouts, then one, then a longer pause, until the endpoint answers. Waiting
-//     messages are not attempted during a pause, and their schedules do not advance.
+//   - four attempts before the first response;
+//   - for a working endpoint, as many attempts as it can answer in a second, within limits;
+//   - two attempts for a failing endpoint;
+//   - no attempt during a pause after repeated timeouts, then one attempt, then a longer pause, until the endpoint
+//     answers. During a pause, waiting messages are not attempted and their schedules do not advance.
 //
-// The state is only in memory and starts empty with the process.
+// The health state is only in memory and is empty when the process starts.
 type health struct {
-	timeout time.Duration // timeout of an attempt
+	timeout time.Duration // time limit of an attempt
 
 	mu  sync.Mutex
 	all map[string]*condition
 }
 
-// condition is the state of an endpoint.
+// condition is the health state of an endpoint.
 type condition struct {
-	mean     time.Duration // duration of attempts, weighted toward the latest
+	mean     time.Duration // mean duration of attempts, weighted toward the latest ones
 	failures int           // consecutive
-	silent   int           // the latest consecutive attempts without a response in time
-	rest     time.Duration // the latest pause; 0 while the endpoint answers
-	crowd    time.Duration // the latest pause for too many connections; 0 after an attempt
+	silent   int           // number of consecutive attempts, up to the latest, that timed out
+	rest     time.Duration // length of the latest pause after timeouts; 0 while the endpoint answers
+	crowd    time.Duration // length of the latest pause because of too many connections; 0 after an attempt
 	until    time.Time     // end of the current pause
 }
 
-// limit returns how many attempts may run at an endpoint. If no attempt may run, limit also returns the time to ask
-// again.
+// limit returns how many attempts may run concurrently at an endpoint. If no attempt may run, limit also returns the
+// time at which the caller should call it again.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -80,7 +81,7 @@ func (h *health) of(endpointID string) *condition {
 	return c
 }
 
-// note records the result of an attempt.
+// note records an attempt's result in the health state of its endpoint.
 func (h *health) note(endpointID string, success bool, a answer) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -100,14 +101,14 @@ func (h *health) note(endpointID string, success bool, a answer) {
 		return
 	}
 	now := time.Now()
-	// Attempts that began before the pause do not extend it.
+	// Attempts that began before a pause do not extend the pause.
 	if c.silent++; c.silent >= failingRow && !now.Before(c.until) {
 		c.rest = min(max(2*c.rest, h.timeout/restPart), restMax)
 		c.until = now.Add(c.rest)
 	}
 }
 
-// crowded records that an attempt failed for lack of connections, and returns the length of the endpoint's pause.
+// crowded records that an attempt could not get a connection, and returns the length of the endpoint's pause.
 func (h *health) crowded(endpointID string) time.Duration {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -125,14 +126,15 @@ func (h *health) forget(endpointID string) {
 	delete(h.all, endpointID)
 }
 
-// judged records the consequence of an attempt for its endpoint: the start of a series of failures, a warning to the
-// team, or disabling.
+// judged applies the consequence of an attempt to its endpoint: the start of a failing period, a warning to the team,
+// or disabling.
 func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) error {
 	now := tx.Now()
 	switch {
 	case v.state == Success:
-		// A success clears the mark only if it is a minute old, because each clearing is a write. Before an endpoint is
-		// disabled, its deliveries are checked.
+		// A success clears failing_since only if failing_since is more than a minute old or the team was warned,
+		// because each clearing is a write. A remaining failing_since is harmless, because the endpoint's deliveries
+		// are checked before the endpoint is disabled.
 		if !e.FailingSince.IsZero() && (e.warned || now.Sub(e.FailingSince) > time.Minute) {
 			markWorking(ctx, tx, e)
 		}
@@ -140,8 +142,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
-		// The cached endpoints are not invalidated. Setting the mark again has no effect, while many endpoints that begin
-		// to fail would cause many reads.
+		// Other nodes do not reload this endpoint. Setting failing_since again has no effect, while reloading would
+		// cause many reads when many endpoints begin to fail.
 		markFailing(ctx, tx, e)
 		return nil
 	}

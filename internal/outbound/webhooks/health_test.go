@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The number of attempts follows the responses: few at first, the maximum for a quick endpoint, fewer for slower ones.
+// The number of concurrent attempts depends on the responses: few at first, the maximum for a fast endpoint, fewer for
+// slower endpoints.
 func TestAttemptsByAnswers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -39,8 +40,8 @@ func TestAttemptsByAnswers(t *testing.T) {
 	}
 }
 
-// An endpoint with timeouts gets longer and longer pauses, with one attempt in between. The first response ends the
-// pauses.
+// An endpoint that times out gets longer and longer pauses, with one attempt between two pauses. The first response of
+// an endpoint ends its pauses.
 func TestSilentEndpointRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +104,7 @@ func TestOverfull(t *testing.T) {
 	}
 }
 
-// Waiting jobs are counted by an index, without reading the jobs.
+// Waiting jobs are counted with an index, without reading the jobs.
 func TestCountingByTheIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)
@@ -119,7 +120,7 @@ func TestCountingByTheIndex(t *testing.T) {
 	}
 }
 
-// Lanes of older releases, which name only the endpoint, still belong to their endpoint.
+// Lanes from older releases contain only the endpoint id, and are still assigned to their endpoint.
 func TestLanes(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ lane, team, endpoint string }{{lane("t1", "e1"), "t1", "e1"}, {"e1", "e1", "e1"}} {

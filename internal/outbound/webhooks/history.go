@@ -17,37 +17,37 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// State is the state of a message at one endpoint.
+// State is the delivery state of a message at one endpoint.
 type State string
 
 const (
 	Pending    State = "pending"    // not tried yet
-	Attempting State = "attempting" // failed, and will be retried
+	Attempting State = "attempting" // failed, but will be retried
 	Success    State = "success"
 	Failed     State = "failed" // failed permanently, unless the message is replayed or recovered
 )
 
-// Message is the message of an event, at one endpoint.
+// Message is an event's message at one endpoint.
 type Message struct {
 	ID        string // msg_...
 	Type      events.Type
 	CreatedAt time.Time
 	State     State
-	NextAt    time.Time // time of the next attempt if attempting; zero otherwise
-	Payload   string    // JSON; set only when a single message is read
+	NextAt    time.Time // time of the next attempt if State is Attempting, otherwise zero
+	Payload   string    // JSON; set only if a single message is read
 }
 
 // Attempt is one attempt to deliver a message.
 type Attempt struct {
 	ID        string // atmpt_...
 	Code      int    // HTTP status; 0 if there was no response
-	Response  string // the beginning of the response body, at most 1 KB
-	Error     string // why the attempt failed; empty if it succeeded
+	Response  string // beginning of the response body, at most 1 KB
+	Error     string // reason why the attempt failed; empty if it succeeded
 	StartedAt time.Time
 	Duration  time.Duration
 }
 
-// Messages returns a page of an endpoint's messages, newest first. state "" means all states.
+// Messages returns a page of an endpoint's messages, newest first. An empty state means all states.
 func (s *Service) Messages(ctx context.Context, teamID, endpointID string, state State,
 	p page.Page) ([]Message, bool, error) {
 	switch state {
@@ -70,7 +70,7 @@ func (s *Service) Message(ctx context.Context, teamID, endpointID, messageID str
 	return getMessage(ctx, s.p.DB.Reader, teamID, endpointID, messageID)
 }
 
-// Attempts returns a page of the attempts for a message, newest first.
+// Attempts returns a page of a message's delivery attempts, newest first.
 func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID string,
 	p page.Page) ([]Attempt, bool, error) {
 	if _, err := s.Message(ctx, teamID, endpointID, messageID); err != nil {
@@ -79,7 +79,8 @@ func (s *Service) Attempts(ctx context.Context, teamID, endpointID, messageID st
 	return listAttempts(ctx, s.p.DB.Reader, teamID, endpointID, messageID, p)
 }
 
-// CheckID returns an error unless text is a well-formed id of a message or, with its prefix, of an attempt.
+// CheckID returns an error unless text is a well-formed id with the given prefix, such as the id of a message or an
+// attempt.
 func CheckID(field, prefix, text string) error {
 	hex, ok := strings.CutPrefix(text, prefix)
 	if !ok || len(hex) != 32 || strings.Trim(hex, "0123456789abcdef") != "" {
@@ -89,18 +90,18 @@ func CheckID(field, prefix, text string) error {
 	return nil
 }
 
-// Prefixes of ids, for [CheckID].
+// Id prefixes for use with [CheckID].
 const (
 	MessagePrefix = messagePrefix
 	AttemptPrefix = attemptPrefix
 )
 
-// replayMark begins the payload of a replay job; the id of the message follows.
+// replayMark is the prefix of a replay job's payload; the message id follows it.
 const replayMark = "replay:"
 
-// Replay schedules one more attempt for a message in any state: the same id and payload, with a new signature. The
-// message's schedule does not change, except that a success ends it. While a replay of the message waits or runs,
-// another Replay has no effect.
+// Replay schedules one more attempt for a message in any state, with the same id and payload and a new signature. A
+// replay does not change the message's retry schedule, except that a successful replay ends the schedule. While a
+// replay of a message waits or runs, further calls of Replay for that message have no effect.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -131,7 +132,7 @@ func mustBeEnabled(e *Endpoint) error {
 	return nil
 }
 
-// replayOne handles a replay job. It makes no attempt if the endpoint has been disabled.
+// replayOne handles a replay job. If the endpoint has been disabled, replayOne makes no attempt.
 func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) error {
 	endpoint := laneEndpoint(j.Lane)
 	e, err := s.endpoints.endpoint(ctx, j.TeamID, endpoint)
@@ -170,8 +171,8 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 	})
 }
 
-// follow enqueues a job for the messages that waited for a replayed one. The jobs of these messages are due only at the
-// replayed message's next scheduled attempt, and will then find nothing left to do.
+// follow enqueues a job for the messages that waited for a replayed message. The existing jobs of the waiting messages
+// are due only at the replayed message's next scheduled attempt; by then, these messages are already delivered.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -182,18 +183,18 @@ func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) erro
 	return nil
 }
 
-// RecoverKind is the kind of jobs that deliver failed messages again.
+// RecoverKind is the job kind that delivers failed messages again.
 const RecoverKind = "webhook.recover"
 
-// recovery is the payload of such a job: an endpoint and a range of message ids.
+// recovery is the payload of a recovery job: an endpoint and a range of message ids.
 type recovery struct {
 	Endpoint string `json:"endpoint"`
 	From     string `json:"from"`
 	To       string `json:"to"`
 }
 
-// Recover delivers every message again that failed at an endpoint since a time, oldest first, each with the whole
-// schedule. It does not include messages older than the retention.
+// Recover delivers again every message that failed at an endpoint since a time, oldest first, each with a complete
+// retry schedule. Recover does not include messages that are older than the retention period.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -214,25 +215,25 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 	})
 }
 
-// firstAt returns an id that sorts after all messages from before t, and not after any message of t.
+// firstAt returns an id that sorts after all messages from before the time t, and before all messages from t on.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// recoveries returns the kind of recovery jobs. Each team has at most one recovery job at a time.
+// recoveries returns the job kind of recovery jobs. Each team runs at most one recovery job at a time.
 func (s *Service) recoveries() jobs.Kind {
 	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
 const (
-	batch          = 100             // rows per transaction of a recovery or the sweep
-	recoverStretch = 5_000           // messages that a recovery reopens before the team's next recovery has its turn
-	recoverWait    = 2 * time.Second // delay if enough jobs wait for the endpoint
-	sweepStretch   = 50              // transactions for one endpoint before the next endpoint gets its turn
+	batch          = 100             // maximum rows per transaction of a recovery or sweep
+	recoverStretch = 5_000           // number of messages that a recovery reopens before the team's next recovery runs
+	recoverWait    = 2 * time.Second // delay before a recovery continues if enough jobs wait for the endpoint
+	sweepStretch   = 50              // number of transactions for one endpoint before the sweep turns to the next endpoint
 )
 
-// recoverSome handles a recovery job: it reopens some failed messages, one batch in a transaction, and leaves the rest
-// to another job. After a crash it continues with the messages that are still failed. It uses at most half of the
-// endpoint's maximum backlog, so that new messages are still accepted.
+// recoverSome handles a recovery job: it reopens some failed messages, one batch per transaction, and enqueues another
+// job for further messages. After a crash, recoverSome continues with the messages that are still in the state Failed.
+// recoverSome uses at most half of the endpoint's maximum backlog, so that the endpoint still accepts new messages.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -264,8 +265,9 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens at most left failed messages. After the last failed message it finishes the job. Otherwise it
-// replaces the job by one that begins after the reopened messages.
+// recoverBatch reopens at most left failed messages of an endpoint. After the last failed message, recoverBatch
+// finishes the job. If failed messages remain, recoverBatch replaces the job with a job that starts after the reopened
+// messages.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery,
 	left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)
@@ -283,7 +285,7 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 	for _, m := range all {
 		reopen(ctx, tx, j.TeamID, r.Endpoint, m.ID)
 		out.add(outboxKey{j.TeamID, r.Endpoint, m.chain}, m.ID)
-		r.From = m.ID + "0" // sorts directly after m.ID
+		r.From = m.ID + "0" // sorts immediately after m.ID
 	}
 	s.insertJobs(ctx, tx, &out)
 	switch {
@@ -301,14 +303,14 @@ func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *re
 func (s *Service) enqueueRecovery(ctx context.Context, tx *db.Tx, teamID string, r *recovery) {
 	payload, err := json.Marshal(r)
 	if err != nil {
-		panic("webhooks: a recovery cannot be encoded: " + err.Error()) // strings and numbers can always be encoded
+		panic("webhooks: a recovery cannot be encoded: " + err.Error()) // encoding strings and numbers never fails
 	}
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: RecoverKind, Lane: teamID, TeamID: teamID, Dedupe: r.Endpoint,
 		Payload: string(payload)})
 }
 
-// Sweep deletes messages and attempts older than the retention, and all rows of deleted endpoints. It works in batches
-// with separate transactions.
+// Sweep deletes messages and attempts older than the retention period, and all rows of deleted endpoints. Sweep works
+// in batches, each in its own transaction.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := firstAt(time.Now().Add(-s.c.Retention))
 	for more := true; more; {
@@ -321,7 +323,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 }
 
 // sweepRound deletes some rows of each endpoint, and some messages, so that an endpoint with millions of rows does not
-// delay the others. It reports whether there may be more.
+// delay other endpoints. sweepRound reports whether more rows may remain to be deleted.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
@@ -331,7 +333,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 		for _, e := range all {
 			cut := before
 			if e.Status == deleted {
-				cut = messagePrefix + "g" // sorts after all ids
+				cut = messagePrefix + "g" // greater than every id
 			}
 			left, err := s.repeat(ctx, func(tx *db.Tx) (int64, error) { return sweepEndpoint(ctx, tx, &e, cut, batch) })
 			if err != nil {
@@ -351,7 +353,8 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 	return more || left, nil
 }
 
-// repeat calls do until do deletes nothing, at most sweepStretch times. It reports whether there may be more to delete.
+// repeat calls the function do at most sweepStretch times, until do deletes nothing. repeat reports whether more rows
+// may remain to be deleted.
 func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
 	for range sweepStretch {
 		var n int64

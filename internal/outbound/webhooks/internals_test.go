@@ -21,7 +21,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// A measurement is due each time enough jobs were inserted. Only committed jobs count.
+// A backlog measurement is due whenever enough jobs have been inserted since the last one. Only jobs of committed
+// transactions count.
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var c entryCounter
@@ -63,7 +64,7 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 	}
 }
 
-// The mean follows the latest responses, begins again when an endpoint recovers, and is bounded.
+// The mean duration follows the latest responses, starts anew when an endpoint recovers, and is bounded.
 func TestMeanOfAnswers(t *testing.T) {
 	h := &health{timeout: timeout}
 	is := func(want time.Duration) {
@@ -99,8 +100,8 @@ func TestMeanOfAnswers(t *testing.T) {
 	}
 }
 
-// Neither error responses nor attempts that began before a pause extend it. If an endpoint has too many connections, it
-// gets another kind of pause.
+// Neither error responses nor attempts that began before a pause extend the pause. An endpoint with too many
+// connections gets a different kind of pause.
 func TestRests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &health{timeout: timeout}
@@ -159,7 +160,7 @@ func TestRests(t *testing.T) {
 	})
 }
 
-// The test checks the consequences of an attempt for its endpoint, at the boundaries of the time limits.
+// TestJudgedAtItsEdges checks how an attempt affects its endpoint, at the boundaries of the time limits.
 func TestJudgedAtItsEdges(t *testing.T) {
 	const limit = 5 * 24 * time.Hour
 	synctest.Test(t, func(t *testing.T) {
@@ -168,11 +169,11 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			verdict{state: Failed, gone: true}
 		for i, c := range []struct {
 			name     string
-			failing  time.Duration // how long the endpoint has failed; 0 means that it does not fail
+			failing  time.Duration // how long the endpoint has been failing; 0 means that it is not failing
 			warned   bool
 			v        verdict
-			works    time.Duration // time since the last success; 0 means never
-			failed   bool          // whether the endpoint counts as failing afterwards
+			works    time.Duration // time since the last success; 0 means that there was none
+			failed   bool          // whether the endpoint counts as failing after the attempt
 			notified string
 		}{
 			{"it works", 0, false, ok, 0, false, ""},
@@ -229,7 +230,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			if after.warned != (c.failed && (c.warned || c.notified == "fails")) {
 				t.Errorf("%s: warned %v", c.name, after.warned)
 			}
-			// Another node with the same result sends no second notice.
+			// If another node gets the same result, it sends no second notice.
 			if notified = ""; c.notified != "" {
 				err := d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
 				if err != nil || notified != "" {
@@ -240,8 +241,8 @@ func TestJudgedAtItsEdges(t *testing.T) {
 	})
 }
 
-// A team's connections to an address are bounded, including those that are being opened. An idle connection that has
-// been used is replaced. Addresses without connections are forgotten.
+// The number of a team's connections to an address is limited, including connections that are being opened. A new
+// connection replaces an idle connection that has been used. Addresses without connections are removed from the count.
 func TestConnectionsAreCounted(t *testing.T) {
 	c := &connections{all: map[connKey]map[*connection]bool{}}
 	at := connKey{"team", netip.MustParseAddr("192.0.2.1")}
@@ -282,7 +283,7 @@ func TestConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// A failed dial releases its connections.
+// A failed dial removes its connections from the count.
 func TestDialsThatFail(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -311,7 +312,7 @@ func TestDialsThatFail(t *testing.T) {
 	}
 }
 
-// Cached endpoints expire, are dropped after a change, and are limited in number.
+// Cached endpoints expire, are removed after a change, and are limited in number.
 func TestWhatIsKnownEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -361,7 +362,7 @@ func TestWhatIsKnownEnds(t *testing.T) {
 	})
 }
 
-// The test judges responses at the boundaries of status classes, and the last attempts of a schedule.
+// TestJudgeAtItsEdges checks responses at the boundaries of status classes, and the last attempts of a schedule.
 func TestJudgeAtItsEdges(t *testing.T) {
 	schedule := []time.Duration{time.Second, time.Hour, time.Minute}
 	for _, c := range []struct {
@@ -396,7 +397,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Ids have a prefix and 32 hexadecimal digits. The id of a time sorts before all ids from that time on.
+// Ids consist of a prefix and 32 hexadecimal digits. The id from firstAt sorts before all ids from its time on.
 func TestIDs(t *testing.T) {
 	good := strings.Repeat("0a", 16)
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
@@ -417,7 +418,7 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// explain gives a short reason without the URL.
+// explain returns a short reason that does not contain the URL.
 func TestExplain(t *testing.T) {
 	late := &url.Error{Op: "Post", URL: "https://secret", Err: context.DeadlineExceeded}
 	for _, c := range []struct {
@@ -442,7 +443,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// An endpoint without a list wants all types, one with a list only these, and a disabled one none.
+// An endpoint without a list of event types selects all types, an endpoint with a list selects only these types, and a
+// disabled endpoint selects none.
 func TestWants(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint
@@ -464,7 +466,7 @@ func TestWants(t *testing.T) {
 	}
 }
 
-// A service without settings uses the documented defaults.
+// A service whose settings are zero uses the documented defaults.
 func TestDefaults(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s := newService(Config{}, Deps{DB: d, Guard: netguard.New(netguard.Options{})})
@@ -490,7 +492,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// A finished delivery stores when it finished; an open one does not.
+// A finished delivery stores the time at which it finished; an open delivery does not.
 func TestSettledDeliveries(t *testing.T) {
 	d := dbtest.SQLite(t)
 	for _, c := range []struct {
@@ -524,7 +526,8 @@ func TestSettledDeliveries(t *testing.T) {
 	}
 }
 
-// If a statement fails while an endpoint is to be warned about or disabled, a later attempt does so again.
+// If an SQL statement fails while an endpoint's team is warned or the endpoint is disabled, a later attempt repeats the
+// action.
 func TestJudgedWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour

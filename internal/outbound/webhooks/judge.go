@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// answer is the result of an attempt.
+// answer is the result of a delivery attempt.
 type answer struct {
-	code       int    // HTTP status; 0 if there was no answer
-	body       string // the part of the body that is stored
-	retryAfter string // the header field as received
+	code       int    // HTTP status; 0 if there was no response
+	body       string // part of the response body that is stored
+	retryAfter string // Retry-After field as received
 	err        string // why there was no response, or why its body is incomplete; "" otherwise
-	late       bool   // the response was not complete in time
+	late       bool   // whether the response was not complete in time
 	at         time.Time
 	took       time.Duration
 }
 
-// verdict is the consequence of an answer.
+// verdict is the consequence of an attempt for the message and the endpoint.
 type verdict struct {
 	state  State
-	wait   time.Duration // time until the next attempt, if attempting
-	gone   bool          // the endpoint wants no more requests
+	wait   time.Duration // time until the next attempt if the state is Attempting
+	gone   bool          // whether the endpoint answered that it accepts no more requests
 	reason string        // why the attempt failed; "" for a success
 }
 
-// judge returns the consequence of an answer. tries is the number of the attempt in the message's schedule, 1 for the
-// first.
+// judge returns the consequence of an attempt's result. tries is the attempt's number in the message's schedule,
+// starting at 1.
 //
-// Any 2xx status is a success, even if reading the body fails: the status says that the receiver has the message. 410
-// Gone fails the message and disables the endpoint. Other responses are retried by the schedule. Retry-After can delay
-// the next attempt, but not bring it forward. The delay is at most the longest delay in the schedule, so that a
-// receiver can ask for a pause but cannot have messages dropped.
+// Any 2xx status is a success, even if reading the body fails, because the status shows that the receiver has the
+// message. Status 410 Gone fails the message and disables the endpoint. Messages with any other response are retried
+// according to the schedule. A Retry-After field can delay the next attempt, but cannot make it earlier. The delay is
+// at most the longest delay in the schedule, so that a receiver can request a pause but cannot cause messages to be
+// dropped.
 func judge(a answer, schedule []time.Duration, tries int) verdict {
 	switch {
 	case a.code/100 == 2:
@@ -63,7 +64,7 @@ func judge(a answer, schedule []time.Duration, tries int) verdict {
 	return v
 }
 
-// retryAfter parses the field, which has seconds or a date (RFC 9110 section 10.2.3).
+// retryAfter parses the Retry-After field, which contains seconds or a date (RFC 9110 section 10.2.3).
 func retryAfter(text string, now time.Time) (time.Duration, bool) {
 	if text == "" {
 		return 0, false

@@ -53,7 +53,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Any Retry-After value gives a delay within the schedule's bounds.
+// Every Retry-After value results in a delay within the schedule's bounds.
 func FuzzRetryAfter(f *testing.F) {
 	for _, seed := range []string{"", "0", "60", "99999999999999999999", "Thu, 01 Oct 2026 12:01:00 GMT",
 		"Thursday, 01-Oct-26 12:01:00 GMT", "soon"} {
@@ -68,7 +68,7 @@ func FuzzRetryAfter(f *testing.F) {
 	})
 }
 
-// The vector was computed with another implementation, openssl dgst -sha256 -hmac.
+// The test vector was computed with another implementation: openssl dgst -sha256 -hmac.
 func TestSign(t *testing.T) {
 	t.Parallel()
 	h := http.Header{}

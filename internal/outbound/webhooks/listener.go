@@ -11,14 +11,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Kind is the kind of jobs that deliver messages. The lane names the team and the endpoint; the payload lists messages
-// of one chain, in order.
+// Kind is the job kind that delivers messages. A job's lane contains the team and the endpoint; its payload lists
+// messages of one chain, in order.
 const Kind = "webhook"
 
-// perJob is the maximum number of messages of one job: each may take the whole timeout.
+// perJob is the maximum number of messages per job, which is limited because each message may need the whole timeout.
 const perJob = 8
 
-// messagePrefix and attemptPrefix begin the ids of messages and attempts.
+// messagePrefix and attemptPrefix are the prefixes of message ids and attempt ids.
 const (
 	messagePrefix = "msg_"
 	attemptPrefix = "atmpt_"
@@ -26,7 +26,7 @@ const (
 
 func messageID(eventID string) string { return messagePrefix + strings.ReplaceAll(eventID, "-", "") }
 
-// entry is a message to be delivered to some endpoints.
+// entry is a message that is to be delivered to one or more endpoints.
 type entry struct {
 	ID      string
 	TeamID  string
@@ -36,9 +36,9 @@ type entry struct {
 	at      time.Time
 }
 
-// outbox collects the messages of one transaction by endpoint and chain.
+// outbox collects the messages of one transaction, grouped by endpoint and chain.
 type outbox struct {
-	keys  []outboxKey // keys in the order of insertion
+	keys  []outboxKey // keys in insertion order
 	lists map[outboxKey][]string
 }
 
@@ -54,7 +54,8 @@ func (o *outbox) add(k outboxKey, messageID string) {
 	o.lists[k] = append(o.lists[k], messageID)
 }
 
-// enqueue inserts the delivery of a message to an endpoint. If the endpoint is full, the delivery fails at once.
+// enqueue inserts a delivery of a message to an endpoint. If the endpoint is full, the new delivery has the state
+// Failed.
 func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) {
 	if !x.FullSince.IsZero() {
 		insertDelivery(ctx, tx, x.ID, m, Failed)
@@ -64,8 +65,8 @@ func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) 
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insertJobs inserts the jobs and returns their number for each team. Messages of one chain share jobs, because they
-// would wait for each other anyway.
+// insertJobs inserts the outbox's jobs and returns their number per team. Messages of one chain share jobs, because
+// they are delivered one after the other anyway.
 func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {
@@ -78,8 +79,8 @@ func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[s
 	return n
 }
 
-// Recorded inserts a message for each event that an endpoint selects. The recorder calls it for every event. For teams
-// without endpoints it costs only a look-up in memory.
+// Recorded inserts a message for each event that an endpoint selects. The recorder calls Recorded for every event. For
+// teams without endpoints, Recorded needs only a look-up in memory.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var endpoints []*Endpoint
 	var team string
@@ -90,7 +91,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		e := &all[i]
 		switch e.Type {
 		case events.EmailQueued, events.EmailCanceled, events.EmailUnsubscribed:
-			continue // recorded for the timeline only
+			continue // this event type is only for the timeline
 		}
 		if team != e.TeamID {
 			var err error

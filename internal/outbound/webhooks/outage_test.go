@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// TestOutcomesOutliveAnOutage stops the database while an endpoint answers a delivery and a replay. The response is
-// recorded when the database is back, and no request is repeated.
+// TestOutcomesOutliveAnOutage makes the database unavailable while an endpoint answers a delivery and a replay. When
+// the database is available again, the response is recorded, and no request is repeated.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
-	t.Parallel() // runs after the tests in simulated time, because ids never go back
+	t.Parallel() // parallel tests run after the tests in simulated time, whose ids must not be older than existing ids
 	d, proxy := dbtest.Proxied(t, time.Second)
 	f := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {

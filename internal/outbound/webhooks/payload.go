@@ -17,25 +17,25 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// envelope is the body of every message (webhook reference 1).
+// envelope is the JSON body of every message (webhook reference 1).
 type envelope struct {
 	Type      events.Type `json:"type"`
 	CreatedAt isoTime     `json:"created_at"`
 	Data      any         `json:"data"`
 }
 
-// isoTime is encoded in ISO 8601 UTC with milliseconds.
+// isoTime is a time that is encoded in ISO 8601 in UTC with milliseconds.
 type isoTime time.Time
 
-// MarshalJSON always writes three digits of a second.
+// MarshalJSON always writes three decimal places of a second.
 func (t isoTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-// offsetTime is encoded with microseconds and the offset +00:00, like the times of email records.
+// offsetTime is a time that is encoded with microseconds and the offset +00:00, like the times in email records.
 type offsetTime time.Time
 
-// MarshalJSON always writes six digits of a second.
+// MarshalJSON always writes six decimal places of a second.
 func (t offsetTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000000+00:00"`), nil
 }
@@ -45,7 +45,7 @@ type header struct {
 	Value string `json:"value"`
 }
 
-// emailData is the data of email events (webhook reference 2). Fields that an email does not have are omitted.
+// emailData is the data object of email events (webhook reference 2). Fields that the email does not have are omitted.
 type emailData struct {
 	EmailID     string             `json:"email_id"`
 	MessageID   string             `json:"message_id"`
@@ -79,7 +79,7 @@ type clickData struct {
 	events.Machine
 }
 
-// receivedData is the data of email.received (webhook reference 3).
+// receivedData is the data object of email.received events (webhook reference 3).
 type receivedData struct {
 	EmailID     string         `json:"email_id"`
 	CreatedAt   isoTime        `json:"created_at"`
@@ -101,7 +101,7 @@ type receivedFile struct {
 	ContentID   *string `json:"content_id"`
 }
 
-// approvalData is the data of approval events, which are Postrider additions.
+// approvalData is the data object of approval events, which are Postrider additions.
 type approvalData struct {
 	ID          string  `json:"id"`
 	Status      string  `json:"status"`
@@ -116,7 +116,7 @@ type approvalData struct {
 	ExpiresAt   isoTime `json:"expires_at"`
 }
 
-// contactData is the data of contact events (webhook reference 4).
+// contactData is the data object of contact events (webhook reference 4).
 type contactData struct {
 	ID           string   `json:"id"`
 	AudienceID   *string  `json:"audience_id"`
@@ -129,7 +129,7 @@ type contactData struct {
 	Unsubscribed bool     `json:"unsubscribed"`
 }
 
-// domainData is the data of domain events (webhook reference 5).
+// domainData is the data object of domain events (webhook reference 5).
 type domainData struct {
 	ID           string       `json:"id"`
 	Name         string       `json:"name"`
@@ -155,7 +155,7 @@ type record struct {
 	Priority int    `json:"priority,omitzero"`
 }
 
-// suppressionData is the data of suppression events (webhook reference 6).
+// suppressionData is the data object of suppression events (webhook reference 6).
 type suppressionData struct {
 	ID        string  `json:"id"`
 	Email     string  `json:"email"`
@@ -164,7 +164,7 @@ type suppressionData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
-// broadcastData is the data of broadcast.paused, which is a Postrider addition.
+// broadcastData is the data object of broadcast.paused events, which are a Postrider addition.
 type broadcastData struct {
 	ID        string  `json:"id"`
 	Name      string  `json:"name"`
@@ -174,14 +174,14 @@ type broadcastData struct {
 	CreatedAt isoTime `json:"created_at"`
 }
 
-// writer builds the payloads of the events of one transaction. It reads each email once.
+// writer builds the payloads for the events of one transaction. The writer reads each email only once.
 type writer struct {
 	s      *Service
 	emails map[string]*events.Email
 }
 
-// payload returns the body of an event's message, and its chain: messages of one chain are delivered in order. The body
-// is empty if the email of the event no longer exists.
+// payload returns the body of an event's message, and the message's chain, within which messages are delivered in
+// order. The body is empty if the event's email no longer exists.
 func (w *writer) payload(ctx context.Context, tx *db.Tx, e *events.Event) (body, chain string, err error) {
 	var data any
 	if e.EmailID != "" {
@@ -211,7 +211,7 @@ func (w *writer) email(ctx context.Context, tx *db.Tx, e *events.Event) (*events
 	}
 	b, err := read()
 	if fault.KindOf(err) == fault.NotFound {
-		return nil, nil // The email was deleted by its retention, so no message is sent.
+		return nil, nil // Retention deleted the email, so no message is sent.
 	}
 	if err != nil {
 		return nil, err
@@ -255,7 +255,7 @@ func emailToData(b *events.Email, e *events.Event) emailData {
 	return d
 }
 
-// other returns the data of an event that is not about a sent email, and the chain of its subject.
+// other returns the data object of an event that does not concern a sent email, and the chain of the event's subject.
 func (w *writer) other(e *events.Event) (data any, chain string) {
 	switch d := e.Data.(type) {
 	case *events.Received:
@@ -302,7 +302,7 @@ func (w *writer) domainToData(d *domains.Domain) domainData {
 	for _, r := range w.s.p.Domains.Records(d) {
 		kind := r.Kind
 		if kind == "Receiving" {
-			kind = "Receiving MX" // The API and webhooks use different names (API reference section 10).
+			kind = "Receiving MX" // The API and the webhooks use different names for this record kind (API reference section 10).
 		}
 		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}
@@ -316,7 +316,7 @@ func onOff(b bool) string {
 	return "disabled"
 }
 
-// orNull returns nil for a blank string, so that it is encoded as null.
+// orNull returns nil for an empty string, so that it is encoded as null.
 func orNull(text string) *string {
 	if strings.TrimSpace(text) == "" {
 		return nil

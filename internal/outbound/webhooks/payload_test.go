@@ -29,8 +29,8 @@ var update = flag.Bool("update", false, "write the payloads into testdata")
 
 var uuids = regexp.MustCompile(`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`)
 
-// TestPayloads compares the payload of every event type with testdata/payloads.txt, byte for byte. Ids and keys are
-// replaced by names, and the clock does not advance.
+// TestPayloads compares the payload of every event type with testdata/payloads.txt byte by byte. The test replaces ids
+// and keys with names, and its clock does not advance.
 func TestPayloads(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
@@ -104,7 +104,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	byHand.Origin, byHand.SourceID = suppressions.Manual, ""
 	return []events.Event{
 		{Type: events.EmailScheduled, At: at, EmailID: plain},
-		one(events.EmailQueued, "", nil), // no endpoint gets this event, nor EmailCanceled
+		one(events.EmailQueued, "", nil), // neither this event type nor EmailCanceled is sent to endpoints
 		{Type: events.EmailCanceled, At: at, EmailID: plain},
 		one(events.EmailSent, "", nil),
 		one(events.EmailDelayed, to, nil),
@@ -142,7 +142,7 @@ func everything(domain domains.Domain, email, plain string) []events.Event {
 	}
 }
 
-// If the subject of an event no longer exists, the event is recorded without a message.
+// If an event's subject no longer exists, the event is recorded without a message.
 func TestNothingToTell(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), config(), noLoopback)
@@ -158,7 +158,7 @@ func TestNothingToTell(t *testing.T) {
 	}
 }
 
-// If one transaction accepts an email and records its event, the message is complete.
+// If one transaction both accepts an email and records an event about it, the message is complete.
 func TestAcceptedEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -175,7 +175,8 @@ func TestAcceptedEmail(t *testing.T) {
 	})
 }
 
-// Events outside of the API reference go only to endpoints that name them, and have no text of the email.
+// Event types that are not in the API reference are sent only to endpoints that select them by name, and contain no
+// text of the email.
 func TestNamedEvents(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

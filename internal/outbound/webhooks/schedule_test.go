@@ -15,8 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// bubble runs do in simulated time with a running fixture, and a receiver in real time. Each response closes its
-// connection: simulated time stops while a connection is read, and an idle connection would be read forever.
+// bubble runs a test in simulated time with a running fixture, and a receiver in real time. The receiver closes the
+// connection after each response, because simulated time stops while a connection is read, and an idle connection would
+// be read forever.
 func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseWriter, r *http.Request),
 	do func(t *testing.T, f *fixture, x *receiver)) {
 	t.Helper()
@@ -25,20 +26,20 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 		answer(n, w, r)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		// Ids never go back within a process, and each bubble begins in the year 2000, so wait until the bubble's time has
-		// caught up with the ids.
+		// Ids never go back within a process, but each bubble starts in the year 2000. The test waits until the
+		// bubble's time has caught up with the ids.
 		if last, ok := id.Time(id.New()); ok && last.After(time.Now()) {
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
-		// Each kind of job polls for work once a minute, which is often in days.
+		// Run only two job kinds, because each kind polls once a minute, which adds up in days of simulated time.
 		stop := f.run(webhooks.Kind, webhooks.RecoverKind)
 		do(t, f, x)
 		stop()
 	})
 }
 
-// failsUntil answers 500 until works is true.
+// failsUntil answers with status 500 until works is true.
 func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request) {
 	return func(_ int, w http.ResponseWriter, _ *http.Request) {
 		if !works.Load() {
@@ -47,14 +48,14 @@ func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request
 	}
 }
 
-// apart reports whether two times differ by wait, within its jitter and some processing time.
+// apart reports whether two times differ by the duration wait, allowing for jitter and some processing time.
 func apart(a, b time.Time, wait time.Duration) bool {
 	d := b.Sub(a)
 	return d >= wait*8/10 && d <= wait*12/10+2*time.Second
 }
 
-// A receiver that fails four times and then works shows five attempts at the times of the schedule. A replay after the
-// success adds one more attempt.
+// TestSchedule: if a receiver fails four times and then works, five attempts are made at the times of the schedule. A
+// replay after a success adds one more attempt.
 func TestSchedule(t *testing.T) {
 	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 4 {
@@ -108,7 +109,7 @@ func TestSchedule(t *testing.T) {
 	})
 }
 
-// A failed replay does not change the schedule; a successful one ends it.
+// A failed replay does not change the retry schedule; a successful replay ends it.
 func TestReplayBesideTheSchedule(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 3 {
@@ -137,14 +138,14 @@ func TestReplayBesideTheSchedule(t *testing.T) {
 	})
 }
 
-// When a replay delivers a message, the messages that waited for it are sent at once.
+// When a replay delivers a message, the messages that waited for it are sent immediately.
 func TestReplayFreesTheChain(t *testing.T) {
 	var works atomic.Bool
 	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
 		e := f.endpoint(t, x.URL)
 		f.suppress(t, "gone@example.net")
 		f.unsuppress(t, "gone@example.net")
-		time.Sleep(3 * time.Hour) // the next attempt is hours away
+		time.Sleep(3 * time.Hour) // the next scheduled attempt is hours later
 		works.Store(true)
 		all := f.messages(t, e)
 		must(t, f.Replay(t.Context(), f.Acme.TeamID, e.ID, all[len(all)-1].ID))
@@ -162,7 +163,8 @@ func TestReplayFreesTheChain(t *testing.T) {
 	})
 }
 
-// After the last attempt a message has failed. Recover delivers messages that failed since a time, oldest first.
+// When the last attempt of the schedule fails, the message has failed. Recover delivers the messages that failed since
+// a time, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool
 	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {
@@ -197,8 +199,8 @@ func TestFailAndRecover(t *testing.T) {
 	})
 }
 
-// A 410 response disables the endpoint at once. Waiting messages of a disabled endpoint fail, and are delivered after
-// enabling and recovering.
+// A 410 response disables the endpoint immediately. Waiting messages of a disabled endpoint fail, and are delivered
+// after the endpoint is enabled and recovered.
 func TestGone(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n == 0 {
@@ -237,8 +239,8 @@ func TestGone(t *testing.T) {
 	})
 }
 
-// For an endpoint that always fails, the team is warned after a fifth of the time, and then the endpoint is disabled.
-// An endpoint that sometimes works is not disabled.
+// If an endpoint fails at every attempt, the team is warned after a fifth of the time limit, and the endpoint is
+// disabled at the end. An endpoint that sometimes succeeds is not disabled.
 func TestDisableAfterDays(t *testing.T) {
 	c := config()
 	c.DisableAfter = 20 * time.Hour
@@ -286,7 +288,7 @@ func TestDisableAfterDays(t *testing.T) {
 	}
 }
 
-// The sweep deletes everything older than the retention and all rows of deleted endpoints, and nothing else.
+// The sweep deletes rows older than the retention period and all rows of deleted endpoints, and no other rows.
 func TestSweep(t *testing.T) {
 	c := config()
 	c.Retention = 3 * time.Hour

@@ -19,8 +19,8 @@ const (
 	secretPrefix = "whsec_"
 )
 
-// Service implements the operations on webhooks. Register it as a listener of the recorder, and its kinds with the
-// runner.
+// Service implements the operations on webhook endpoints and their messages. Register the Service as a listener of the
+// event recorder, and its job kinds with the job runner.
 type Service struct {
 	c         Config
 	p         Deps
@@ -30,7 +30,7 @@ type Service struct {
 	client    *http.Client
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the webhooks service. New fails if a required dependency is missing.
 func New(c Config, p Deps) (*Service, error) {
 	if err := fault.Complete(p); err != nil {
 		return nil, err
@@ -38,7 +38,7 @@ func New(c Config, p Deps) (*Service, error) {
 	return newService(c, p), nil
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is like New but does not check the dependencies, for tests that need only few of them.
 func newService(c Config, p Deps) *Service {
 	if c.Workers == 0 {
 		c.Workers = 1024
@@ -58,7 +58,7 @@ func newService(c Config, p Deps) *Service {
 	return s
 }
 
-// newSecret generates a secret and returns its displayed and its stored form.
+// newSecret generates a signing secret and returns it as text for the user and encrypted for the database.
 func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
 	key := make([]byte, secretSize)
 	rand.Read(key)
@@ -114,7 +114,7 @@ func (s *Service) Get(ctx context.Context, teamID, endpointID string) (Endpoint,
 	return e, err
 }
 
-// open decrypts a secret of the endpoint.
+// open decrypts a signing secret of the endpoint.
 func (s *Service) open(e *Endpoint, sealed []byte) ([]byte, error) {
 	key, err := s.p.Keys.Open(sealPurpose, sealed, []byte(e.ID))
 	if err != nil {
@@ -128,14 +128,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Endpo
 	return listEndpoints(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// Change is a change of an endpoint; nil leaves a field unchanged.
+// Change describes a change of an endpoint; fields that are nil stay unchanged.
 type Change struct {
 	URL    *string
 	Events []string
 	Status *string
 }
 
-// Update changes an endpoint. Enabling it clears its record of failures.
+// Update changes an endpoint. Enabling an endpoint clears its record of failures.
 func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Change) error {
 	var url string
 	var err error
@@ -195,8 +195,8 @@ func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	})
 }
 
-// Rotate gives an endpoint a new secret and returns it. For 24 hours messages are also signed with the previous one,
-// but not with older ones.
+// Rotate replaces an endpoint's secret and returns the new secret. For 24 hours, messages are also signed with the
+// previous secret, but not with older secrets.
 func (s *Service) Rotate(ctx context.Context, teamID, endpointID string) (secret string, err error) {
 	secret, sealed, err := s.newSecret(endpointID)
 	if err != nil {

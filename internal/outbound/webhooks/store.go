@@ -72,8 +72,8 @@ func getEndpoint(ctx context.Context, r db.Reader, teamID, endpointID string) (E
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted'`, endpointID, teamID)))
 }
 
-// lockEndpoint reads an endpoint that the transaction will change. Its UPDATE changes no value. On PostgreSQL it locks
-// the row, so that concurrent transactions see each other's changes.
+// lockEndpoint reads an endpoint that the transaction will change. The UPDATE in lockEndpoint changes no value. On
+// PostgreSQL, the UPDATE locks the row, so that concurrent transactions see each other's changes.
 func lockEndpoint(ctx context.Context, tx *db.Tx, teamID, endpointID string) (Endpoint, error) {
 	return oneEndpoint(scanEndpoint(tx.QueryRow(ctx, `UPDATE webhooks SET status = status
 		WHERE id = $1 AND team_id = $2 AND status <> 'deleted' RETURNING `+endpointColumns, endpointID, teamID)))
@@ -92,7 +92,7 @@ func countEndpoints(ctx context.Context, r db.Reader, teamID string) (n int, err
 	return n, nil
 }
 
-// teamEndpoints returns all endpoints of a team that are not deleted, oldest first.
+// teamEndpoints returns all endpoints of a team except deleted ones, oldest first.
 func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
 		` FROM webhooks WHERE team_id = $1 AND status <> 'deleted' ORDER BY id
@@ -107,7 +107,7 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 	return all, nil
 }
 
-// endpointsAfter returns at most limit endpoints of a team with ids greater than after, by id.
+// endpointsAfter returns at most limit endpoints of a team with ids greater than after, in id order.
 func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
 		` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
@@ -124,10 +124,10 @@ func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limi
 
 const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 GROUP BY lane`
 
-// waitingJobs counts the waiting jobs of each endpoint of a team. It reads only the index of lanes.
+// waitingJobs counts the waiting jobs for each of a team's endpoints. waitingJobs reads only the index on lanes.
 func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
 	waiting := map[string]int{}
-	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hex digits
+	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hexadecimal digits
 	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 		var name string
 		var n int
@@ -141,7 +141,7 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 	return waiting, nil
 }
 
-// waitingUpTo counts the waiting jobs of an endpoint, up to the number most.
+// waitingUpTo counts the waiting jobs for an endpoint, up to the limit most.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
 		lane(teamID, endpointID), most).Scan(&n)
@@ -161,7 +161,7 @@ func markFullNotified(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		tx.Now().UnixMicro())
 }
 
-// markFailing records the time when an endpoint began to fail, unless one is recorded.
+// markFailing records the time at which an endpoint began to fail, unless a time is already recorded.
 func markFailing(ctx context.Context, tx *db.Tx, e *Endpoint) {
 	tx.Queue(ctx, `UPDATE webhooks SET failing_since = $3 WHERE id = $1 AND team_id = $2 AND failing_since = 0`,
 		e.ID, e.TeamID, tx.Now().UnixMicro())
@@ -172,8 +172,8 @@ func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		false)
 }
 
-// failedSince reports whether an endpoint had no success since a time. failing_since alone does not show that, because
-// not every success clears it.
+// failedSince reports whether an endpoint has had no success since a time. The column failing_since is not sufficient,
+// because not every success clears it.
 func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
@@ -185,8 +185,8 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn records that the team is warned of a failing endpoint. It returns true if this transaction was the first to do
-// so.
+// warn records that the team was warned about a failing endpoint. warn returns true if no other transaction has
+// recorded the warning before.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
 		true)
@@ -196,7 +196,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	return n > 0, nil
 }
 
-// disable disables a failing endpoint. It returns true if this transaction was the first to do so.
+// disable disables a failing endpoint. disable returns true if no other transaction has disabled the endpoint before.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // maximum rows deleted in one transaction
 
-// EraseTeam deletes the endpoints of a team with their messages and attempts. It first marks the endpoints as deleted,
-// so that no more messages are inserted.
+// EraseTeam deletes a team's endpoints with their messages and attempts. EraseTeam first marks the endpoints as
+// deleted, so that no more messages are inserted.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.eraseEndpoints(ctx, teamID)
 	if err == nil {

@@ -8,9 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress replaces an address in the messages that contain it and in the responses to them. Messages that are
-// delivered or replayed later have the replacement and a valid signature, because signing happens at sending. It
-// deletes no messages, so that each keeps its position in its chain.
+// EraseAddress replaces an address in the messages that contain it and in the stored responses to those messages.
+// Messages that are delivered or replayed later contain the replacement and have a valid signature, because messages
+// are signed when they are sent. EraseAddress deletes no messages, so that each message keeps its position in its
+// chain.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -25,7 +26,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// eraseBetween erases an address in a team's messages between two ids.
+// eraseBetween erases an address in a team's messages whose ids are in a range.
 func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, after, upTo string, dry bool,
 	found *erasure.Report) error {
 	some, err := messagesNaming(ctx, d.Reader, a, teamID, after, upTo)
@@ -48,10 +49,10 @@ func eraseBetween(ctx context.Context, d *db.DB, a erasure.Address, teamID, afte
 	return nil
 }
 
-// messageNaming is a message that contains an address.
+// messageNaming is a message that contains the address.
 type messageNaming struct{ id, payload string }
 
-// messagesNaming returns a team's messages between two ids that contain an address.
+// messagesNaming returns a team's messages that contain an address and whose ids are in a range.
 func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
 	upTo string) (some []messageNaming, err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
@@ -75,7 +76,7 @@ func endpointIDs(ctx context.Context, r db.Reader, teamID string) ([]string, err
 	})
 }
 
-// replaceIn replaces an address in a message, in the responses to it, and in the chain of its deliveries.
+// replaceIn replaces an address in a message, in the responses to the message, and in the chain of its deliveries.
 func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, m *messageNaming, endpoints []string) error {
 	rows, err := tx.Query(ctx, `SELECT webhook_id, id, response, error FROM webhook_attempts WHERE webhook_id = ANY($1)
 		AND message_id = $2`,

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// inHand claims the only waiting job of a kind like a worker.
+// inHand claims the only waiting job of a kind, as a worker does.
 func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
@@ -49,13 +49,13 @@ func (f *fixture) change(t testing.TB, texts ...string) {
 	}))
 }
 
-// clear deletes all rows of webhooks and all jobs.
+// clear deletes all webhook rows and all jobs.
 func (f *fixture) clear(t testing.TB) {
 	f.change(t, `DELETE FROM jobs`, `DELETE FROM webhook_attempts`, `DELETE FROM webhook_deliveries`,
 		`DELETE FROM webhook_fanouts`, `DELETE FROM webhook_messages`, `DELETE FROM webhooks`)
 }
 
-// enqueueBacklog enqueues a measurement of a team's backlog.
+// enqueueBacklog enqueues a job that measures a team's backlog.
 func (f *fixture) enqueueBacklog(t testing.TB, team string) {
 	must(t, f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		f.Queue.Insert(t.Context(), tx, jobs.New{Kind: "webhook.backlog", Lane: team, TeamID: team, Dedupe: team})
@@ -63,8 +63,8 @@ func (f *fixture) enqueueBacklog(t testing.TB, team string) {
 	}))
 }
 
-// If any statement of an operation or job fails, it returns an error and can be repeated. Deliveries are not included,
-// because recording a response is repeated until it succeeds.
+// If any SQL statement of an operation or job fails, the operation or job returns an error and can be repeated.
+// Deliveries are not part of this test, because recording a response is repeated until it succeeds.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, f := t.Context(), newFixture(t, d, config(), loopbackOnly)
@@ -156,8 +156,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A recovery uses half of the endpoint's maximum backlog and leaves the rest to another job. If half of the maximum
-// number of jobs wait already, a recovery does nothing.
+// A recovery uses half of the endpoint's maximum backlog and enqueues another job for further messages. If half of the
+// maximum number of jobs already wait, a recovery reopens no message.
 func TestRecoverFillsHalf(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()
@@ -188,7 +188,7 @@ func TestRecoverFillsHalf(t *testing.T) {
 	})
 }
 
-// The sweep reaches the last of many endpoints and the last row of an endpoint.
+// The sweep deletes the rows of the last of many endpoints, and the last row of an endpoint.
 func TestSweepOfMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), loopbackOnly)

@@ -19,7 +19,7 @@ func insertMessage(ctx context.Context, tx *db.Tx, m *entry) {
 		m.ID, m.TeamID, string(m.Type), m.Payload, m.at.UnixMicro())
 }
 
-// insertDelivery inserts a delivery with the state Pending, or Failed without an attempt.
+// insertDelivery inserts a delivery in the state Pending, or in the state Failed without an attempt.
 func insertDelivery(ctx context.Context, tx *db.Tx, endpointID string, m *entry, state State) {
 	finished := int64(0)
 	if state == Failed {
@@ -36,7 +36,7 @@ func insertFanout(ctx context.Context, tx *db.Tx, m *entry) {
 		m.TeamID, m.chain, m.ID, string(m.Type), m.at.UnixMicro())
 }
 
-// getFanout returns the progress of a message's fan-out, or nil if it is complete.
+// getFanout returns the progress of a message's fan-out, or nil if the fan-out is complete.
 func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string) (*fanout, error) {
 	f := fanout{entry: entry{ID: messageID, TeamID: teamID, chain: chain}}
 	var kind string
@@ -51,8 +51,8 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 	return &f, err
 }
 
-// advanceFanout records the last endpoint that got its delivery. The transaction fails if another attempt of the job
-// has advanced the fan-out.
+// advanceFanout records the last endpoint for which the fan-out has inserted a delivery. The transaction fails if a
+// concurrent attempt of the job has already advanced the fan-out.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3
@@ -69,10 +69,10 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("insert deliveries of %s, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns the open messages of a job, in order. held is the time of the next attempt at an earlier message
-// of their chain. It is 0 if that attempt is in progress or a fan-out has not reached the endpoint, and -1 if there is
-// no earlier message. Go code and not SQL checks whether a message is open: otherwise PostgreSQL would choose the index
-// of open messages and scan a whole backlog.
+// openMessages returns the unfinished messages of a job, in order. held is the time of the next attempt for an earlier
+// message of the same chain. held is 0 if that attempt is in progress or a fan-out has not yet reached the endpoint,
+// and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is unfinished, because
+// PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
@@ -97,7 +97,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
-// openAfter returns at most limit other open messages of a delivery's chain, in order.
+// openAfter returns at most limit other unfinished messages of a delivery's chain, in order.
 func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
@@ -121,7 +121,8 @@ type deliveryResult struct {
 	NextAt                        time.Time
 }
 
-// saveDelivery records a scheduled attempt. If a replay has already succeeded, the delivery stays a success.
+// saveDelivery records the result of a scheduled attempt. If a replay has already succeeded, the delivery keeps the
+// state Success.
 func saveDelivery(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	finished := int64(0)
 	if d.State == Success || d.State == Failed {
@@ -159,7 +160,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, 
 		a.at.UnixMicro(), a.took.Microseconds())
 }
 
-// trimAttempts deletes the oldest attempts for a message beyond attemptsMax.
+// trimAttempts deletes the oldest attempts of a message beyond the limit attemptsMax.
 func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
@@ -168,7 +169,7 @@ func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 
 type failedMessage struct{ ID, chain string }
 
-// failedMessages returns at most limit failed messages of a recovery, oldest first.
+// failedMessages returns at most limit failed messages for a recovery, oldest first.
 func failedMessages(ctx context.Context, r db.Reader, teamID string, x *recovery, limit int) ([]failedMessage, error) {
 	rows, err := r.Query(ctx, `SELECT message_id, chain FROM webhook_deliveries
 		WHERE webhook_id = $1 AND team_id = $2 AND status = 'failed' AND message_id >= $3 AND message_id < $4
@@ -185,7 +186,8 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
 		Args: []any{endpointID, teamID}}
 	if state != "" {
-		// The state is one of four constants. With a literal, PostgreSQL can use the index of failures.
+		// Inserting the state into the SQL text is safe, because it is one of four constants. With a literal state,
+		// PostgreSQL can use the partial index on failed messages.
 		q.Text += ` AND d.status = '` + string(state) + `'`
 	}
 	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
@@ -227,7 +229,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 		})
 }
 
-// allEndpoints returns endpoints of all teams, including deleted ones, by id.
+// allEndpoints returns endpoints of all teams, including deleted ones, in id order.
 func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 	all, err := db.Collect(rows, err, scanEndpoint)
@@ -237,8 +239,9 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint deletes some rows of an endpoint's messages before an id, and returns their number. A deleted endpoint
-// without rows is deleted after an hour: by then no node inserts messages for it.
+// sweepEndpoint deletes some rows of an endpoint's messages with ids lower than the id before, and returns the number
+// of rows. A deleted endpoint whose rows are all deleted is itself deleted after an hour, when no node inserts messages
+// for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
 		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
@@ -254,15 +257,15 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	return n, nil
 }
 
-// sweepOf returns the statement that deletes rows of an endpoint's oldest messages. It reads only the rows that it
-// deletes, by a range of message ids.
+// sweepOf returns the SQL statement that deletes rows of an endpoint's oldest messages. The statement reads only the
+// rows that it deletes, by a range of message ids.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
 		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (
 		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 
-// sweepMessages deletes some messages of all teams before an id, and returns their number.
+// sweepMessages deletes some messages of all teams with ids lower than the id before, and returns their number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1
 		ORDER BY id LIMIT $2)`,

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// silence is a receiver that does not answer until it is released.
+// silence is a receiver that does not answer until the test releases it.
 type silence struct {
 	*receiver
 	mu      sync.Mutex
@@ -63,7 +63,7 @@ func (x *silence) waiting() int {
 	return x.in
 }
 
-// endpoints adds n endpoints for suppressions to a team, at paths of a receiver.
+// endpoints adds n endpoints to a team, which select suppression events and have different paths of one receiver.
 func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
 	t.Helper()
 	for i := range n {
@@ -75,7 +75,7 @@ func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhoo
 	return all
 }
 
-// addresses records n events of a team.
+// addresses records n suppression events of a team.
 func (f *fixture) addresses(t *testing.T, team string, n int) {
 	t.Helper()
 	for i := range n {
@@ -89,8 +89,8 @@ func (f *fixture) count(t *testing.T, text string, args ...any) (n int) {
 	return f.Count(`SELECT COUNT(*) FROM `+text, args...)
 }
 
-// A team whose endpoints never answer occupies only its share of the workers: another team's webhook arrives while all
-// of those attempts hang.
+// If a team's endpoints never answer, the team occupies only its share of the workers, and another team's webhook
+// arrives while all of the first team's attempts hang.
 func TestTeamsShareWorkers(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -116,8 +116,8 @@ func TestTeamsShareWorkers(t *testing.T) {
 	})
 }
 
-// One team has at most 64 connections to one address across all its endpoints. If none of these connections is free, no
-// attempt is made, and the message is tried later.
+// One team has at most 64 connections to one address across all its endpoints. If none of these connections is
+// available, no attempt is made, and the message is delivered later.
 func TestConnectionsToAnAddress(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -147,7 +147,7 @@ func TestConnectionsToAnAddress(t *testing.T) {
 	})
 }
 
-// Jobs of older releases, whose lane names only the endpoint, are handled.
+// Jobs from older releases, whose lanes contain only the endpoint id, are handled.
 func TestLanesOfTheReleaseBefore(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -167,8 +167,8 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// A transaction that records an event writes few rows, regardless of the number of endpoints. The deliveries to these
-// endpoints are inserted in small steps.
+// A transaction that records an event writes only few rows, however many endpoints select the event. The deliveries to
+// many endpoints are inserted in small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -207,7 +207,7 @@ func TestManyEndpoints(t *testing.T) {
 	})
 }
 
-// The rows that one transaction writes for several events are limited, too.
+// The number of rows that one transaction writes for several events is also limited.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -231,7 +231,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// Each endpoint gets each message once, however often the program stops during a fan-out.
+// Each endpoint gets each message once, however often the program restarts during a fan-out.
 func TestManyEndpointsThroughRestarts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -253,7 +253,7 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 		if n := f.count(t, `jobs WHERE kind = 'webhook'`); n != messages*110 {
 			t.Errorf("%d jobs for %d deliveries", n, messages*110)
 		}
-		if d.Engine() == "postgres" { // PostgreSQL shows which rows were inserted together
+		if d.Engine() == "postgres" { // only PostgreSQL has a column that shows which rows were inserted together
 			var n int
 			must(t, d.QueryRow(t.Context(),
 				`SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM webhook_deliveries GROUP BY xmin) x`).Scan(&n))
@@ -264,8 +264,8 @@ func TestManyEndpointsThroughRestarts(t *testing.T) {
 	})
 }
 
-// An endpoint with too many waiting messages accepts no new ones: they fail at once and can be recovered, and the team
-// is notified once.
+// An endpoint with too many waiting messages accepts no new messages: they fail immediately and can be recovered, and
+// the team is notified once.
 func TestFullEndpoint(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -289,7 +289,7 @@ func TestFullEndpoint(t *testing.T) {
 			t.Errorf("it is full with %d messages, may have 40", sent)
 		}
 		var m webhooks.Message
-		testnode.Until(t, "what comes then fails", func() bool { // this node applies the change after the commit
+		testnode.Until(t, "what comes then fails", func() bool { // this node applies the change only after the commit
 			sent++
 			f.suppress(t, fmt.Sprintf("a%d@example.net", sent))
 			m = f.messages(t, e)[0]
@@ -308,7 +308,7 @@ func TestFullEndpoint(t *testing.T) {
 			return len(f.notices) > 0
 		})
 		stop()
-		f.run() // after a restart the endpoint is still full, until the backlog shrinks
+		f.run() // after a restart, the endpoint remains full until its backlog shrinks
 		f.suppress(t, "more@example.net")
 		if m := f.messages(t, e)[0]; m.State != webhooks.Failed {
 			t.Errorf("after a restart: %+v", m)
@@ -331,8 +331,8 @@ func TestFullEndpoint(t *testing.T) {
 	})
 }
 
-// A recovery leaves room for new messages: it uses half of the maximum backlog, and continues when its messages are
-// delivered.
+// A recovery keeps space for new messages: it uses half of the maximum backlog, and continues when its messages have
+// been delivered.
 func TestRecoverInParts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -361,7 +361,7 @@ func TestRecoverInParts(t *testing.T) {
 	})
 }
 
-// However often a message is replayed, only one replay waits, and its history stays short.
+// However often a message is replayed, at most one replay waits, and the number of stored attempts is limited.
 func TestReplayFlood(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -398,8 +398,8 @@ func TestReplayFlood(t *testing.T) {
 	})
 }
 
-// The beginning of a response is stored, less of it for a success. The connection stays open after a long
-// response.
+// Only the beginning of a response is stored, with a lower limit for successful attempts. The connection can be reused
+// after a long response.
 func TestAnswersKept(t *testing.T) {
 	t.Parallel()
 	c := config()

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Each operation refuses invalid arguments with the right kind of fault, and distinguishes missing rows from unreadable
-// ones.
+// Each operation rejects invalid arguments with the right kind of fault, and distinguishes missing rows from database
+// errors.
 func TestVerbsThatAreRefused(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), dbtest.SQLite(t)
@@ -92,7 +92,7 @@ func TestVerbsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A replay ends without a request if its message or endpoint no longer exists.
+// A replay makes no request if its message or endpoint no longer exists.
 func TestReplayOfDeletedRows(t *testing.T) {
 	t.Parallel()
 	ctx, d := t.Context(), dbtest.SQLite(t)

@@ -1,5 +1,5 @@
-// Package sending is the group of packages on an email's way out: accepting it, its content and templates, domains,
-// suppressions, approvals, delivery by SMTP, tracking, and metrics.
+// Package sending groups the packages that handle outgoing email: accepting emails, content and templates, domains,
+// suppressions, approvals, delivery over SMTP, tracking, and metrics.
 //
-// These packages may import audience and every group below it.
+// The sending packages may import the package group audience and every group below it.
 package sending

@@ -228,7 +228,7 @@ const (
 	batch          = 100             // maximum rows per transaction of a recovery or sweep
 	recoverStretch = 5_000           // number of messages that a recovery reopens before the team's next recovery runs
 	recoverWait    = 2 * time.Second // delay before a recovery continues if enough jobs wait for the endpoint
-	sweepStretch   = 50              // number of transactions for one endpoint before the sweep turns to the next endpoint
+	sweepStretch   = 50              // transactions for one endpoint before the sweep turns to the next endpoint
 )
 
 // recoverSome handles a recovery job: it reopens some failed messages, one batch per transaction, and enqueues another

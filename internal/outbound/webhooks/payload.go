@@ -302,7 +302,7 @@ func (w *writer) domainToData(d *domains.Domain) domainData {
 	for _, r := range w.s.p.Domains.Records(d) {
 		kind := r.Kind
 		if kind == "Receiving" {
-			kind = "Receiving MX" // The API and the webhooks use different names for this record kind (API reference section 10).
+			kind = "Receiving MX" // webhooks use another name than the API (API reference section 10)
 		}
 		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}

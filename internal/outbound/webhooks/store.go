@@ -127,7 +127,7 @@ const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >
 // waitingJobs counts the waiting jobs for each of a team's endpoints. waitingJobs reads only the index on lanes.
 func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
 	waiting := map[string]int{}
-	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hexadecimal digits
+	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hex digits
 	_, err = db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 		var name string
 		var n int

@@ -70,7 +70,7 @@ const (
 	successMax   = 256              // stored bytes of the response to a successful attempt
 	readMax      = 64 << 10         // maximum bytes of the response that are read after the stored bytes
 	attemptsMax  = 100              // maximum stored attempts per message, because replays can add many
-	rotationTime = 24 * time.Hour   // time after a rotation during which messages are also signed with the previous secret
+	rotationTime = 24 * time.Hour   // time after a rotation during which the previous secret also signs messages
 	secretSize   = 32               // bytes
 	maxPerTeam   = 1000             // endpoints
 	maxEvents    = 100              // maximum event types in a request's list, including duplicates
@@ -132,7 +132,7 @@ func (e *Endpoint) wants(t events.Type) bool {
 
 // Config holds the settings of the webhooks service.
 type Config struct {
-	Schedule     []time.Duration // delays after failed attempts; if the attempt after the last delay fails, the message fails
+	Schedule     []time.Duration // delays after failed attempts; the message fails with the attempt after the last delay
 	DisableAfter time.Duration   // time for which all attempts must fail before the endpoint is disabled
 	Retention    time.Duration   // retention period of messages and attempts
 	AllowHTTP    bool            // allows endpoints without TLS, for development

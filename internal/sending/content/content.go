@@ -1,26 +1,29 @@
-// Package content stores what many emails share: sender, subject, texts and headers. The shared parts are templates
-// that are filled with the values of each email. The text of a broadcast to a million recipients is stored once.
+// Package content stores what many emails have in common: sender, subject, texts and headers. These common parts are
+// templates, which are filled with the values of each email. For example, the text of a broadcast to a million
+// recipients is stored only once.
 //
 // # Invariants
 //
-// A content never changes after it is added, so every node caches its compiled form by id. A content belongs to a team
-// and is found only with the team's id. A content is stored as long as an email refers to it. The row of a content has
-// a lower bound for the ids of these emails and the time of its last recorded use. Package emails searches this range
-// before it lets [Service.RemoveUnused] delete a content that is not marked as kept. Emails have no index by content,
-// which makes an email of a broadcast cheaper. [Service.Delete] is for a content that no email ever had.
+// A Content never changes after it is added, so every node caches its compiled form by id. A Content belongs to a team
+// and can be read only with the team's id. A Content is stored as long as an email refers to it. The database row of a
+// Content has a lower bound for the ids of the emails that refer to it, and the time of its last recorded use. Package
+// emails searches this range of ids before [Service.RemoveUnused] deletes a Content that is not marked as kept. Emails
+// have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a Content to which no
+// email ever referred.
 //
-// The row stays right if a clock is set back or if the clocks of nodes differ by minutes. Each use is recorded within
-// an hour of its emails. The search begins two hours before the first of them and ends two hours after the last.
+// The range of ids stays correct if a clock is set back or if the nodes' clocks differ by minutes. Each use of a
+// Content is recorded within an hour of its emails. The search for emails starts two hours before the first recorded
+// use and ends two hours after the last one.
 //
 // # When it fails
 //
-// A content that does not exist, or that belongs to another team, is a NotFound fault. Errors of the database are
+// Reading a Content that does not exist or belongs to another team returns a NotFound fault. Database errors are
 // returned and not cached.
 //
 // # What it does not do
 //
-// The package stores no emails and no recipients: package emails does. It does not check the rules of emails:
-// package emails checks them after placeholders are filled. It gives placeholders no meaning.
+// Package content stores no emails or recipients; package emails does. Package content does not validate emails;
+// package emails validates them after placeholders are filled. Package content gives placeholders no meaning.
 package content
 
 import (
@@ -36,53 +39,54 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Greatest sizes of an email's header lines in bytes, after placeholders are filled.
+// Maximum sizes of an email's header lines in bytes, after placeholders are filled.
 const (
 	MaxSubject = 998
-	MaxMailbox = 320 + 2*MaxSubject // an address with its display name
+	MaxMailbox = 320 + 2*MaxSubject // bytes of an address with its display name
 )
 
-// Content holds the shared parts of emails. Each text is a template (see package render).
+// Content holds the parts that emails have in common. Each text in a Content is a template (see package render).
 type Content struct {
-	ID        string // set by Add if empty
+	ID        string // Add sets it if empty
 	TeamID    string
 	From      string
 	Subject   string
 	ReplyTo   []string
-	HTML      *string // nil when not given
-	Text      *string // nil: converted from the HTML; empty: no text part
+	HTML      *string // nil if there is no HTML part
+	Text      *string // nil: the text part is converted from the HTML; empty: no text part
 	Headers   []message.Field
 	CreatedAt time.Time // set by Add
 
-	// Kept protects the content from RemoveUnused, because more emails may use it at any time, as with a template.
-	// Release clears it.
+	// Kept protects a Content from RemoveUnused, because more emails may use it at any time, for example if it belongs
+	// to a template. Release clears it.
 	Kept bool
 }
 
-// Compiled is a content that is ready to be filled. It is immutable and safe for concurrent use.
+// Compiled is a Content that is parsed and ready to be filled with values. A Compiled is immutable and safe for
+// concurrent use.
 type Compiled struct {
 	Ref
 
 	from, subject render.Template
 	replyTo       []render.Template
 	headers       []message.Field
-	values        []render.Template // the values of headers
-	html          *render.HTML      // nil when not given
-	text          *render.Template  // nil when not given
-	convertedText string            // the text part converted from HTML without placeholders
-	names         map[string]bool   // names of placeholders; true if all placeholders with that name have a fallback
+	values        []render.Template // templates for the values of headers
+	html          *render.HTML      // nil if no HTML was given
+	text          *render.Template  // nil if no text was given
+	convertedText string            // text part converted from the HTML, if the HTML has no placeholders
+	names         map[string]bool   // names of the placeholders; true if all placeholders with the name have a fallback
 	placeholders  int
-	size          int64 // bytes of the texts before filling
+	size          int64 // bytes of the unfilled texts
 }
 
-// Ref identifies a content without holding its texts.
+// Ref identifies a Content without holding its texts.
 type Ref struct {
 	ID      string
 	TeamID  string
-	lastUse *atomic.Pointer[recordedUse] // the last use that this process recorded
+	lastUse *atomic.Pointer[recordedUse] // the last use of the Content that this process recorded
 }
 
-// Compile prepares a content to be filled.
+// Compile parses a Content so that it can be filled with values.
 func Compile(c *Content) *Compiled {
 	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[recordedUse])}, from: render.Compile(c.From),
 		subject: render.Compile(c.Subject), headers: c.Headers}
@@ -120,13 +124,14 @@ func Compile(c *Content) *Compiled {
 	return k
 }
 
-// CheckLines returns an Invalid fault if the sender, the subject or a reply-to address of one email would be too long.
-// It computes the lengths without filling the texts, so that oversized values occupy no memory.
+// CheckLines returns an Invalid fault if the sender, the subject or a reply-to address of an email would be too long
+// with the given values. CheckLines computes the lengths without filling the texts, so that oversized values occupy no
+// memory.
 func (c *Compiled) CheckLines(v render.Values) error {
 	return cmp.Or(c.CheckFrom(v), c.CheckSubject(v), c.CheckReplyTo(v))
 }
 
-// CheckFrom is CheckLines for the sender alone.
+// CheckFrom checks only the sender, like CheckLines.
 func (c *Compiled) CheckFrom(v render.Values) error {
 	if c.from.Len(v) > MaxMailbox {
 		return tooLong("from")
@@ -134,7 +139,7 @@ func (c *Compiled) CheckFrom(v render.Values) error {
 	return nil
 }
 
-// CheckSubject is CheckLines for the subject alone.
+// CheckSubject checks only the subject, like CheckLines.
 func (c *Compiled) CheckSubject(v render.Values) error {
 	if n := c.subject.Len(v); n > MaxSubject {
 		return fault.Invalidf("subject", "The `subject` field has %d bytes; the limit is %d.", n, MaxSubject)
@@ -142,7 +147,7 @@ func (c *Compiled) CheckSubject(v render.Values) error {
 	return nil
 }
 
-// CheckReplyTo is CheckLines for the reply-to addresses alone.
+// CheckReplyTo checks only the reply-to addresses, like CheckLines.
 func (c *Compiled) CheckReplyTo(v render.Values) error {
 	for i := range c.replyTo {
 		if c.replyTo[i].Len(v) > MaxMailbox {
@@ -156,13 +161,13 @@ func tooLong(field string) error {
 	return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
 }
 
-// From returns the sender of one email.
+// From returns the sender, filled with an email's values.
 func (c *Compiled) From(v render.Values) string { return c.from.Line(v) }
 
-// Subject returns the subject of one email.
+// Subject returns the subject, filled with an email's values.
 func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
 
-// ReplyTo returns the reply-to addresses of one email, or nil if it has none.
+// ReplyTo returns the reply-to addresses, filled with an email's values, or nil if there are none.
 func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	for i := range c.replyTo {
 		all = append(all, c.replyTo[i].Line(v))
@@ -170,7 +175,8 @@ func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	return all
 }
 
-// Headers returns the additional header fields of one email. The number of fields does not depend on the values.
+// Headers returns the additional header fields, filled with an email's values. The number of header fields does not
+// depend on the values.
 func (c *Compiled) Headers(v render.Values) []message.Field {
 	all := make([]message.Field, len(c.headers))
 	for i, f := range c.headers {
@@ -179,7 +185,7 @@ func (c *Compiled) Headers(v render.Values) []message.Field {
 	return all
 }
 
-// HTML returns the HTML of one email, or nil if none was given.
+// HTML returns the HTML, filled with an email's values, or nil if no HTML was given.
 func (c *Compiled) HTML(v render.Values) *string {
 	if c.html == nil {
 		return nil
@@ -190,11 +196,11 @@ func (c *Compiled) HTML(v render.Values) *string {
 // HasHTML reports whether the emails have an HTML part.
 func (c *Compiled) HasHTML() bool { return c.html != nil && c.html.Source() != "" }
 
-// Text returns the given text of one email, or nil if none was given.
+// Text returns the given text, filled with an email's values, or nil if no text was given.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
 
-// Bodies returns the HTML and the text of one email as they are sent. The text is converted from the HTML if none was
-// given.
+// Bodies returns the HTML and the text of an email as they are sent. If no text was given, Bodies converts the HTML to
+// text.
 func (c *Compiled) Bodies(v render.Values) (html, text string) {
 	if c.html != nil {
 		html = c.html.Fill(v)
@@ -202,8 +208,8 @@ func (c *Compiled) Bodies(v render.Values) (html, text string) {
 	return html, c.textOf(v, html)
 }
 
-// TrackedBodies is like Bodies, with replaced links and a pixel in the HTML; see [render.HTML.Track]. The text has the
-// original links.
+// TrackedBodies is like Bodies, but replaces the links in the HTML and adds a tracking pixel (see [render.HTML.Track]).
+// In the result of TrackedBodies, the text still has the original links.
 func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) (html, text string) {
 	if !c.HasHTML() {
@@ -216,8 +222,8 @@ func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) 
 	return c.html.Track(v, link, pixel), text
 }
 
-// textOf returns the text of one email. It reads the filled html only if the HTML has placeholders and no text was
-// given.
+// textOf returns the text part of an email. textOf uses the filled HTML only if the HTML has placeholders and no text
+// was given.
 func (c *Compiled) textOf(v render.Values, html string) string {
 	switch {
 	case c.text != nil:
@@ -236,8 +242,8 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size returns the bytes of the HTML and the given text of one email. It returns at least the bytes of the unfilled
-// texts, because these occupy memory, too.
+// Size returns the total bytes of an email's HTML and given text. Size returns at least the bytes of the unfilled
+// texts, because these also occupy memory.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))
@@ -245,20 +251,21 @@ func (c *Compiled) Size(v render.Values) (n int64) {
 	return max(n, c.size)
 }
 
-// Empty reports whether the HTML and the text of one email are empty after filling.
+// Empty reports whether an email's HTML and text are both empty after filling.
 func (c *Compiled) Empty(v render.Values) bool {
 	return !slices.ContainsFunc(c.bodyTemplates(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
-// Placeholders returns the number of placeholders. Each placeholder occupies some memory.
+// Placeholders returns the number of placeholders in all templates. Callers limit the number, because each placeholder
+// occupies some memory.
 func (c *Compiled) Placeholders() int { return c.placeholders }
 
-// SameHeaders reports whether all emails have the same additional header fields.
+// SameHeaders reports whether the additional header fields are the same for all values.
 func (c *Compiled) SameHeaders() bool {
 	return !slices.ContainsFunc(c.values, func(t render.Template) bool { return !t.Fixed() })
 }
 
-// Names returns the names of all placeholders, sorted, each once.
+// Names returns the distinct names of all placeholders, sorted.
 func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
 
 func (c *Compiled) has(name string) bool {
@@ -266,11 +273,12 @@ func (c *Compiled) has(name string) bool {
 	return ok
 }
 
-// Optional reports whether the content has placeholders with a name, and all of them have fallbacks, so that no value
-// is needed.
+// Optional reports whether placeholders with the name exist and all of them have fallbacks, so that no value is
+// required.
 func (c *Compiled) Optional(name string) bool { return c.names[name] }
 
-// UsedValues returns the values whose names occur in the content. If all names occur, UsedValues returns v itself.
+// UsedValues returns the values whose names occur in the templates. If all names occur, UsedValues returns the map v
+// itself.
 func (c *Compiled) UsedValues(v render.Values) render.Values {
 	for name := range v {
 		if !c.has(name) {
@@ -282,7 +290,7 @@ func (c *Compiled) UsedValues(v render.Values) render.Values {
 	return v
 }
 
-// SameEnvelope reports whether all emails have the same sender, reply-to addresses and subject.
+// SameEnvelope reports whether the sender, the reply-to addresses and the subject are the same for all values.
 func (c *Compiled) SameEnvelope() bool {
 	return c.from.Fixed() && c.subject.Fixed() &&
 		!slices.ContainsFunc(c.replyTo, func(t render.Template) bool { return !t.Fixed() })
@@ -298,7 +306,7 @@ func (c *Compiled) templates() (all []*render.Template) {
 	return append(all, c.bodyTemplates()...)
 }
 
-// bodyTemplates returns the templates of the HTML and the text, as far as they were given.
+// bodyTemplates returns the templates of the HTML and of the text, if they were given.
 func (c *Compiled) bodyTemplates() (all []*render.Template) {
 	if c.html != nil {
 		all = append(all, &c.html.Template)

@@ -16,8 +16,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// A content that is used during the sweep stays, because the transaction that recorded the use has inserted emails with
-// it.
+// TestUsedWhileItIsSwept: a Content that is used during the sweep is not deleted, because the transaction that recorded
+// the use has inserted emails that refer to it.
 func TestUsedWhileItIsSwept(t *testing.T) {
 	d := dbtest.Postgres(t)
 	ctx := t.Context()
@@ -50,7 +50,7 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 		go func() {
 			swept <- s.RemoveUnused(context.Background(), some)
 		}()
-		for { // wait until the sweep is blocked by this transaction
+		for { // wait until this transaction blocks the sweep
 			var n int
 			if err := d.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database() AND query LIKE '%DELETE FROM contents%'`).Scan(&n); err != nil {
@@ -79,7 +79,8 @@ func TestUsedWhileItIsSwept(t *testing.T) {
 	}
 }
 
-// A use is recorded once an hour, also if the clock is behind the last recorded use. Each process records its own uses.
+// A use is recorded at most once an hour, even if the clock is behind the last recorded use. Each process records its
+// own uses.
 func TestUsesAreNoted(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	c := Content{TeamID: "team", From: "a@b.example", Subject: "s", HTML: new("<p>hello</p>")}
@@ -128,7 +129,7 @@ func TestUsesAreNoted(t *testing.T) {
 			t.Errorf("emails of it begin at %s, not at %s any more", from, first)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // each bubble begins in 2000, so this sets the clock back by eleven hours
+	synctest.Test(t, func(t *testing.T) { // each synctest bubble starts in the year 2000, so this sets the clock back by eleven hours
 		d := dbtest.Open(t, path)
 		s := New(d)
 		all, err := s.Unused(t.Context(), "team", Unused{})
@@ -150,7 +151,7 @@ func TestUsesAreNoted(t *testing.T) {
 	})
 }
 
-// The sweep does not change a content that was used after the sweep searched for its emails.
+// The sweep does not change a Content that was used after the sweep searched for its emails.
 func TestSweptLate(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, s := t.Context(), New(d)
@@ -202,7 +203,7 @@ func TestSweptLate(t *testing.T) {
 	})
 }
 
-// The estimated weight of a compiled content is close to its memory.
+// The estimated size of a compiled Content in memory is close to its actual size.
 func TestWeightOfPlaceholders(t *testing.T) {
 	html := strings.Repeat("{{{a}}}", 150_000) // 1 MB
 	var before, after runtime.MemStats

@@ -6,14 +6,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Read returns a team's content as it was added, without compiling or caching it. The error is a NotFound fault if
-// there is none.
+// Read returns a team's Content as it was added, without compiling or caching it. If the Content does not exist, Read
+// returns a NotFound fault.
 func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, error) {
 	return get(ctx, r, teamID, contentID)
 }
 
-// Size returns the total bytes of the HTML and the texts of the given contents of a team. It does not read them.
-// Missing contents count as 0.
+// Size returns the total bytes of the HTML and the texts of some of a team's Contents. Size does not load the texts. A
+// missing Content counts as 0 bytes.
 func Size(ctx context.Context, r db.Reader, teamID string, contentIDs ...string) (int64, error) {
 	return sizeOf(ctx, r, teamID, contentIDs)
 }

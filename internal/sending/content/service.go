@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of the cache of compiled contents.
+// Limits of the cache of compiled Contents.
 const (
 	cacheCount = 10_000
 	cacheBytes = 64 << 20
@@ -26,14 +26,15 @@ const (
 	perLink        = 80 // bytes of a link in addition to its target
 )
 
-// usedEvery is how often a process records the use of a content. usedSlack is longer, for safety. A content stays at
-// least that long after a recorded use, and its emails are searched that far around the use.
+// usedEvery is the interval at which a process records the use of a Content. usedSlack is a safety margin that is
+// longer than usedEvery. A Content is kept for at least usedSlack after a recorded use, and the search for its emails
+// extends by usedSlack around each use.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour
 )
 
-// Service stores and returns contents.
+// Service stores, caches and returns Contents.
 type Service struct {
 	d *db.DB
 
@@ -42,28 +43,28 @@ type Service struct {
 	cachedBytes int64
 }
 
-// New returns a service that stores its contents in d.
+// New returns a service that stores Contents in the database d.
 func New(d *db.DB) *Service {
 	s := &Service{d: d}
-	// NewLRU fails only for sizes below 1.
+	// NewLRU returns an error only for sizes below 1.
 	s.cached, _ = simplelru.NewLRU(cacheCount, func(_ string, c *Compiled) { s.cachedBytes -= c.weight() })
 	return s
 }
 
-// Add inserts a content in the caller's transaction. It sets CreatedAt, and ID if that is empty.
+// Add inserts a Content in the caller's transaction. Add sets CreatedAt, and also ID if it is empty.
 func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 	if c.ID == "" {
 		c.ID = id.At(tx.Now())
 	}
 	c.CreatedAt = tx.Now()
-	// Each email has its own Message-ID.
+	// Remove Message-ID, because each email needs its own.
 	c.Headers = slices.DeleteFunc(slices.Clone(c.Headers), func(f message.Field) bool {
 		return strings.EqualFold(f.Name, "Message-ID")
 	})
 	return insert(ctx, tx, c)
 }
 
-// Get returns a team's content, compiled. The error is a NotFound fault if there is none.
+// Get returns a team's Content in compiled form. If the Content does not exist, Get returns a NotFound fault.
 func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled, error) {
 	s.mu.Lock()
 	c, ok := s.cached.Get(contentID)
@@ -85,7 +86,7 @@ func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled,
 
 func notFound() error { return fault.NotFoundf("Content not found") }
 
-// addToCache caches a compiled content and evicts the least recently used ones.
+// addToCache caches a compiled Content and evicts the least recently used ones.
 func (s *Service) addToCache(c *Compiled) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,7 +99,7 @@ func (s *Service) addToCache(c *Compiled) {
 	}
 }
 
-// weight estimates the memory of a compiled content in bytes.
+// weight estimates the size of a compiled Content in memory, in bytes.
 func (c *Compiled) weight() int64 {
 	n := c.size + int64(len(c.convertedText)) + perPlaceholder*int64(c.placeholders) + perName*int64(len(c.names)) + 2048
 	if c.html != nil {
@@ -107,7 +108,7 @@ func (c *Compiled) weight() int64 {
 	return n
 }
 
-// evict removes contents from the cache.
+// evict removes Contents from the cache.
 func (s *Service) evict(contentIDs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -116,23 +117,23 @@ func (s *Service) evict(contentIDs []string) {
 	}
 }
 
-// recordedUse is a use of a content that this process recorded in its row.
+// recordedUse is a use of a Content that this process recorded in the database row.
 type recordedUse struct {
-	at    time.Time // time by the clock of the database
-	since time.Time // time of the record, by this process's monotonic clock
+	at    time.Time // time of the use by the database's clock
+	since time.Time // time of the recording by this process's monotonic clock
 }
 
-// covers reports whether the record u is recent enough for an email that is inserted now, so that no new record is
-// needed.
+// covers reports whether the recorded use u is recent enough for an email that is inserted now, so that no new record
+// is needed.
 func (u *recordedUse) covers(now time.Time) bool {
-	// The second condition is for a clock that was set back: by the true time, RemoveUnused may already have searched
-	// past the use.
+	// The second condition handles a clock that was set back: RemoveUnused of another node may already have searched
+	// past the recorded use.
 	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
 }
 
-// MarkUsed records in the caller's transaction that an email with the content is inserted, so that the content is not
-// deleted. A process writes at most once an hour for each content. If it writes and the content is gone, the
-// transaction fails with a NotFound fault.
+// MarkUsed records in the caller's transaction that an email with the Content is inserted, so that the Content is not
+// deleted. A process writes the record at most once an hour per Content. If MarkUsed writes the record and the Content
+// has been deleted, the transaction fails with a NotFound fault.
 func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	if now := tx.Now(); !c.lastUse.Load().covers(now) {
 		setUsed(ctx, tx, c.TeamID, c.ID, now)
@@ -141,42 +142,44 @@ func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	}
 }
 
-// Delete deletes a content that no email was ever sent with. Deleting a missing content is no error.
+// Delete deletes a Content to which no email ever referred. Deleting a missing Content is not an error.
 func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	remove(ctx, tx, teamID, contentID)
 }
 
-// Release clears Kept: the content is deleted once no email refers to it. Releasing a missing content is no error.
+// Release clears Kept, so that the Content is deleted once no email refers to it. Releasing a missing Content is not an
+// error.
 func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	release(ctx, tx, teamID, contentID)
 }
 
-// Unused is a content that is not kept and was not used recently. The ids of its emails, if any, are from From to
-// before Until.
+// Unused is a Content that is not kept and was not used recently. The emails that refer to it, if any, have ids greater
+// than or equal to From and less than Until.
 type Unused struct {
 	TeamID, ID string
 	From       string
 
-	used int64 // time of the last recorded use, in microseconds
+	used int64 // time of the last recorded use, in microseconds since 1970
 }
 
-// Until returns an id that is greater than those of all emails with the content.
+// Until returns an id that is greater than the ids of all emails that refer to the Content.
 func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
 
-// Unused returns some contents of a team that are not kept and were not used recently, by the time of their last use.
-// The list continues after the content that is given as after. If after is the zero value, the list begins with the
-// first content.
+// Unused returns some of a team's Contents that are not kept and were not used recently, sorted by the time of their
+// last use. The list continues after the Content in the parameter after. If the parameter after is the zero value, the
+// list starts with the first Content.
 func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
 	return unused(ctx, s.d.Reader, teamID, s.d.Now().Add(-usedSlack), after)
 }
 
-// AdvanceFrom records that the content is used by no email whose id is less than from. It does nothing if the content
-// was used since u was read.
+// AdvanceFrom records that no email with an id less than from refers to the Content. If the Content has been used since
+// u was read, AdvanceFrom does nothing.
 func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }
 
-// RemoveUnused deletes contents that no email refers to. It keeps the contents that were used since they were read.
+// RemoveUnused deletes Contents to which no email refers. RemoveUnused keeps each Content that has been used since it
+// was read.
 func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	for some := range slices.Chunk(all, removeMax) {
 		err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -197,13 +200,13 @@ func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	return nil
 }
 
-// TeamsWithUnused returns some teams with ids after the given one, in order, that have contents that are not kept and
-// were not used recently.
+// TeamsWithUnused returns some teams, in id order after a given id, that have a Content that is not kept and was not
+// used recently.
 func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, error) {
 	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
 }
 
-// EraseTeam deletes the contents of a team. The team's emails must be deleted first.
+// EraseTeam deletes all Contents of a team. Callers of EraseTeam must delete the team's emails first.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseSome(ctx, tx, teamID) })
 }

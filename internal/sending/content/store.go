@@ -17,12 +17,12 @@ const (
 )
 
 const (
-	removeMax = 20 // contents deleted in one transaction; each may be large
+	removeMax = 20 // maximum Contents deleted in one transaction, because each may be large
 	teamsMax  = 100
 	unusedMax = 500
 )
 
-// firstOf returns a lower bound for the ids of emails whose content is used at a time.
+// firstOf returns a lower bound for the ids of emails that use a Content at a given time.
 func firstOf(at time.Time) string { return id.First(at.Add(-usedSlack)) }
 
 func insert(ctx context.Context, tx *db.Tx, c *Content) error {
@@ -86,8 +86,8 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 	return n, nil
 }
 
-// setUsed records that a content is used at a time. used_at always increases, even if the clock was set back. So a
-// transaction that has read used_at before notices the use.
+// setUsed records the time of a Content's use. The column used_at always increases, even if the clock was set back. A
+// transaction that has read used_at before therefore notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
 		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, contentID, teamID,
@@ -102,7 +102,7 @@ func remove(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	tx.Queue(ctx, `DELETE FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID)
 }
 
-// unused reads only an index, which contains from_id: in the row, from_id is stored after the texts.
+// unused reads only an index, which includes from_id, because the row stores from_id after the large texts.
 func unused(ctx context.Context, r db.Reader, teamID string, before time.Time, after Unused) ([]Unused, error) {
 	if after.ID == "" {
 		after.used = -1

@@ -47,7 +47,7 @@ const (
 
 // Content holds the parts that emails have in common. Each text in a Content is a template (see package render).
 type Content struct {
-	ID        string // Add sets it if empty
+	ID        string // set by Add if empty
 	TeamID    string
 	From      string
 	Subject   string

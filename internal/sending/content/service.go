@@ -153,8 +153,8 @@ func (s *Service) Release(ctx context.Context, tx *db.Tx, teamID, contentID stri
 	release(ctx, tx, teamID, contentID)
 }
 
-// Unused is a Content that is not kept and was not used recently. The emails that refer to it, if any, have ids greater
-// than or equal to From and less than Until.
+// Unused is a Content that is not kept and was not used recently. The emails that refer to the Content, if any, have
+// ids greater than or equal to From and less than Until.
 type Unused struct {
 	TeamID, ID string
 	From       string

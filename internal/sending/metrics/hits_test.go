@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// step is a step of a PostgreSQL plan, with its row counts for each execution.
+// step is one step of a PostgreSQL query plan, with its row counts per execution.
 type step struct {
 	Rows    float64 `json:"Actual Rows"`
 	Loops   float64 `json:"Actual Loops"`
@@ -21,7 +21,7 @@ type step struct {
 	Plans   []step
 }
 
-// read returns the number of rows that a step and its substeps read.
+// read returns the number of rows that a plan step and its substeps read.
 func (s step) read() float64 {
 	n := (s.Rows + s.Removed + s.Joined) * s.Loops
 	for _, below := range s.Plans {
@@ -30,8 +30,8 @@ func (s step) read() float64 {
 	return n
 }
 
-// Many late hits of one recipient on one link cost each query a few rows per hit. PostgreSQL counts the rows; a test in
-// package cli checks the indexes of both engines.
+// For many late hits of one recipient on one link, each query reads only a few rows per hit. This test uses the row
+// counts of PostgreSQL's query plans; a test in package cli checks that both databases use the indexes.
 func TestHitsOfOneLink(t *testing.T) {
 	const hits = 1000
 	d, trace := dbtest.PostgresTraced(t)
@@ -46,7 +46,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	if err := w.s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.happen(t, all[hits/2:]...) // before the time until which events are counted
+	w.happen(t, all[hits/2:]...) // these events are older than the time up to which events are counted
 	trace.Take()
 	q := metrics.Query{From: now.Add(-24 * time.Hour), To: now}
 	people, unique := 0, 0
@@ -67,7 +67,7 @@ func TestHitsOfOneLink(t *testing.T) {
 		}
 		var plan string
 		err := d.Update(t.Context(), func(tx *db.Tx) error {
-			// RollUp has deleted the late entries.
+			// RollUp has deleted the late entries, so the test inserts them again.
 			for _, text := range []string{`SET LOCAL enable_seqscan = off`, `SET LOCAL enable_bitmapscan = off`,
 				`INSERT INTO email_counts_late (team_id, id, email_id, at) SELECT team_id, id, email_id, created_at
 				FROM email_events WHERE team_id = 'team' ON CONFLICT DO NOTHING`} {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// clicks returns n clicks on one email, spread over some quarter hours that end with last.
+// clicks returns n clicks on one email, spread over several quarter hours up to the time last.
 func (w *fixture) clicks(n, quarters int, last time.Time) []events.Event {
 	all := make([]events.Event, n)
 	for i := range all {
@@ -24,7 +24,7 @@ func (w *fixture) clicks(n, quarters int, last time.Time) []events.Event {
 	return all
 }
 
-// check compares the counts with a plain recount.
+// check compares the results of queries with a simple recount.
 func (w *fixture) check(t *testing.T, now time.Time) {
 	t.Helper()
 	q := metrics.Query{From: now.Add(-48 * time.Hour), To: now, ByDomain: true,
@@ -39,7 +39,7 @@ func (w *fixture) check(t *testing.T, now time.Time) {
 	}
 }
 
-// left returns the number of late entries.
+// left returns the number of remaining late entries.
 func (w *fixture) left(t *testing.T) (n int) {
 	t.Helper()
 	if err := w.d.QueryRow(t.Context(), `SELECT COUNT(*) FROM email_counts_late`).Scan(&n); err != nil {
@@ -48,8 +48,8 @@ func (w *fixture) left(t *testing.T) (n int) {
 	return n
 }
 
-// A quarter hour is recounted once and in few transactions, regardless of the number of its late events, even if all of
-// them are of one email.
+// RollUp recounts a quarter hour once and in few transactions, however many late events it has, even if all of them
+// concern one email.
 func TestLateEventsAreCountedOnce(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()
@@ -90,7 +90,7 @@ func TestLateEventsAreCountedOnce(t *testing.T) {
 	})
 }
 
-// Counts are right wherever RollUp stops, and the next RollUp counts the rest.
+// If RollUp fails at any statement, counts remain correct, and the next RollUp counts the remaining events.
 func TestRollFails(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()
@@ -100,7 +100,7 @@ func TestRollFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := trace.EachBroken(t, func() {
-			if w.left(t) == 0 { // otherwise the next RollUp counts the rest
+			if w.left(t) == 0 { // if entries remain, the next RollUp counts them
 				w.happen(t, w.clicks(3, 3, last)...)
 			}
 		}, func() error { return w.s.RollUp(t.Context()) }, func(err error) {
@@ -115,7 +115,7 @@ func TestRollFails(t *testing.T) {
 	})
 }
 
-// If another node records a late event while this node handles earlier late events, the event is counted.
+// If another node records a late event while this node processes earlier late events, the new event is also counted.
 func TestLateForAnotherNode(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()

@@ -1,51 +1,54 @@
-// Package metrics counts the events of emails, for the metrics of teams and for their usage.
+// Package metrics counts email events for teams' metrics and usage.
 //
 // # How it works
 //
-// Recording an event changes no counter. A counter that every transaction updates would make PostgreSQL's transactions
-// wait for each other and double SQLite's writes. Instead [Service.RollUp] runs every minute. It counts each team's
-// events up to a few minutes ago ([margin]) by quarter hour, domain, broadcast and type. Queries add the later events,
-// so results are up to date. Queries by email read the events of their time span instead of the counters.
+// Recording an event does not update any counter. A counter that every transaction updates would make PostgreSQL
+// transactions wait for each other and would double SQLite's writes. Instead of updating counters for each event,
+// [Service.RollUp] runs every minute. RollUp counts each team's events up to a few minutes ago ([margin]), grouped by
+// quarter hour, domain, broadcast and type. Queries add events that are not yet counted, so that results are up to
+// date. Queries that group or filter by email read the events in their time span instead of the counters.
 //
-// An event counts at its own time. If an event's time is more than [lateness] before the transaction that records it,
-// the same transaction inserts a late entry. Queries recount the quarter hours of late events at once; the next RollUp
-// corrects their counters.
+// An event is counted at the time at which it happened, not at the time of its recording. If an event happened more
+// than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries
+// immediately recount the quarter hours of late events; the next RollUp corrects the counters of these quarter hours.
 //
-// Events of deleted emails stay counted. [RetainCounts] adds them to separate counts by quarter hour
-// (email_counts_kept). A recounted quarter hour is the sum of these counts and of its remaining events. Deleted events
-// count at the start of their quarter hour and are missing in breakdowns by email. If an email's earlier opens or
-// clicks were deleted, its next one counts as the first.
+// Events of deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
+// (email_counts_kept). A recount of a quarter hour adds these retained counts to the count of the remaining events.
+// Deleted events count at the start of their quarter hour and are missing from breakdowns by email. If an email's
+// earlier opens or clicks were deleted, its next open or click counts as the first.
 //
 // # What is counted
 //
-// Each event counts once, except queued, scheduled and canceled events, which are not counted. Recipients are counted
-// too. A sent event counts the recipients that the email is sent to. An open or a click counts a recipient only if it
-// is the first one of that recipient. So periods add up: the unique opens of a week are the sum of those of its days.
-// Opens and clicks by bots count like others, with a detail of their own. A third number, people, counts recipients
-// without bots, because a recipient may open an email that a bot opened before.
+// Each event counts once, except that queued, scheduled and canceled events are not counted. In addition to events,
+// recipients are counted. A sent event counts the recipients to whom the email is sent. An open or click counts a
+// recipient only if it is that recipient's first open or click of the email. Recipient counts of periods therefore add
+// up: the unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like
+// others, but with a separate detail. A third number, People, counts recipients without bots, because a person may open
+// an email after a bot has opened it.
 //
 // # Invariants
 //
-// Counts always equal a plain count of the events, including deleted ones. The order in which events are recorded does
-// not matter. An event that is not late is committed before its time is counted. This requires that transactions take
-// less than the difference of margin and lateness, and that the nodes' clocks differ by less than that.
+// The results always equal a simple count of all events, including deleted ones. The results do not depend on the order
+// in which events are recorded. An event that is not late is committed before RollUp counts the events of its time.
+// This order requires that transactions take less time than margin minus lateness, and that the nodes' clocks differ by
+// less than that.
 //
 // # When it fails
 //
-// Each step of RollUp writes in one transaction, which fails if the state's version has changed. Late entries are
-// deleted after the counters of all their quarter hours are right. So RollUp may stop at any point and may run twice at
-// the same time. While RollUp does not run, results stay right and queries become slower. Errors of the database are
-// returned.
+// Each step of RollUp writes in one transaction, which fails if another node has changed the version of the team's
+// state. Late entries are deleted only after the counters of all their quarter hours are correct. RollUp may therefore
+// stop at any point, and may run concurrently on several nodes. While RollUp does not run, results remain correct but
+// queries become slower. Database errors are returned to the caller.
 //
 // # What it does not do
 //
-// The package records no events and enforces no limits.
+// Package metrics records no events and enforces no limits.
 package metrics
 
 import "time"
 
-// slot is the shortest counted period, a quarter hour. In every time zone, hours begin at a multiple of a slot since
-// 1970.
+// slot is the shortest period of a counter, a quarter hour. In every time zone, each hour starts at a multiple of a
+// slot since 1970.
 const slot = 15 * time.Minute
 
 const (
@@ -53,13 +56,13 @@ const (
 	margin   = 3 * time.Minute
 )
 
-// Query selects counts in a time span (API reference section 8.9).
+// Query selects counts within a time span (API reference section 8.9).
 type Query struct {
 	From, To     time.Time // To is excluded
 	DomainIDs    []string  // empty means all
 	EmailIDs     []string
 	BroadcastIDs []string
-	ByPeriod     func(time.Time) string // returns the name of a time's period; nil means no breakdown by period
+	ByPeriod     func(time.Time) string // returns the name of the period at a time; nil means no breakdown by period
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool
@@ -67,28 +70,30 @@ type Query struct {
 
 // Count is one row of a breakdown.
 type Count struct {
-	Period, DomainID, DomainName, EmailID, BroadcastID string // empty without a breakdown by that field
+	Period, DomainID, DomainName, EmailID, BroadcastID string // empty unless the query groups by email
 
 	Type       string // an event's type without "email."
 	Detail     string // the type of a bounce; "machine" for an open or click by a bot
 	Events     int
-	Recipients int // see the package comment
-	People     int // recipients with their first open or click by a person
+	Recipients int // number of recipients (see the package comment)
+	People     int // number of recipients whose first open or click by a person is in this row
 }
 
-// Usage is how many recipients a team's emails were sent to, and how many emails it received, in a time span.
+// Usage is the number of recipients to whom a team's emails were sent, and the number of emails that the team received,
+// in a time span.
 type Usage struct{ Sent, Received int }
 
-// span is a range of times in microseconds; to is excluded.
+// span is a range of times in microseconds since 1970, including from and excluding to.
 type span struct{ from, to int64 }
 
-// down and up return the number of the last slot that begins at or before a time, and of the first at or after it.
+// down returns the number of the last slot that starts at or before a time; up returns the number of the first slot
+// that starts at or after it.
 func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
-// split divides a span into slots whose counters can be used and spans whose events must be counted. Counters are
-// complete before the time until, except in the dirty slots. The counters can be used for the slots from low to high-1
-// that are not dirty. The spans in live must be counted from events.
+// split divides a span into slots whose counters can be used, and spans whose events must be counted. Counters are
+// complete before the time until, except the counters of dirty slots. The counters of the slots from low to high-1 can
+// be used, except for dirty slots. The events in the spans of live must be counted.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

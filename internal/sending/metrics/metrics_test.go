@@ -68,7 +68,7 @@ func (w *fixture) update(t *testing.T, f func(tx *db.Tx) error) {
 	}
 }
 
-// happen records events that occurred to the emails, in one transaction.
+// happen records events of the fixture's emails in one transaction.
 func (w *fixture) happen(t *testing.T, all ...events.Event) {
 	t.Helper()
 	var recorded []events.Event
@@ -95,13 +95,13 @@ func (w *fixture) event(r *rand.Rand, now time.Time) events.Event {
 	case events.EmailBounced:
 		v.Data = &events.Bounce{Type: []string{"Permanent", "Transient"}[r.IntN(2)]}
 	}
-	if r.IntN(4) > 0 { // otherwise the event happens now
+	if r.IntN(4) > 0 { // one event in four happens at the current time
 		v.At = now.Add(-time.Duration(r.Int64N(int64(6 * time.Hour)))).Truncate(time.Microsecond)
 	}
 	return v
 }
 
-// recount counts the events in plain Go.
+// recount counts the events with simple Go code.
 func (w *fixture) recount(q metrics.Query) []metrics.Count {
 	sums := map[metrics.Count][3]int{}
 	for i := range w.all {
@@ -109,7 +109,7 @@ func (w *fixture) recount(q metrics.Query) []metrics.Count {
 		at := e.At
 		if w.gone[e.EmailID] {
 			if q.ByEmail || len(q.EmailIDs) > 0 {
-				continue // deleted events have no known email
+				continue // deleted events cannot be assigned to an email
 			}
 			at = at.Truncate(15 * time.Minute)
 		}
@@ -157,7 +157,7 @@ func (w *fixture) recipients(e *events.Event) int {
 		i := slices.IndexFunc(w.emails, func(x email) bool { return x.id == e.EmailID })
 		n := len(w.emails[i].to)
 		if n > 2 {
-			n-- // the third recipient is suppressed
+			n-- // the fixture suppresses the third recipient
 		}
 		return n
 	case events.EmailOpened, events.EmailClicked:
@@ -204,7 +204,7 @@ func sorted(all []metrics.Count) []metrics.Count {
 	return all
 }
 
-// queries returns queries of every kind.
+// queries returns one or more queries of every kind.
 func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 	hourly := func(t time.Time) string { return t.UTC().Format("15") }
 	span := func() (from, to time.Time) {
@@ -227,7 +227,7 @@ func (w *fixture) queries(r *rand.Rand, now time.Time) []metrics.Query {
 		metrics.Query{From: now.Add(-24 * time.Hour), To: now.Add(time.Minute), ByPeriod: hourly})
 }
 
-// Counts always equal a plain recount, in any order of recording events and updating counters.
+// Query results always equal a simple recount, in any order of recording events and running RollUp.
 func TestCountsAreTrue(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(1, 2)), time.Now()
@@ -275,7 +275,7 @@ func TestCountsAreTrue(t *testing.T) {
 	})
 }
 
-// delete deletes all rows of an email if its events are counted.
+// delete deletes all rows of an email if its events are already counted.
 func (w *fixture) delete(t *testing.T, e email) {
 	t.Helper()
 	var released []string
@@ -289,7 +289,8 @@ func (w *fixture) delete(t *testing.T, e email) {
 	w.gone[e.id] = len(released) > 0
 }
 
-// Counts always equal a plain recount, even while emails are deleted and late events of others are recorded.
+// Query results always equal a simple recount, even while emails are deleted and late events of other emails are
+// recorded.
 func TestCountsOutliveEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(5, 6)), time.Now()
@@ -337,7 +338,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 	})
 }
 
-// RetainCounts does not release an email while one of its events is not counted.
+// RetainCounts does not permit the deletion of an email while one of its events is not yet counted.
 func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newFixture(t, d), time.Now()
@@ -371,7 +372,7 @@ func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	})
 }
 
-// Nodes that run RollUp at the same time, while events are recorded, count every event once.
+// If several nodes run RollUp at the same time while events are recorded, every event is counted once.
 func TestManyCountAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, r, now := newFixture(t, d), rand.New(rand.NewPCG(3, 4)), time.Now()
@@ -431,7 +432,8 @@ func TestUsage(t *testing.T) {
 	})
 }
 
-// fill inserts n events without the recorder, evenly over a span. Each event has its own email with one recipient.
+// fill inserts n events directly into the database, spread evenly over a time span. Each event belongs to its own email
+// with one recipient.
 func fill(b testing.TB, d *db.DB, n int, from time.Time, over time.Duration) {
 	b.Helper()
 	types := []string{"queued", "sent", "delivered", "opened"}
@@ -470,8 +472,8 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
-// A team with more different counters than one step allows is counted in shorter steps. A team that cannot be counted
-// does not delay others.
+// If a team has more different counters than one step allows, RollUp counts its events in shorter steps. An error for
+// one team does not delay the counting of other teams.
 func TestRollOfManyCounters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		from := time.Now().Add(-3 * time.Hour).Truncate(time.Hour)
@@ -510,7 +512,7 @@ func TestRollOfManyCounters(t *testing.T) {
 	})
 }
 
-// BenchmarkMillion queries a month's metrics by day and domain, with a million events in the month.
+// BenchmarkMillion queries a month's metrics by day and domain, over a million events.
 func BenchmarkMillion(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

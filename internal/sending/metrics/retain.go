@@ -8,9 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// RetainCounts preserves the counts of sent or received emails whose events are about to be deleted. Call it in the
-// transaction that deletes the events, before the deletion. It returns the emails whose events may be deleted now. The
-// emails that it leaves out have an event that is not in the counters yet; they can be deleted some minutes later.
+// RetainCounts preserves the counts of sent or received emails whose events are about to be deleted. Call RetainCounts
+// in the transaction that deletes the events, before the deletion. RetainCounts returns the emails whose events may be
+// deleted now. An email is not returned if one of its events is not yet in the counters; that email can be deleted some
+// minutes later.
 func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {

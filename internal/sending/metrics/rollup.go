@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	rollStep    = time.Hour // time span of events that are counted in one step
-	recountStep = 50        // slots that one transaction counts again
-	lateStep    = 1000      // late entries that one transaction deletes
-	lateMax     = 100_000   // late entries that one pass handles
+	rollStep    = time.Hour // time span whose events are counted in one step
+	recountStep = 50        // maximum number of slots that one transaction recounts
+	lateStep    = 1000      // maximum number of late entries that one transaction deletes
+	lateMax     = 100_000   // maximum number of late entries per pass
 )
 
-// counterGroups are the columns by which counters are grouped.
+// counterGroups specifies the columns by which counters are grouped.
 var counterGroups = groups{slot: true, domain: true, broadcast: true}
 
-// RollUp counts the new events of every team that are old enough, and corrects the counters that late events made
-// wrong. An error for one team is returned after all other teams.
+// RollUp counts every team's events that are old enough and not yet counted, and corrects counters that late events
+// made wrong. If RollUp fails for one team, it returns the error after processing all other teams.
 func (s *Service) RollUp(ctx context.Context) error {
 	var failed error
 	for team := ""; ; {
@@ -53,8 +53,9 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events before target and reports whether there may be more. It reads the events before its
-// transaction: events that old do not change, except for late ones, which have late entries.
+// advance counts the next events before the time target, and reports whether more events may remain. advance reads the
+// events before its transaction, because events this old no longer change, except through late events, which have late
+// entries.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {
@@ -77,13 +78,15 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	return true, err
 }
 
-// correct recounts the slots that have late events, each slot once. It reports whether there may be more.
+// correct recounts the slots that late events affect, each slot once. correct reports whether more late entries may
+// remain.
 func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
 	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateMax)
 	if err != nil || len(ids) == 0 {
 		return false, err
 	}
-	// A late entry is committed with its event, so the reads from here on include the events of these entries.
+	// A late entry is committed together with its event, so the queries from here on include the events of the entries
+	// read above.
 	dirty, err := dirtySlots(ctx, s.d.Reader, teamID, at.until)
 	if err != nil {
 		return false, err
@@ -93,9 +96,9 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 			return false, err
 		}
 	}
-	// The entries are deleted last. Until the entries are deleted, queries do not use the counters of their slots, and
-	// a stop loses nothing. Another node may have changed the state and counted slots that dirtySlots did not return.
-	// In that case the entries stay for the next pass.
+	// The late entries are deleted last. Until then, queries do not use the counters of the affected slots, so an
+	// interruption loses nothing. If another node has changed the state, it may have counted slots that dirtySlots did
+	// not return. In that case, the late entries are kept for the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {
@@ -105,7 +108,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	return len(ids) == lateMax, nil
 }
 
-// recount replaces the counters of some slots; see advanceState for ok.
+// recount replaces the counters of some slots; ok has the same meaning as for advanceState.
 func (s *Service) recount(ctx context.Context, teamID string, at *state, slots []int64) (ok bool, err error) {
 	var rows []row
 	for _, d := range slots {
@@ -124,8 +127,8 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 	})
 }
 
-// advanceState stores the next state, with events counted before the time until, and calls f in that transaction. If
-// the state has changed since it was read, it changes nothing and returns false.
+// advanceState stores the team's next state, in which events before the time until are counted, and calls f in the same
+// transaction. If the state has changed since it was read, advanceState changes nothing and returns false.
 func (s *Service) advanceState(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
 	err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {

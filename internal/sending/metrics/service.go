@@ -11,20 +11,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// rowsMax limits the rows of a breakdown by email.
+// rowsMax is the maximum number of rows in a breakdown by email.
 const rowsMax = 50_000
 
 // Service counts events.
 type Service struct{ d *db.DB }
 
-// New returns the service. It must also be registered as a listener of the recorder.
+// New returns the metrics service. Register the Service as a listener of the event recorder.
 func New(d *db.DB) *Service { return &Service{d} }
 
-// Now returns the present time by the clock that events use.
+// Now returns the current time of the clock that events use.
 func (s *Service) Now() time.Time { return s.d.Now() }
 
-// Recorded inserts a late entry for each event whose time may already be counted. The recorder calls it for every
-// event.
+// Recorded inserts a late entry for each event at a time whose events may already be counted. The recorder calls
+// Recorded for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]
@@ -42,7 +42,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Count counts a team's events. A breakdown by email with more than 50,000 rows is an Invalid fault.
+// Count counts a team's events for a query. If a breakdown by email has more than 50,000 rows, Count returns an Invalid
+// fault.
 func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, error) {
 	g := groups{slot: q.ByPeriod != nil, domain: q.ByDomain, email: q.ByEmail, broadcast: q.ByBroadcast}
 	f := filters{q.DomainIDs, q.EmailIDs, q.BroadcastIDs}
@@ -64,10 +65,11 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 	return s.toCounts(ctx, teamID, q, rows)
 }
 
-// combineTries is how often the counters are read again if they change during the query. Counters change once a minute.
+// combineTries is the maximum number of times that a query reads the counters if they change while it runs. Counters
+// change once a minute per team.
 const combineTries = 5
 
-// combine adds up the counters and the events that are not in them.
+// combine adds the counters and the events that are not yet in the counters.
 func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
 	before, err := getState(ctx, s.d.Reader, teamID)
 	for try := 1; err == nil; try++ {
@@ -110,10 +112,11 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	return rows, err
 }
 
-// dirtyMax is how many dirty slots are recounted one by one. With more dirty slots, counting all events is as fast.
+// dirtyMax is the maximum number of dirty slots that are recounted individually. With more dirty slots, counting all
+// events is equally fast.
 const dirtyMax = 300
 
-// toCounts adds the names of periods and domains to rows, and merges rows with equal names.
+// toCounts adds the names of periods and domains to rows, and merges rows with the same names.
 func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
 	names := map[string]string{}
 	if q.ByDomain {
@@ -157,7 +160,7 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 	return out, nil
 }
 
-// Usage returns a team's usage between two times, without the second.
+// Usage returns a team's usage from one time up to, but not including, another.
 func (s *Service) Usage(ctx context.Context, teamID string, from, to time.Time) (u Usage, err error) {
 	all, err := s.Count(ctx, teamID, Query{From: from, To: to})
 	for _, c := range all {

@@ -7,7 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Each moment of a span is counted once: by the counters of its slot if they are complete, or from the events.
+// Each moment of a span is counted once: with the counters of its slot if they are complete, and otherwise from the
+// events.
 func TestSplit(t *testing.T) {
 	us := slot.Microseconds()
 	third := us / 3

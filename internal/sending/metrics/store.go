@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// state says until when a team's events are counted. Version 0 means that no events are counted.
+// state records the time up to which a team's events are counted. Version 0 means that no events have been counted yet.
 type state struct{ until, version int64 }
 
 func getState(ctx context.Context, r db.Reader, teamID string) (s state, err error) {
@@ -23,7 +23,8 @@ func getState(ctx context.Context, r db.Reader, teamID string) (s state, err err
 	return s, err
 }
 
-// setState replaces a state and increments its version. It returns false if the state has changed since it was read.
+// setState replaces a team's state and increments its version. setState returns false if the state has changed since it
+// was read.
 func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
 	var n int64
 	var err error
@@ -38,7 +39,7 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 	return n == 1, err
 }
 
-// late is an entry for an event that was recorded long after its time. emailID is set only for opens and clicks.
+// late is an entry for an event that was recorded long after it happened. emailID is set only for opens and clicks.
 type late struct {
 	id, emailID string
 	at          int64
@@ -49,7 +50,7 @@ func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
 		l.emailID, l.at)
 }
 
-// lateIDs returns ids of a team's late entries, oldest first.
+// lateIDs returns the ids of some of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
@@ -62,9 +63,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns, in order, the slots before until whose counters are wrong. The counters are wrong in the slots of
-// late events, and in those of later opens and clicks of the same email, which may no longer be the first. It reads the
-// events of each email once, however many late entries the email has.
+// dirtySlots returns the slots before the time until whose counters are wrong, in order. Counters are wrong in the
+// slots of late events, and in the slots of later opens and clicks of the same email, which may no longer be the first.
+// dirtySlots reads the events of each email once, however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
@@ -77,7 +78,7 @@ func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([
 	})
 }
 
-// row is a row of the result of a count.
+// row is one result row of a count.
 type row struct {
 	slot                     int64
 	domain, email, broadcast string
@@ -91,13 +92,13 @@ func scanRow(r db.Row) (x row, err error) {
 	return x, err
 }
 
-// groups are the columns by which rows are grouped.
+// groups specifies the columns by which rows are grouped.
 type groups struct{ slot, domain, email, broadcast bool }
 
-// filters are conditions on ids.
+// filters holds conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
 
-// where returns the conditions as SQL text, and args with the arguments of the conditions appended.
+// where returns the conditions as SQL text, and args with the conditions' arguments appended.
 func (f filters) where(prefix string, args []any) (string, []any) {
 	text := ""
 	for _, c := range []struct {
@@ -119,41 +120,43 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// recipientsOf is the number of recipients that an event e counts; see the package comment. The subqueries by email do
-// not name the team, because SQLite would then read all events of the team instead of using the email's key.
+// recipientsOf is an SQL expression for the number of recipients that an event e counts (see the package comment). The
+// subqueries by email do not filter by team, because SQLite would then read all of the team's events instead of using
+// the key of the email.
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed')
 			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 
-// peopleOf is the number of recipients for which an event e counts if events of bots are ignored.
+// peopleOf is an SQL expression for the number of recipients that an event e counts if events of bots are ignored.
 var peopleOf = `CASE
 			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
 			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
 
-// earlier is the condition that another event of the same email, type and recipient, with the given detail, came before
-// the event e. It is evaluated for each open and click, and one link can be followed any number of times. So it must
-// read one row only: each part of it uses the index email_events_hits, whose condition it repeats.
+// earlier is the SQL condition that another event of the same email, type and recipient, with the given detail,
+// occurred before the event e. The condition is evaluated for each open and click, and a recipient can follow a link
+// any number of times. The condition must therefore read only one row: each of its parts uses the index
+// email_events_hits and repeats the condition of that partial index.
 func earlier(detail string) string {
 	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
 				AND f.type = e.type AND f.recipient = e.recipient AND f.detail = '` + detail + `'
 				AND (f.created_at, f.id) < (e.created_at, e.id))`
 }
 
-// counted is the condition of events that are counted.
+// counted is the SQL condition for events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
-// countEvents counts the events of a span, with at most limit rows. It defines the content of the counters. The same
-// statement adds the counts that [RetainCounts] stored, so that a deletion at the same time neither duplicates nor
-// loses events. Deleted events count at the start of their slot.
+// countEvents counts the events in a span and returns at most limit rows. countEvents also determines the values of the
+// counters. The same statement adds the counts from [RetainCounts], so that a concurrent deletion neither duplicates
+// nor loses events. Deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})
 	when := "e.team_id = $1 AND e.created_at >= $2 AND e.created_at < $3"
 	if len(f.emails) > 0 {
-		// The expressions prevent the use of the index of times.
+		// These expressions prevent the database from using the index on times.
 		when = "e.team_id || '' = $1 AND e.created_at + 0 >= $2 AND e.created_at + 0 < $3"
 	}
 	text := fmt.Sprintf(`SELECT %s, %s, %s, %s, e.type, e.detail, COUNT(*), CAST(SUM(%s) AS BIGINT),
@@ -162,7 +165,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 		column(g.domain, "e.domain_id", "''"),
 		column(g.email, "e.email_id", "''"), column(g.broadcast, "e.broadcast_id", "''"), recipientsOf, peopleOf,
 		when, counted, where)
-	if !g.email && len(f.emails) == 0 { // deleted events have no known email
+	if !g.email && len(f.emails) == 0 { // deleted events cannot be assigned to an email
 		args = append(args, up(s.from), up(s.to))
 		low, high := len(args)-1, len(args)
 		where, args = f.where("k.", args)
@@ -177,7 +180,7 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	return db.Collect(rows, err, scanRow)
 }
 
-// uncounted returns the emails that have an event at or after a time, or a late event that is not in the counters yet.
+// uncounted returns the emails that have an event at or after a time, or a late event that is not yet in the counters.
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
 		AND e.created_at + 0 >= $3
@@ -189,9 +192,9 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 	})
 }
 
-// retainCounts adds the counts of some emails' events to those of deleted events.
+// retainCounts adds the counts of some emails' events to the counts of deleted events.
 func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
-	// The order prevents deadlocks between two transactions.
+	// A fixed order of rows prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
 		events, recipients, people)
 		SELECT e.team_id, e.created_at / %d, e.domain_id, e.broadcast_id, e.type, e.detail, COUNT(*),
@@ -205,7 +208,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs)
 }
 
-// sumCounters adds up the counters of the slots from low to before high, except the slots in without.
+// sumCounters adds the counters of the slots from low to high-1, except the slots in without.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
 	f filters) ([]row, error) {
 	args := []any{teamID, low, high}
@@ -238,7 +241,7 @@ func addCounters(ctx context.Context, tx *db.Tx, teamID string, all []row) {
 	}
 }
 
-// nextTeam returns the first team with events whose id is after the given one, or "".
+// nextTeam returns the first team that has events and whose id is greater than the given id, or "".
 func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err error) {
 	err = r.QueryRow(ctx, `SELECT team_id FROM email_events WHERE team_id > $1 ORDER BY team_id LIMIT 1`,
 		after).Scan(&team)
@@ -248,7 +251,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// nextEvent returns the time of a team's first event at or after a time; ok is false if there is none.
+// nextEvent returns the time of a team's first event at or after a given time; ok is false if there is none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
 		ORDER BY created_at LIMIT 1`,
@@ -259,7 +262,7 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 	return at, err == nil, err
 }
 
-// domainNames returns the names of a team's domains by id. Deleted domains have no entry.
+// domainNames returns the names of a team's domains by id. Deleted domains are not in the map.
 func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {

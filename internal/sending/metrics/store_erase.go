@@ -7,9 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseSlots = 100 // slots or entries deleted in one transaction
+const eraseSlots = 100 // maximum number of slots or entries deleted in one transaction
 
-// EraseTeam deletes the counters of a team. Delete its events first: otherwise RollUp would count them again.
+// EraseTeam deletes a team's counters. Callers must delete the team's events first, because RollUp would otherwise
+// count them again.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, text := range []string{
 		`DELETE FROM email_counts WHERE team_id = $1 AND slot IN (SELECT slot FROM email_counts WHERE team_id = $1

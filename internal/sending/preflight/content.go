@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// phoneSubject is the maximum number of characters of a subject that phones show.
+// phoneSubject is the maximum number of characters of a subject that mail apps on phones display.
 const phoneSubject = 50
 
-// subject checks whether phones show the whole subject.
+// subject checks whether phones display the complete subject.
 func subject(in *Input) Result {
 	n := utf8.RuneCountInString(strings.TrimSpace(in.Subject))
 	switch {
@@ -35,7 +35,7 @@ func textPart(in *Input) Result {
 	return result("text_part", Pass, "The email has a text part.")
 }
 
-// noReply checks whether a reader can reply.
+// noReply checks whether a recipient can reply to the email.
 func noReply(in *Input) Result {
 	if !isNoReply(in.From.Local) {
 		return result("no_reply", Pass, "The sender's address looks like one that can be answered.")
@@ -50,7 +50,7 @@ func noReply(in *Input) Result {
 		"read, or set `reply_to` to one.", in.From.Addr())
 }
 
-// isNoReply reports whether a local part says that replies are not read.
+// isNoReply reports whether a local part indicates that replies are not read.
 func isNoReply(local string) bool {
 	local, _, _ = strings.Cut(strings.ToLower(local), "+")
 	switch strings.NewReplacer("-", "", "_", "", ".", "").Replace(local) {
@@ -60,7 +60,7 @@ func isNoReply(local string) bool {
 	return false
 }
 
-// unsubscribe checks whether readers of bulk mail can unsubscribe with one click (RFC 2369, RFC 8058).
+// unsubscribe checks whether recipients of bulk mail can unsubscribe with one click (RFC 2369, RFC 8058).
 func unsubscribe(in *Input) Result {
 	const id = "unsubscribe"
 	var lists, posts []string
@@ -110,7 +110,7 @@ func unsubscribe(in *Input) Result {
 	return result(id, Pass, "Readers can unsubscribe with one click.")
 }
 
-// listURIs returns the URIs in angle brackets of a List-Unsubscribe field (RFC 2369 section 2).
+// listURIs returns the URIs between angle brackets in a List-Unsubscribe field (RFC 2369 section 2).
 func listURIs(value string) (all []string) {
 	for {
 		_, rest, ok := strings.Cut(value, "<")
@@ -125,5 +125,5 @@ func listURIs(value string) (all []string) {
 	}
 }
 
-// kilobytes formats a size in KB, rounded up.
+// kilobytes formats a size in KB and rounds it up.
 func kilobytes(n int) string { return fmt.Sprintf("%d KB", (n+1023)/1024) }

@@ -14,16 +14,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Bounds of the look-ups for one email.
+// Limits of the DNS look-ups for one email.
 const (
 	lookUpTime = 5 * time.Second
 	lookUpMax  = 40
 )
 
-// errUnanswered means that the DNS gave no definite answer.
+// errUnanswered means that DNS returned no definite answer.
 var errUnanswered = errors.New("the DNS did not answer")
 
-// lookUps makes the DNS queries for one email, at most lookUpMax.
+// lookUps makes the DNS queries for one email, up to lookUpMax queries.
 type lookUps struct {
 	dns  resolve.Resolver
 	left atomic.Int32
@@ -35,7 +35,7 @@ func newLookUps(dns resolve.Resolver) *lookUps {
 	return a
 }
 
-// ask makes one query. An answer without records is no error; the only error is errUnanswered.
+// ask makes one DNS query. An answer without records is not an error; ask returns no error other than errUnanswered.
 func ask[T any](a *lookUps, look func(resolve.Resolver) ([]T, error)) ([]T, error) {
 	if a.dns == nil || a.left.Add(-1) < 0 {
 		return nil, errUnanswered
@@ -62,10 +62,10 @@ func (a *lookUps) addrs(ctx context.Context, name string) ([]netip.Addr, error) 
 	return ask(a, func(r resolve.Resolver) ([]netip.Addr, error) { return r.Addrs(ctx, name) })
 }
 
-// answers holds the results of the checks that query the DNS.
+// answers holds the results of the checks that make DNS queries.
 type answers struct{ spf, dmarc, alignment Result }
 
-// lookUp makes these checks within lookUpTime.
+// lookUp runs the checks that make DNS queries, within lookUpTime in total.
 func lookUp(ctx context.Context, in *Input) (all answers) {
 	if in.Sender.Sandbox {
 		operators := func(id string) Result {
@@ -95,10 +95,11 @@ func notLookedUp(id string, in *Input, what, name string) Result {
 	return result(id, Info, "%s of %s could not be looked up. Check again in a moment.", what, name)
 }
 
-// policy holds the alignment modes of a DMARC record; the zero value is the default of RFC 7489.
+// policy holds the alignment modes of a DMARC record; its zero value is the default of RFC 7489.
 type policy struct{ strictDKIM, strictSPF bool }
 
-// dmarc looks up the record of the domain in From, and then that of its organizational domain (RFC 7489 section 6.6.3).
+// dmarc looks up the DMARC record of the domain in From, and if there is none, the record of its organizational domain
+// (RFC 7489 section 6.6.3).
 func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	const id = "dmarc"
 	from := in.From.Domain
@@ -129,7 +130,7 @@ func dmarc(ctx context.Context, a *lookUps, in *Input) (Result, policy) {
 	}
 	level := Warning
 	if in.Bulk {
-		level = Problem // large mailbox providers refuse bulk mail without a DMARC record
+		level = Problem // large mailbox providers reject bulk mail without a DMARC record
 	}
 	return result(id, level, "There is no DMARC record for %s, which large mailbox providers require of bulk mail. "+
 		"Publish a TXT record at _dmarc.%s, such as `v=DMARC1; p=none; rua=mailto:dmarc@%s`.", from, org, org), policy{}
@@ -153,7 +154,8 @@ func judgeDMARC(name, record string, parent bool) (Result, policy) {
 		with(record), found
 }
 
-// alignment checks whether the signature and the return path count for the domain in From (RFC 7489 section 3.1).
+// alignment checks whether the signature and the return path are aligned with the domain in From (RFC 7489 section
+// 3.1).
 func alignment(in *Input, p policy) Result {
 	const id = "alignment"
 	from, s := in.From.Domain, &in.Sender

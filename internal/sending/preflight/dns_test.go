@@ -12,7 +12,7 @@ import (
 func TestSPF(t *testing.T) {
 	t.Parallel()
 	const host = "send.acme.org"
-	chain := func(n int) map[string][]string { // includes that take n look-ups
+	chain := func(n int) map[string][]string { // an SPF record whose includes need n look-ups
 		z := map[string][]string{host: {"v=spf1 include:i1.net -all"}}
 		for i := 1; i < n; i++ {
 			z[fmt.Sprintf("i%d.net", i)] = []string{fmt.Sprintf("v=spf1 include:i%d.net -all", i+1)}
@@ -85,7 +85,7 @@ func TestSPF(t *testing.T) {
 	}
 }
 
-// The number of look-ups is limited, however records refer to each other.
+// The number of DNS look-ups is limited, even if records refer to each other.
 func TestLookUpsAreBounded(t *testing.T) {
 	t.Parallel()
 	z := map[string][]string{}

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// For any HTML all checks run, and images and elements are counted like html.Tokenizer does.
+// FuzzHTML: for any HTML, all checks run, and images and elements are counted as by html.Tokenizer.
 func FuzzHTML(f *testing.F) {
 	for _, seed := range []string{"", `<a href="https://acme.org/x">https://bank.com</a>`, `<img src=x><IMG alt>`,
 		`<script><img></script><form><input`, `<a href=//x><a href="http:\\y@z:1/">z`, "<img/><img\x00><p\xff><!--<img>-->",
@@ -57,7 +57,7 @@ func FuzzHTML(f *testing.F) {
 	})
 }
 
-// Different spellings of a URL give the same result.
+// FuzzTarget: different spellings of a URL give the same result.
 func FuzzTarget(f *testing.F) {
 	for _, seed := range []string{"https://acme.org/x", "HTTP:\\\\a@B.org:80?x", "https://[::1]:80/", "mailto:a", "//x",
 		"é:",
@@ -87,7 +87,7 @@ func bracketed(host string) string {
 	return host
 }
 
-// Strangers may publish any record.
+// FuzzTerm checks arbitrary SPF terms, because strangers can publish any record.
 func FuzzTerm(f *testing.F) {
 	for _, seed := range []string{"+include:x.net", "a/24//64", "redirect=x", "-all", "ip4:1.2.3.4/33", "=", ":",
 		"exists:%{i}"} {

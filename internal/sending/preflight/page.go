@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// clipped is the size of HTML in bytes beyond which Gmail shows only the beginning.
+	// clipped is the HTML size in bytes beyond which Gmail displays only the beginning.
 	clipped = 102 << 10
-	// maxHTML is how many bytes of HTML are checked.
+	// maxHTML is the maximum number of bytes of HTML that are checked.
 	maxHTML = 2 << 20
-	// maxLinkText is how many bytes of a link's text are kept.
+	// maxLinkText is the maximum number of bytes of a link's text that are kept.
 	maxLinkText = 2 * maxURL
 )
 
-// occurrences counts what a check looks for and holds the first different examples, at most maxDetails.
+// occurrences counts the findings of a check and holds the first different examples, at most maxDetails.
 type occurrences struct {
 	n    int
 	some []string
@@ -38,9 +38,9 @@ func (f *occurrences) add(format string, args ...any) {
 	}
 }
 
-// page holds the findings in the HTML of an email.
+// page holds the findings of all checks in an email's HTML.
 type page struct {
-	tracked int // estimated bytes that tracking adds to the HTML
+	tracked int // estimated number of bytes that tracking adds to the HTML
 
 	foreignLinks, foreignImages      occurrences
 	misleadingTexts, maybeMisleading occurrences
@@ -53,10 +53,10 @@ type page struct {
 	link          string // the URL of the open link; "" outside of links
 	linkHost      string
 	linkText      []byte
-	linkUntracked bool // the open link has the attribute that prevents tracking
+	linkUntracked bool // whether the open link has the attribute that prevents tracking
 }
 
-// read checks the HTML of an email, at most its first 2 MiB.
+// read checks an email's HTML, at most its first 2 MiB.
 func read(in *Input) *page {
 	p := &page{}
 	for t := range htmltext.Tokens(in.HTML[:min(len(in.HTML), maxHTML)]) {
@@ -78,7 +78,7 @@ func read(in *Input) *page {
 	return p
 }
 
-// attributes holds the attributes of a tag that the checks read.
+// attributes holds those attributes of a tag that the checks use.
 type attributes struct {
 	href, src, background, rel, equiv string
 	hasHref, hasAlt, noTrack          bool
@@ -119,7 +119,7 @@ func (p *page) startTag(in *Input, t htmltext.Token) {
 		p.dropped.add("<%s>", t.Name)
 	case "a", "area":
 		a := readAttributes(t)
-		p.endLink(in) // links cannot be nested
+		p.endLink(in) // a new link ends the open link, because links cannot be nested
 		if a.hasHref {
 			p.startLink(in, t.Name, a)
 		}
@@ -155,7 +155,7 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 		p.nowhere.add("a link with an empty address")
 		return
 	case strings.HasPrefix(href, "#"):
-		return // an anchor in the email itself
+		return // an anchor within the email
 	case to.scheme == "":
 		p.nowhere.add("%s", href)
 		return
@@ -183,13 +183,13 @@ func (p *page) startLink(in *Input, tag string, a attributes) {
 	}
 }
 
-// tokenSize estimates how many bytes tracking adds to a link. The token of a link has the URL in base64 and about 40
-// more bytes.
+// tokenSize estimates the number of bytes that tracking adds to a link. The token of a tracked link contains the URL
+// and about 40 more bytes, in base64.
 func tokenSize(host string, href int) int {
 	return len("https://") + len(host) + len("/c/") + (href+40)*4/3 - href
 }
 
-// endLink checks the text of the open link, if there is one.
+// endLink checks the text of the open link, if a link is open.
 func (p *page) endLink(in *Input) {
 	if p.link == "" {
 		return
@@ -222,7 +222,7 @@ func (p *page) image(in *Input, src string) {
 		p.data.add("%s", src[:min(len(src), 40)])
 	case from.scheme == "cid":
 		name := strings.Trim(src[len("cid:"):], " <>")
-		decoded, err := url.PathUnescape(name) // RFC 2392 section 2
+		decoded, err := url.PathUnescape(name) // content ids, RFC 2392 section 2
 		if !slices.Contains(in.ContentIDs, name) && (err != nil || !slices.Contains(in.ContentIDs, decoded)) {
 			p.missingFiles.add("%s", src)
 		}
@@ -245,7 +245,7 @@ func (p *page) image(in *Input, src string) {
 	}
 }
 
-// size compares the size of the HTML with Gmail's limit.
+// size compares the HTML size with Gmail's limit.
 func (p *page) size(in *Input) Result {
 	const id = "html_size"
 	n := len(in.HTML)
@@ -265,7 +265,7 @@ func (p *page) size(in *Input) Result {
 	return result(id, Pass, "The HTML has %s; Gmail shows all of it.", kilobytes(n+p.tracked))
 }
 
-// results returns the results of the checks that read tags.
+// results returns the results of the checks that read HTML tags.
 func (p *page) results(in *Input) []Result {
 	org := authres.Organizational(in.From.Domain)
 	return []Result{
@@ -296,8 +296,8 @@ func (p *page) results(in *Input) []Result {
 	}
 }
 
-// result returns the result of a check, which passes if nothing was found. things is the counted noun in the singular
-// with a verb for the number. The formatted text replaces the verb in format.
+// result returns the result of a check, which passes if it has no findings. things is a format with the number of
+// findings and a noun in the singular. The formatted things, in the plural if necessary, are inserted into format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)
@@ -316,7 +316,7 @@ func plural(noun string) string {
 	return "s"
 }
 
-// texts checks whether links lead where their texts say.
+// texts checks whether links lead to the hosts that their texts show.
 func (p *page) texts() Result {
 	const id = "link_text"
 	switch {
@@ -338,7 +338,7 @@ func (p *page) texts() Result {
 	return result(id, Pass, "No link shows the address of another site than its own.")
 }
 
-// inline checks whether the images that come with the email are shown.
+// inline checks whether the images that are attached to the email can be displayed.
 func (p *page) inline() Result {
 	const id = "image_inline"
 	switch {

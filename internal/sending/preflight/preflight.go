@@ -1,23 +1,24 @@
-// Package preflight checks an email before it is sent. It reports problems that may keep the email from being delivered
-// or displayed as intended: missing DNS records, markup that mailbox providers cut off, drop or distrust, and
-// requirements of bulk mail. Each check has one result, with a sentence that says what to do.
+// Package preflight checks an email before it is sent and reports its problems. Problems are causes that may keep an
+// email from being delivered or displayed as intended: missing DNS records, markup that mailbox providers cut off, drop
+// or distrust, and violated requirements for bulk mail. Each check has one result, with a sentence that says how to
+// solve the problem.
 //
 // # Invariants
 //
-//   - A check reports facts from the email and the DNS. It does not guess from the wording.
+//   - Checks report facts from the email and from DNS, and do not interpret the email's wording.
 //   - Every check has a result, in the same order for every email.
-//   - Work is bounded: the first 2 MiB of HTML in linear time, at most 40 look-ups, and 5 seconds for all of them.
-//   - Details are few, short, and without control characters, regardless of the email.
+//   - The work is limited: at most the first 2 MiB of HTML in linear time, and 40 DNS look-ups within 5 seconds in total.
+//   - Details are few, short, and without control characters, whatever the email contains.
 //
 // # When it fails
 //
-// A check never fails. If the DNS does not answer in time, the result has the level Info and says that the record could
-// not be looked up.
+// Checks never return an error. If DNS does not answer in time, the check's result has the level Info and states that
+// the record could not be looked up.
 //
 // # What it does not do
 //
-// The package reads no rows: the caller provides the email and the state of its domain. It does not follow links, load
-// images or send anything, and it does not judge the wording of an email.
+// Package preflight reads no database rows; the caller provides the email and the state of its domain. Package
+// preflight does not follow links, load images or send anything, and does not judge an email's wording.
 package preflight
 
 import (
@@ -35,12 +36,12 @@ import (
 // Level is the severity of a result.
 type Level string
 
-// The levels, from the least to the most serious.
+// Levels in the order of increasing severity.
 const (
 	Pass    Level = "pass"
-	Info    Level = "info"    // a hint, or the answer is unknown
-	Warning Level = "warning" // some readers or mailbox providers do not handle the email as intended
-	Problem Level = "problem" // the email is refused, or likely classified as spam or fraud
+	Info    Level = "info"    // a hint, or the check could not be completed
+	Warning Level = "warning" // some mail clients or mailbox providers do not handle the email as intended
+	Problem Level = "problem" // mailbox providers refuse the email, or are likely to classify it as spam or fraud
 )
 
 var levels = []Level{Pass, Info, Warning, Problem}
@@ -49,11 +50,11 @@ var levels = []Level{Pass, Info, Warning, Problem}
 type Result struct {
 	ID      string // of the check
 	Level   Level
-	Message string   // says what to do
-	Details []string // such as the links concerned; at most maxDetails
+	Message string   // a sentence that says how to solve the problem
+	Details []string // examples, such as the affected links; at most maxDetails
 }
 
-// Worst returns the most serious level of the results, or Pass if there are none.
+// Worst returns the most severe level of some results, or Pass if there are no results.
 func Worst(all []Result) Level {
 	worst := 0
 	for _, r := range all {
@@ -62,7 +63,7 @@ func Worst(all []Result) Level {
 	return levels[worst]
 }
 
-// Input is an email as it would be sent, with the state of its sender.
+// Input is an email in the form in which it would be sent, with the state of its sender domain.
 type Input struct {
 	From    message.Address
 	ReplyTo []string
@@ -70,40 +71,41 @@ type Input struct {
 	HTML    string // "" if there is no HTML part
 	Text    string // given or converted from the HTML; "" if there is no text part
 	Headers []message.Field
-	// Bulk is set for bulk mail: a header marks it as such, or it belongs to a topic or a broadcast.
+	// Bulk is true for bulk mail: a header field marks it as bulk, or it belongs to a topic or a broadcast.
 	Bulk       bool
-	ContentIDs []string // content ids of the attachments that the HTML may show
+	ContentIDs []string // content ids of the attachments to which the HTML may refer
 	Sender     Sender
-	DNS        resolve.Resolver // nil if DNS look-ups are off
+	DNS        resolve.Resolver // nil if DNS look-ups are disabled
 }
 
-// Sender is the state of the domain in From. Names are in lower-case ASCII. The zero value is an unknown domain.
+// Sender is the state of the domain in the From field. All domain names in Sender are in lower-case ASCII. The zero
+// Sender means an unknown domain.
 type Sender struct {
 	Refused    string   // the message with which an email from it would be refused; "" if accepted
-	Sandbox    bool     // a domain of the operator for trials
+	Sandbox    bool     // whether this is the operator's domain for trial emails
 	SignedBy   string   // the domain of the DKIM signatures; "" if there are none
 	ReturnPath string   // the host of return paths; "" if unknown
 	Keys       []Key    // the signing keys
-	Tracking   Tracking // settings for its emails
+	Tracking   Tracking // tracking settings of the domain
 }
 
-// Key is the DNS record of a signing key.
+// Key is the DNS record of a DKIM signing key.
 type Key struct {
 	Name     string // of the record
 	Optional bool   // another key suffices
 	State    State
 }
 
-// State is the state of a DNS record.
+// State is the verification state of a DNS record.
 type State uint8
 
 const (
 	NotFound State = iota // not found yet
 	Found
-	Gone // missing after repeated look-ups, or no longer present
+	Gone // the record is missing after repeated look-ups, or no longer present
 )
 
-// Tracking says which links of a domain's emails are tracked.
+// Tracking specifies which links in a domain's emails are tracked.
 type Tracking struct {
 	Host   string // host of tracked links; "" if nothing is tracked
 	Clicks bool
@@ -115,7 +117,7 @@ const (
 	maxDetail  = 200 // bytes
 )
 
-// Run makes all checks of an email.
+// Run runs all checks for an email.
 func Run(ctx context.Context, in Input) []Result {
 	answers := lookUp(ctx, &in)
 	page := read(&in)
@@ -128,7 +130,7 @@ func result(id string, level Level, format string, args ...any) Result {
 	return Result{ID: id, Level: level, Message: fmt.Sprintf(format, args...)}
 }
 
-// with returns the result with details, at most maxDetails of them.
+// with returns a copy of the result with some details, at most maxDetails.
 func (r Result) with(details ...string) Result {
 	for _, d := range details[:min(len(details), maxDetails)] {
 		r.Details = append(r.Details, printable(d))
@@ -154,7 +156,7 @@ func printable(text string) string {
 	return text
 }
 
-// sender checks whether an email from the domain is accepted at all.
+// sender checks whether Postrider accepts emails from the domain at all.
 func sender(in *Input) Result {
 	switch {
 	case in.Sender.Refused != "":
@@ -167,7 +169,7 @@ func sender(in *Input) Result {
 	return result("sender", Pass, "The domain %s is verified.", in.From.Domain)
 }
 
-// dkim checks whether receivers find the signing keys.
+// dkim checks whether receivers can find the DKIM keys in DNS.
 func dkim(in *Input) Result {
 	if in.Sender.Sandbox {
 		return result("dkim", Pass, "The email is signed with the operator's key.")

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// zone returns the DNS records for the email that good returns.
+// zone returns the DNS records that match the email from good.
 func zone() resolve.Fake {
 	return resolve.Fake{TXTRecords: map[string][]string{
 		"send.acme.org":      {"v=spf1 include:spf.postrider.test ~all"},
@@ -97,7 +97,8 @@ func TestWorst(t *testing.T) {
 	}
 }
 
-// Each case changes a good email in one way. Only the named check notices it, unless the case names more.
+// Each test case changes one property of a good email. Only the named check reports the change, unless the case names
+// several checks.
 func TestEmails(t *testing.T) {
 	t.Parallel()
 	list := func(pairs ...string) (all []message.Field) {
@@ -112,7 +113,7 @@ func TestEmails(t *testing.T) {
 		change func(*Input)
 		id     string
 		level  Level
-		shows  string // text in the message or the details
+		shows  string // text that the message or the details contain
 	}{
 		{"refused", func(in *Input) { in.Sender.Refused = "Verify it." }, "sender", Problem, "Verify it."},
 		{"DKIM record gone", func(in *Input) { in.Sender.Keys[0].State = Gone }, "dkim", Problem,
@@ -179,10 +180,10 @@ func TestEmails(t *testing.T) {
 	}
 }
 
-// padded returns HTML of a size.
+// padded returns HTML of the given size in bytes.
 func padded(size int) string { return "<p>" + strings.Repeat("x", size-len("<p>")) }
 
-// wantOnly checks that only the check with the id finds something, or none if id is "".
+// wantOnly checks that only the check with the given id has findings, or that no check has findings if id is "".
 func wantOnly(t *testing.T, in Input, id string, level Level, shows string) {
 	t.Helper()
 	for _, r := range check(t, in) {
@@ -195,7 +196,7 @@ func wantOnly(t *testing.T, in Input, id string, level Level, shows string) {
 	}
 }
 
-// Each case is HTML in which only the check with its id finds something.
+// In the HTML of each test case, only the check with the given id has findings.
 func TestHTML(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -276,7 +277,7 @@ func TestHTML(t *testing.T) {
 	}
 }
 
-// A link through a shortener is also outside of the sender's domain, unless the shortener is the sender's own.
+// A link through a link shortener also counts as foreign, unless the shortener belongs to the sender's domain.
 func TestShorteners(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -291,7 +292,8 @@ func TestShorteners(t *testing.T) {
 	}
 }
 
-// With tracked links, the text of a link may show another URL than the link first leads to.
+// If links are tracked, the text of a link may show a URL with another host than the tracking host to which the link
+// leads first.
 func TestTextsOfTrackedLinks(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -312,7 +314,7 @@ func TestTextsOfTrackedLinks(t *testing.T) {
 	}
 }
 
-// All occurrences are counted, and only a few are shown.
+// All occurrences are counted, but only a few are listed.
 func TestDetailsAreBounded(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -350,7 +352,7 @@ func TestSandbox(t *testing.T) {
 	}
 }
 
-// A domain that the team has not added is checked as far as DNS allows.
+// For a domain that the team has not added, only the DNS records are checked.
 func TestUnknownDomain(t *testing.T) {
 	t.Parallel()
 	in := good()
@@ -364,7 +366,7 @@ func TestUnknownDomain(t *testing.T) {
 	}
 }
 
-// counting is a resolver that counts queries.
+// counting is a DNS resolver that counts its queries.
 type counting struct {
 	resolve.Resolver
 	n atomic.Int32
@@ -385,7 +387,7 @@ func (c *counting) Addrs(ctx context.Context, name string) ([]netip.Addr, error)
 	return c.Resolver.Addrs(ctx, name)
 }
 
-// silent is a resolver that never answers.
+// silent is a DNS resolver that never answers.
 type silent struct{ resolve.Resolver }
 
 func (silent) TXT(ctx context.Context, _ string) ([]string, error) {
@@ -393,7 +395,7 @@ func (silent) TXT(ctx context.Context, _ string) ([]string, error) {
 	return nil, fmt.Errorf("%w: %w", resolve.ErrTemporary, ctx.Err())
 }
 
-// Without DNS answers, or with look-ups turned off, no check fails and Run returns soon.
+// If DNS does not answer or look-ups are disabled, no check fails and Run returns soon.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := good()

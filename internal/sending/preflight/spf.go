@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Limits of RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
+// Limits of RFC 7208 section 4.6.4 for the DNS queries of one SPF evaluation.
 const (
 	spfMax     = 10 // terms with look-ups
-	spfMaxVoid = 2  // look-ups without an answer
-	spfNear    = 9  // number of terms from which a change of an included record may exceed spfMax
+	spfMaxVoid = 2  // look-ups without a result
+	spfNear    = 9  // number of terms from which a change to an included record could exceed spfMax
 )
 
-// spf checks the record of the return path, which receivers evaluate, with all records that it includes.
+// spf checks the SPF record of the return path's host, which receivers evaluate, with all records that it includes.
 func spf(ctx context.Context, a *lookUps, in *Input) Result {
 	const id = "spf"
 	host := in.Sender.ReturnPath
@@ -67,19 +67,19 @@ func spf(ctx context.Context, a *lookUps, in *Input) Result {
 		with(w.details...)
 }
 
-// spfWalk follows a record like a receiver for a sender that no term matches, which takes the most look-ups.
+// spfWalk evaluates an SPF record as a receiver does for a sender that no term matches, which needs the most look-ups.
 type spfWalk struct {
 	a       *lookUps
 	terms   int  // terms with look-ups
-	void    int  // look-ups without an answer
-	ptr     bool // the record has a term ptr
-	anybody bool // the record allows everybody to send
-	unknown bool // a query got no definite answer
+	void    int  // look-ups without a result
+	ptr     bool // whether the record contains the term ptr
+	anybody bool // whether the record allows everyone to send
+	unknown bool // whether a query got no definite answer
 	broken  string
 	details []string
 }
 
-// record returns the SPF records at a name (RFC 7208 section 4.5).
+// record returns the SPF records at a domain name (RFC 7208 section 4.5).
 func (w *spfWalk) record(ctx context.Context, name string) (records []string, err error) {
 	all, err := w.a.txt(ctx, name)
 	for _, text := range all {
@@ -90,22 +90,23 @@ func (w *spfWalk) record(ctx context.Context, name string) (records []string, er
 	return records, err
 }
 
-// done reports whether the result can no longer change.
+// done reports whether further look-ups cannot change the result.
 func (w *spfWalk) done() bool { return w.broken != "" || w.terms > spfMax }
 
-// fail ends the walk with the reason why the record cannot be evaluated.
+// fail ends the evaluation with the reason why the record cannot be evaluated.
 func (w *spfWalk) fail(format string, args ...any) {
 	if w.broken == "" {
 		w.broken = printable(fmt.Sprintf(format, args...))
 	}
 }
 
-// walk counts the look-ups of a record at a name. path has the names of the records that include it.
+// walk counts the look-ups that the SPF record at a domain name needs. path contains the names of the records that
+// include this record.
 func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
 	terms := strings.Fields(record)[1:]
 	redirect, all := "", false
 	for _, text := range terms {
-		// The whole record must be correct, including terms after one that ends the evaluation (section 4.6).
+		// The whole SPF record must be correct, even after a term that ends the evaluation (RFC 7208 section 4.6).
 		if reason := checkTerm(text); reason != "" {
 			w.fail("%q in the record at %s %s", text, name, reason)
 			return
@@ -143,7 +144,7 @@ func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) 
 	}
 }
 
-// mechanism counts the look-ups of one term.
+// mechanism counts the look-ups that one SPF term needs.
 func (w *spfWalk) mechanism(ctx context.Context, name, mechanism, spec string, path []string) {
 	switch mechanism {
 	case "include":
@@ -169,13 +170,13 @@ func orName(host, name string) string {
 	return host
 }
 
-// count counts a term with a look-up.
+// count counts a term that needs a look-up.
 func (w *spfWalk) count(term, name string) {
 	w.terms++
 	w.details = append(w.details, fmt.Sprintf("%s: %s", name, strings.TrimSuffix(term, ":")))
 }
 
-// resolve looks up the host of an a or mx term, to find out whether it has records.
+// resolve looks up the host of an a or mx term to determine whether it has DNS records.
 func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
 	n := 0
 	var err error
@@ -196,10 +197,10 @@ func (w *spfWalk) resolve(ctx context.Context, mechanism, host string) {
 	}
 }
 
-// follow walks the record that an include or a redirect names.
+// follow evaluates the record to which an include or a redirect refers.
 func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
 	if w.done() || strings.Contains(spec, "%") {
-		return // macros depend on the sender
+		return // the expansion of macros depends on the sender
 	}
 	target := cleanHost(spec)
 	if slices.Contains(path, target) {
@@ -219,14 +220,14 @@ func (w *spfWalk) follow(ctx context.Context, spec string, path []string) {
 	}
 }
 
-// modifier returns the value of a term if the term is the modifier with the given name.
+// modifier returns the value of a term if it is the modifier with the given name.
 func modifier(text, name string) (value string, ok bool) {
 	n, value, ok := strings.Cut(text, "=")
 	return value, ok && strings.EqualFold(n, name)
 }
 
-// cutMechanism splits a term such as ~include:example.com. The qualifier is + if there is none. The mechanism is in
-// lower case. spec is the part after the colon, or from the slash on.
+// cutMechanism splits an SPF term such as ~include:example.com. If the term has no qualifier, the returned qualifier is
+// +. The returned mechanism is in lower case. spec is the part after the colon, or the part that starts at the slash.
 func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
 	qualifier = '+'
 	if text != "" && strings.IndexByte("+-?~", text[0]) >= 0 {
@@ -239,7 +240,7 @@ func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
 	return qualifier, strings.ToLower(text[:end]), strings.TrimPrefix(text[end:], ":")
 }
 
-// checkTerm returns the error in a term (RFC 7208 section 4.6.1 and 5), or "".
+// checkTerm returns a description of the syntax error in a term (RFC 7208 sections 4.6.1 and 5), or "".
 func checkTerm(text string) string {
 	if name, value, ok := strings.Cut(text, "="); ok && !strings.ContainsAny(name, ":/") {
 		known := strings.EqualFold(name, "redirect") || strings.EqualFold(name, "exp")
@@ -249,7 +250,7 @@ func checkTerm(text string) string {
 		case known && !isSpec(value):
 			return "names no domain"
 		}
-		return "" // unknown modifiers are ignored
+		return "" // receivers ignore unknown modifiers
 	}
 	_, mechanism, spec := cutMechanism(text)
 	domain, _, _ := strings.Cut(spec, "/")
@@ -276,7 +277,7 @@ func checkTerm(text string) string {
 	return ""
 }
 
-// isSpec reports whether text can name a domain, which may contain macros.
+// isSpec reports whether a text can be a domain name, which may contain SPF macros.
 func isSpec(text string) bool {
 	if strings.Contains(text, "%") {
 		return len(text) <= 255

@@ -8,17 +8,17 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// target is the destination of a link or an image.
+// target is the destination of a link or of an image.
 type target struct {
 	scheme string // in lower case; "" if there is none
-	host   string // host of http and https URLs, in lower-case ASCII
+	host   string // host of an http or https URL, in lower-case ASCII
 }
 
-// maxURL is how many bytes of a URL are parsed for its scheme and host.
+// maxURL is the maximum number of bytes of a URL that are parsed for its scheme and host.
 const maxURL = 2000
 
-// parseTarget parses a URL like browsers, which accept more than net/url. Browsers ignore spaces around a URL and line
-// breaks in it, and treat backslashes as slashes.
+// parseTarget parses a URL as browsers do, which accept more URLs than net/url. Browsers ignore spaces around a URL and
+// line breaks within it, and treat backslashes as slashes.
 func parseTarget(address string) target {
 	address = strings.TrimSpace(address[:min(len(address), maxURL)])
 	if strings.ContainsAny(address, "\t\r\n") {
@@ -36,7 +36,7 @@ func parseTarget(address string) target {
 	return t
 }
 
-// hostOf returns the host at the start of a URL's part after the slashes, "" if it is invalid.
+// hostOf returns the host at the start of the part of a URL after the slashes, or "" if the host is invalid.
 func hostOf(authority string) string {
 	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
 		authority = authority[:end]
@@ -53,7 +53,7 @@ func hostOf(authority string) string {
 	return cleanHost(host)
 }
 
-// cleanHost returns a host in lower-case ASCII without a final dot, "" if it is invalid.
+// cleanHost returns a host name in lower-case ASCII without a final dot, or "" if it is invalid.
 func cleanHost(host string) string {
 	if len(host) > 1000 {
 		return ""
@@ -88,7 +88,7 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// isLocal reports whether a host can exist only in the reader's own network.
+// isLocal reports whether a host can exist only in the recipient's own network.
 func isLocal(host string) bool {
 	if a, err := netip.ParseAddr(host); err == nil {
 		return a.IsLoopback() || a.IsPrivate() || a.IsLinkLocalUnicast() || a.IsUnspecified()
@@ -101,8 +101,8 @@ func isLocal(host string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// shownHost returns the host that a link's text shows, or "". bare is true if the text is only a name, such as
-// example.com. Such a name need not mean a host.
+// shownHost returns the host name that a link's text shows, or "". bare is true if the text consists only of a name,
+// such as example.com. A bare name is not necessarily meant as a host name.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
@@ -127,8 +127,8 @@ func shownHost(text string) (host string, bare bool) {
 	return host, true
 }
 
-// isRegistered reports whether a host is at or below a domain that can be registered. Names with an unknown suffix,
-// such as setup.exe, are not.
+// isRegistered reports whether a host name is, or is below, a domain that can be registered. isRegistered returns false
+// for names with an unknown suffix, such as setup.exe.
 func isRegistered(host string) bool {
 	if host == "" {
 		return false
@@ -137,7 +137,8 @@ func isRegistered(host string) bool {
 	return suffix != host && (icann || strings.Contains(suffix, "."))
 }
 
-// shorteners are public link shorteners. Filters refuse or distrust them, because they hide the target.
+// shorteners lists the domains of public link shorteners. Spam filters refuse or distrust such links, because they hide
+// the target.
 var shorteners = map[string]bool{"bit.ly": true, "buff.ly": true, "cutt.ly": true, "goo.gl": true, "is.gd": true,
 	"ow.ly": true, "rb.gy": true, "rebrand.ly": true, "shorturl.at": true, "t.co": true, "t.ly": true, "tiny.cc": true,
 	"tinyurl.com": true, "v.gd": true}

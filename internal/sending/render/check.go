@@ -8,20 +8,20 @@ import (
 
 // SyntaxError describes a malformed placeholder.
 type SyntaxError struct {
-	Offset int    // offset of the opening braces, in bytes
+	Offset int    // offset of the opening braces in bytes
 	Line   int    // from 1
-	Column int    // column in characters, from 1
-	Near   string // the text from Offset, shortened
-	Reason string // completes a sentence that begins with the placeholder
+	Column int    // column in characters, starting at 1
+	Near   string // shortened text that starts at Offset
+	Reason string // predicate of a sentence whose subject is the placeholder
 }
 
-// Error returns the position, a quotation and the reason.
+// Error returns the position of the placeholder, a quotation, and the reason.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: the placeholder that begins with %q %s", e.Line, e.Column, e.Near, e.Reason)
 }
 
-// Check returns a [SyntaxError] for the first triple opening braces that do not begin a placeholder, or nil. Closing
-// braces without opening ones are text, because style sheets contain them.
+// Check returns a [SyntaxError] for the first three opening braces that do not start a placeholder, or nil. Closing
+// braces without opening braces are ordinary text, because style sheets contain them.
 func Check(source string) error {
 	t := Compile(source)
 	from := 0
@@ -34,7 +34,7 @@ func Check(source string) error {
 	return nil
 }
 
-// syntaxError describes the braces at source[at:]. The next placeholder begins at next.
+// syntaxError describes the error in the placeholder at source[at:]. The next placeholder in the source starts at next.
 func syntaxError(source string, at, next int) error {
 	const nearMax = 40 // bytes
 	before, rest := source[:at], source[at:next]
@@ -42,7 +42,7 @@ func syntaxError(source string, at, next int) error {
 		Column: 1 + utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:])}
 	inside, _, closed := strings.Cut(rest[3:], "}}}")
 	if strings.Contains(inside, "{{{") {
-		closed = false // the closing braces belong to another placeholder
+		closed = false // the closing braces end another placeholder
 	}
 	near := rest
 	if closed {

@@ -8,9 +8,10 @@ import (
 	"golang.org/x/net/html"
 )
 
-// appendUnescaped appends an attribute's value with its character references resolved, by the rules of the HTML
-// standard for attributes. A reference without a semicolon counts only if no letter, digit or equals sign follows, so
-// https://example.com/?a=1&copy=2 keeps its parameter. Common references cause no allocation.
+// appendUnescaped appends an attribute value and replaces its character references with characters, by the HTML
+// standard's rules for attributes. A reference without a semicolon is replaced only if no letter, digit or equals sign
+// follows, so https://example.com/?a=1&copy=2 keeps its parameter. Replacing common references needs no memory
+// allocation.
 func appendUnescaped(dst, value []byte) []byte {
 	for {
 		i := bytes.IndexByte(value, '&')
@@ -24,7 +25,8 @@ func appendUnescaped(dst, value []byte) []byte {
 	}
 }
 
-// referenceLen returns the length of the character reference at the start of value, or 1 if the & begins none.
+// referenceLen returns the length of the character reference at the start of value, or 1 if the & does not start a
+// reference.
 func referenceLen(value []byte) int {
 	if len(value) > 1 && value[1] == '#' {
 		i, digit := len("&#"), isDigit
@@ -64,7 +66,7 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isHexDigit(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' }
 
-// appendReferred appends the character of a character reference, or the reference itself if it is unknown.
+// appendReferred appends the character for a character reference, or the reference itself if it is unknown.
 func appendReferred(dst, ref []byte) []byte {
 	switch string(ref) {
 	case "&":
@@ -77,8 +79,8 @@ func appendReferred(dst, ref []byte) []byte {
 		return append(dst, '/')
 	}
 	text := html.UnescapeString(string(ref))
-	// UnescapeString also resolves a reference that is only the beginning of a name. In attributes such a reference is
-	// text.
+	// UnescapeString also replaces a reference of which only the beginning is a known name. In attributes, such a
+	// partial reference is ordinary text.
 	last, partial := text[len(text)-1], false
 	switch {
 	case ref[1] == '#':
@@ -93,8 +95,9 @@ func appendReferred(dst, ref []byte) []byte {
 	return append(dst, text...)
 }
 
-// target returns the URL that a browser would follow: value without the white space that URL parsers ignore. It changes
-// value in place. It returns false unless the result is an absolute http or https URL of at most MaxTarget bytes.
+// target returns the URL that a browser would follow: the value without white space that URL parsers ignore. target
+// changes the value in place. target returns false unless the result is an absolute http or https URL with at most
+// MaxTarget bytes.
 func target(value []byte) ([]byte, bool) {
 	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 	cleaned := value[:0]

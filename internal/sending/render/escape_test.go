@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Authors decide which values are HTML.
+// The author of a template decides which values are inserted as HTML.
 func TestEscape(t *testing.T) {
 	values := render.Values{"V": `<a href="x">'&amp;'</a>`, "escape": "plain", "EMPTY": ""}
 	const escaped = "&lt;a href=&#34;x&#34;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;"
@@ -44,7 +44,7 @@ func TestEscape(t *testing.T) {
 	}
 }
 
-// The unsubscribe URL has three names and may have double braces.
+// The unsubscribe URL has three placeholder names, and its placeholders may have double braces.
 func TestUnsubscribeURL(t *testing.T) {
 	values := render.Values{render.UnsubscribeURL: "U", "NAME": "N"}
 	for _, c := range []struct{ text, want string }{
@@ -56,7 +56,7 @@ func TestUnsubscribeURL(t *testing.T) {
 		{"{{UNSUBSCRIBE_URL}}}", "U}"},
 		{"{{{UNSUBSCRIBE_URL}}", "{U"},
 		{"{{NAME}} {{OTHER_UNSUBSCRIBE_URL}} {{unsubscribe_url}} {{}} }} {{", ""},
-		{"{{{NONE|see {{UNSUBSCRIBE_URL}} }}}", "see {{UNSUBSCRIBE_URL}}"}, // a fallback is not filled
+		{"{{{NONE|see {{UNSUBSCRIBE_URL}} }}}", "see {{UNSUBSCRIBE_URL}}"}, // placeholders within a fallback are not filled
 		{"{{{no name {{UNSUBSCRIBE_URL}}}", "{{{no name U}"},
 	} {
 		if c.want == "" {
@@ -80,7 +80,7 @@ func TestUnsubscribeURL(t *testing.T) {
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		text         string
-		line, column int // 0 if there is no error
+		line, column int // 0 means that there is no error
 		near, reason string
 	}{
 		{"", 0, 0, "", ""},
@@ -120,13 +120,13 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// FuzzEscape checks that an escaped value is always text.
+// FuzzEscape checks that an escaped value always remains text.
 func FuzzEscape(f *testing.F) {
 	f.Add(`"><script>alert(1)</script>`)
 	f.Add("&amp;lt;'`=")
 	f.Fuzz(func(t *testing.T, value string) {
 		if strings.ContainsAny(value, "\x00\r") {
-			return // parsers replace these characters
+			return // HTML parsers replace these characters
 		}
 		h := render.CompileHTML(`<p title="{{{escape V}}}" lang='{{{escape V}}}'>.{{{escape V}}}.</p>`)
 		doc, err := html.Parse(strings.NewReader(h.Fill(render.Values{"V": value})))
@@ -151,7 +151,7 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// FuzzCheck checks that a text that passes Check has no triple opening braces left after filling.
+// FuzzCheck checks that a text without errors in Check has no triple opening braces after filling.
 func FuzzCheck(f *testing.F) {
 	f.Add("{{{A|{{{b}}}")
 	f.Add("{{{A}} {{{B}}}")

@@ -56,7 +56,7 @@ func TestUnsubscribeURL(t *testing.T) {
 		{"{{UNSUBSCRIBE_URL}}}", "U}"},
 		{"{{{UNSUBSCRIBE_URL}}", "{U"},
 		{"{{NAME}} {{OTHER_UNSUBSCRIBE_URL}} {{unsubscribe_url}} {{}} }} {{", ""},
-		{"{{{NONE|see {{UNSUBSCRIBE_URL}} }}}", "see {{UNSUBSCRIBE_URL}}"}, // placeholders within a fallback are not filled
+		{"{{{NONE|see {{UNSUBSCRIBE_URL}} }}}", "see {{UNSUBSCRIBE_URL}}"}, // placeholders in a fallback are not filled
 		{"{{{no name {{UNSUBSCRIBE_URL}}}", "{{{no name U}"},
 	} {
 		if c.want == "" {

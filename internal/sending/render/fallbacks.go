@@ -2,8 +2,9 @@ package render
 
 import "strings"
 
-// WithFallbacks returns a text in which placeholders without a fallback get one. fallback returns the fallback of a
-// name, or false if there is none. Fallbacks that are too long or have braces are ignored.
+// WithFallbacks adds fallbacks to the placeholders in a text that have none. The function fallback returns the fallback
+// for a placeholder's name, or false if there is none. WithFallbacks ignores fallbacks that are too long or contain
+// braces.
 func WithFallbacks(source string, fallback func(name string) (string, bool)) string {
 	t := Compile(source)
 	var out strings.Builder

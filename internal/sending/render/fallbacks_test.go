@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// A placeholder without a fallback gets the fallback of its name if that is valid. Everything else stays unchanged.
+// TestWithFallbacks: a placeholder without a fallback gets the fallback for its name if that fallback is valid.
+// WithFallbacks keeps the rest of the text unchanged.
 func TestWithFallbacks(t *testing.T) {
 	fallbacks := map[string]string{"plan": "free", "braces": "{x}", "long": strings.Repeat("x", render.MaxFallback+1),
 		"empty": " ", render.UnsubscribeURL: "x"}

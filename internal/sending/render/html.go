@@ -10,32 +10,33 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// Limits of the links that can be replaced. Links beyond these limits stay unchanged.
+// Limits for the links that can be replaced with tracked links. Links beyond these limits stay unchanged.
 const (
 	MaxLinks  = 1000 // of one text
 	MaxTarget = 6000 // bytes
 )
 
-// noTrack is the attribute of <a> that excludes a link from tracking.
+// noTrack is the attribute of an <a> element that excludes its link from tracking.
 const noTrack = "data-postrider-no-track"
 
-// HTML is compiled HTML with the positions of its links and of a tracking pixel. The positions are found once, before
-// filling, so that no value can create a link. A link is the href of an <a> that leads to an absolute http or https URL
-// after filling and resolving character references. The following are not links:
+// HTML is compiled HTML with the positions of its links and of the tracking pixel. The positions are determined once,
+// before placeholders are filled, so that no value can create a link. A link is the href attribute of an <a> element
+// whose target is an absolute http or https URL after placeholders are filled and character references are replaced.
+// The following are not links:
 //
-//   - other targets: mailto:, tel:, anchors, relative URLs;
-//   - hrefs of tags with the attribute data-postrider-no-track, and hrefs with the unsubscribe URL;
-//   - links in comments (including conditional ones) and in raw text elements such as script, style and textarea;
-//   - links after raw text or a CDATA section in SVG or MathML that parsers could read in several ways.
+//   - other targets: mailto:, tel:, anchors, and relative URLs;
+//   - href attributes of tags with the attribute data-postrider-no-track, and href attributes with the unsubscribe URL;
+//   - links in comments, including conditional comments, and in raw text elements such as script, style and textarea;
+//   - links after a raw text element or a CDATA section in SVG or MathML, which parsers could interpret differently.
 type HTML struct {
 	Template
 	links       []link
-	pixel       int // where the pixel goes
-	targetBytes int // bytes of the targets of all links
+	pixel       int // position in the source at which the tracking pixel is inserted
+	targetBytes int // total bytes of the targets of all links
 }
 
-// link is an href with the value source[start:end], in which there are slots[from:to]. Without slots its target is
-// known.
+// link is an href attribute with the value source[start:end], which contains the placeholders slots[from:to]. The
+// target of a link without placeholders is known before filling.
 type link struct {
 	start, end int
 	from, to   int
@@ -49,30 +50,32 @@ func CompileHTML(source string) *HTML {
 	return h
 }
 
-// LiteralHTML parses HTML in which braces are text.
+// LiteralHTML parses HTML in which braces are ordinary text.
 func LiteralHTML(source string) *HTML {
 	h := &HTML{Template: Template{source: source, form: markup}}
 	h.scan()
 	return h
 }
 
-// Links returns the number of links. It includes hrefs with placeholders, which may turn out not to be links after
-// filling.
+// Links returns the number of possible links. Links also counts href attributes with placeholders, which may turn out
+// not to be links after filling.
 func (h *HTML) Links() int { return len(h.links) }
 
-// TargetBytes returns the memory of the targets of the links.
+// TargetBytes returns the memory in bytes that the links' targets occupy.
 func (h *HTML) TargetBytes() int { return h.targetBytes }
 
-// Bytes reserved in the output for each replaced link and for the pixel. The output grows if it needs more.
+// Estimated bytes in the output for each replaced link and for the tracking pixel. If the output needs more bytes than
+// estimated, its buffer grows.
 const (
 	spaceForLink  = 256
 	spaceForPixel = 512
 )
 
-// Track fills in the values like Fill, and also replaces the links. For each link it calls link, which appends the new
-// href to dst, or returns false to leave the href unchanged. The new href must need no quotes and no character
-// references, and link must not retain target. Track calls pixel to append an element before the end of the body.
-// Either function, link or pixel, may be nil. Track allocates its memory once, regardless of the number of links.
+// Track fills the placeholders like Fill and also replaces the links. For each link, Track calls the function link,
+// which appends the new href value to dst, or returns false to keep the original value. The new href value must not
+// need quotes or character references, and the function link must not retain target. Track calls the function pixel,
+// which appends an element, before the end of the body. Each of the functions link and pixel may be nil. The number of
+// Track's memory allocations does not depend on the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
 	if link == nil && pixel == nil {
@@ -99,18 +102,18 @@ func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool)
 	return out.String()
 }
 
-// trackWriter is the state of Track after it has written source[:at] and slots[:slot].
+// trackWriter is the state of Track after it has processed source[:at] and slots[:slot].
 type trackWriter struct {
 	h        *HTML
 	values   Values
 	out      *strings.Builder
 	at, slot int
 	filled   bytes.Buffer // an href
-	resolved []byte       // the target of that href
+	resolved []byte       // the target URL of the filled href
 	dst      []byte       // the inserted text
 }
 
-// copy writes the filled source up to an index.
+// copy writes the filled source up to a position.
 func (f *trackWriter) copy(to int) {
 	f.slot = f.h.write(f.out, f.values, markup, f.at, to, f.slot)
 	f.at = to
@@ -122,7 +125,7 @@ func (f *trackWriter) insert(at int, what func(dst []byte) []byte) {
 	f.out.Write(f.dst)
 }
 
-// link writes the source before a link, and the link.
+// link writes the source up to a link, and then the original or the replaced link.
 func (f *trackWriter) link(l *link, replace func(dst, target []byte) ([]byte, bool)) {
 	f.copy(l.start)
 	to, ok := l.target, true
@@ -142,17 +145,17 @@ func (f *trackWriter) link(l *link, replace func(dst, target []byte) ([]byte, bo
 	f.copy(l.end)
 }
 
-// scan finds the links and the position of the pixel.
+// scan finds the links and the position for the tracking pixel.
 func (h *HTML) scan() {
 	source := h.masked()
 	var (
 		z       = htmltext.NewScanner(source)
-		before  = 0     // the end of the last token
-		end     = 0     // the last position for the pixel outside of comments and raw text
-		body    = -1    // before the last </body>
-		root    = -1    // before the last </html>
-		foreign = false // an SVG or MathML element was found
-		raw     = false // the last start tag begins raw text
+		before  = 0     // position after the previous token
+		end     = 0     // last position outside of comments and raw text, at which the pixel can be inserted
+		body    = -1    // position of the last </body>
+		root    = -1    // position of the last </html>
+		foreign = false // whether an SVG or MathML element was found
+		raw     = false // whether the last start tag begins a raw text element
 	)
 tokens:
 	for {
@@ -165,7 +168,7 @@ tokens:
 		switch kind {
 		case html.TextToken:
 			if raw {
-				// In SVG and MathML this text is not raw, and may begin a comment that ends later.
+				// In SVG and MathML, this text is not raw text, and may begin a comment that ends in a later token.
 				if foreign && strings.Contains(token, "<") {
 					break tokens
 				}
@@ -207,7 +210,7 @@ tokens:
 	h.links = slices.Clip(h.links)
 }
 
-// masked returns the source with digits in place of placeholders, so that fallbacks cannot be parsed as markup.
+// masked returns the source with each placeholder replaced by digits, so that fallbacks are not parsed as markup.
 func (h *HTML) masked() string {
 	if len(h.slots) == 0 {
 		return h.source
@@ -221,7 +224,7 @@ func (h *HTML) masked() string {
 	return string(masked)
 }
 
-// addLink adds the link of an <a> tag at an index of the source, if the tag has one.
+// addLink adds the link of an <a> tag, if the tag has one. The tag starts at the position at in the source.
 func (h *HTML) addLink(tag string, at int) {
 	start, end, ok := hrefOf(tag)
 	if !ok {
@@ -247,7 +250,7 @@ func (h *HTML) addLink(tag string, at int) {
 	h.links = append(h.links, l)
 }
 
-// tagName returns the name at the start of a tag.
+// tagName returns the element name at the start of a tag without its brackets.
 func tagName(tag string) string {
 	if i := strings.IndexAny(tag, "/> \t\n\f\r"); i >= 0 {
 		return tag[:i]
@@ -255,8 +258,9 @@ func tagName(tag string) string {
 	return tag
 }
 
-// hrefOf returns the position of the value of a start tag's href. It returns false if there is none or if the tag has
-// the attribute noTrack. The first href counts (HTML standard, section 13.2.5.33).
+// hrefOf returns the position of the href value in a start tag. hrefOf returns false if the tag has no href value, or
+// if it has the attribute noTrack. If a tag has several href attributes, the first one counts (HTML standard, section
+// 13.2.5.33).
 func hrefOf(tag string) (start, end int, ok bool) {
 	i := len("<") + len(tagName(tag[len("<"):]))
 	for {
@@ -273,8 +277,9 @@ func hrefOf(tag string) (start, end int, ok bool) {
 	}
 }
 
-// attribute returns the name of the attribute at tag[i:], the position of its value, and the index after it. At the end
-// of the tag, that index is i. It parses like html.Tokenizer.
+// attribute returns the name of the attribute that starts at tag[i:], the position of its value, and the position after
+// the attribute. At the end of the tag, attribute returns i as the position after the attribute. attribute follows the
+// same rules as html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

@@ -17,7 +17,7 @@ const (
 	pixel   = `<img src="https://t.example/o/x">`
 )
 
-// track fills HTML with tracked links and returns it with the targets.
+// track fills HTML with tracked links and returns the result with the links' targets.
 func track(h *render.HTML, values render.Values) (text string, targets []string) {
 	text = h.Track(values, func(dst, target []byte) ([]byte, bool) {
 		targets = append(targets, string(target))
@@ -123,7 +123,7 @@ func TestPixel(t *testing.T) {
 	}
 }
 
-// A filled link is judged by its target after filling.
+// A link with placeholders is tracked only if its target after filling is an http or https URL.
 func TestFilledLinks(t *testing.T) {
 	values := render.Values{"URL": "https://v.example/?a=1&amp;b=2", "MAIL": "mailto:a@b.example", "QUOTE": `"><script>`,
 		"SPACE": "a b", "REST": "p;x", "EMPTY": "", "AMP": "1&2", render.UnsubscribeURL: "https://u.example"}
@@ -166,7 +166,7 @@ func TestFilledLinks(t *testing.T) {
 	}
 }
 
-// Links that are excluded from tracking stay unchanged, with and without a pixel.
+// Links that are excluded from tracking stay unchanged, with and without a tracking pixel.
 func TestLeftAlone(t *testing.T) {
 	text := `<p>{{{NAME}}} <a href="https://a.example/?a&amp;b">a</a> <a href="{{{URL}}}">b</a></body>`
 	h := render.CompileHTML(text)
@@ -186,7 +186,7 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// The number of tracked links is limited. Links beyond the limit keep their targets.
+// The number of tracked links is limited. Links beyond the limit keep their original targets.
 func TestManyLinks(t *testing.T) {
 	text := strings.Repeat(`<a href="https://a.example/">a</a>`, render.MaxLinks+5)
 	got, targets := track(render.LiteralHTML(text), nil)
@@ -195,7 +195,7 @@ func TestManyLinks(t *testing.T) {
 	}
 }
 
-// tree lists the nodes that a browser parses from HTML, without the hrefs of links.
+// tree lists the nodes that a browser parses from HTML, without the href values of links.
 func tree(t testing.TB, text string) string {
 	t.Helper()
 	doc, err := html.Parse(strings.NewReader(text))
@@ -227,7 +227,8 @@ func tree(t testing.TB, text string) string {
 	return b.String()
 }
 
-// sameTree fails if tracking changes more of the parsed HTML than the hrefs, or if the pixel adds more than one tag.
+// sameTree fails the test if tracking changes anything in the parsed HTML except href values, or if the pixel adds more
+// than one tag.
 func sameTree(t testing.TB, text string, h *render.HTML) {
 	t.Helper()
 	links := h.Track(nil, func(dst, target []byte) ([]byte, bool) { return append(dst, tracked+"x"...), true }, nil)
@@ -257,7 +258,7 @@ func tokens(text string) (all []string) {
 	return all
 }
 
-// FuzzTrack checks that browsers parse tracked HTML like the original, except for its links.
+// FuzzTrack checks that browsers parse tracked HTML like the original HTML, except for the link targets.
 func FuzzTrack(f *testing.F) {
 	for _, text := range []string{`<a href="https://a.example/">a</a>`, `<p><a href='http://a.example/?a&amp;b'>`,
 		`<svg><title><!-- </title><a href="https://a.example/"> -->`, `<svg><![CDATA[ > <a href="https://a.example/"> ]]>`,
@@ -274,7 +275,7 @@ func FuzzTrack(f *testing.F) {
 	})
 }
 
-// pieces are fragments of HTML that parsers disagree about.
+// pieces are fragments of HTML that different parsers interpret differently.
 var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp;'", "http://c.example/", "<a ", ">",
 	"/>", " ", "</a>", "<svg>", "</svg>", "<math>", "</math>", "<title>", "</title>", "<style>", "</style>", "<script>",
 	"</script>", "<!--", "-->", "--!>", "<![CDATA[", "]]>", "<!", "<?", "</", "<", "'", `"`, "=", "&", "x", "<p>", "</p>",
@@ -284,7 +285,7 @@ var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp
 	"<annotation-xml encoding=text/html>", "\x00", "\n", "data-postrider-no-track ", "href ",
 	"<br>", "<img>", "<b>", "</b>", "<noembed>", "<noframes>", "<option>", "</tr>"}
 
-// FuzzTrackPieces is FuzzTrack with these fragments in any order.
+// FuzzTrackPieces is like FuzzTrack, with the fragments in pieces in any order.
 func FuzzTrackPieces(f *testing.F) {
 	all := make([]byte, len(pieces))
 	for i := range all {
@@ -304,7 +305,8 @@ func FuzzTrackPieces(f *testing.F) {
 	})
 }
 
-// FuzzTrackFilled checks that plain values produce the same links whether they are filled in or part of the source.
+// FuzzTrackFilled checks that plain values produce the same links whether they replace placeholders or are part of the
+// source.
 func FuzzTrackFilled(f *testing.F) {
 	f.Add(`<a href="{{{A}}}">{{{B|<}}}</a>`)
 	f.Add(`<a href='https://a.example/{{{escape A}}}&amp;{{{B}}}'>`)
@@ -317,7 +319,7 @@ func FuzzTrackFilled(f *testing.F) {
 		got, targets := track(h, values)
 		want, wanted := track(render.LiteralHTML(h.Fill(values)), nil)
 		if strings.Contains(text, "UNSUBSCRIBE_URL") {
-			return // these links are not tracked only as placeholders
+			return // unsubscribe links are excluded from tracking only if they are placeholders
 		}
 		if got != want || !slices.Equal(targets, wanted) {
 			t.Errorf("%q\nbecomes %q with %q\nand when it is filled before %q with %q", text, got, targets, want, wanted)
@@ -325,7 +327,7 @@ func FuzzTrackFilled(f *testing.F) {
 	})
 }
 
-// FuzzTargets checks that character references are resolved like in html.Tokenizer.
+// FuzzTargets checks that character references are replaced as html.Tokenizer replaces them.
 func FuzzTargets(f *testing.F) {
 	f.Add("a=1&amp;b=2&copy=3&reg;&#38;&#x26&#1234567;&nLt;&fjlig;&semi;&notin&not;")
 	f.Add("&#&#x&;&&amp&lt=&gtx&#5")
@@ -345,8 +347,8 @@ func FuzzTargets(f *testing.F) {
 	})
 }
 
-// Hostile HTML takes linear time and memory. The test counts the bytes of work: with a quadratic algorithm they would
-// be gigabytes.
+// TestHostileHTML: processing hostile HTML takes linear time and memory. The test counts the processed bytes, which
+// would be gigabytes with a quadratic algorithm.
 func TestHostileHTML(t *testing.T) {
 	for _, piece := range []string{"<", "<a ", "<a href=", `<a href="`, "<!--", "<!", "</", "\x00", "<a\x00",
 		"<svg><title>", "<script>", "<a href='http://a.example/'>", "&", "<a href=http://a.example/&amp;>", "<![CDATA[",
@@ -364,7 +366,7 @@ func TestHostileHTML(t *testing.T) {
 	}
 }
 
-// Filling takes the same few allocations for any number of links.
+// Filling needs the same small number of memory allocations for any number of links.
 func TestTrackAllocations(t *testing.T) {
 	took := func(links int) float64 {
 		text, values := mailtest.Template(links)

@@ -4,23 +4,25 @@
 //
 //	Dear {{{contact.first_name|customer}}}, your code is {{{CODE}}}.
 //
-// Values are copied unchanged, so a value may be HTML. If a value must not be HTML, the author writes:
+// Values are inserted unchanged, so a value may contain HTML. If a value must not contain HTML, the author of the
+// template writes:
 //
 //	<p>{{{escape COMMENT|<i>no comment</i>}}}</p>
 //
-// In HTML this escapes the value, so that it is plain text between tags and in a quoted attribute. The fallback comes
-// from the author and is not escaped. In other texts escape has no effect.
+// In an HTML template, escape replaces the value's special characters, so that the value is plain text between tags and
+// in a quoted attribute. The fallback is written by the template's author and is not escaped. In templates that are not
+// HTML, escape has no effect.
 //
-// Double braces are plain text, with one exception: the name of the unsubscribe URL ([UnsubscribeURL]) may have double
-// or triple braces.
+// Double braces are ordinary text, with one exception: the placeholder of the unsubscribe URL ([UnsubscribeURL]) may
+// have double or triple braces.
 //
 // A template is compiled once and filled for each recipient. Compiling takes linear time and cannot fail: anything that
-// is not a well-formed placeholder is text. [Check] reports text that resembles a placeholder. Filling only copies;
-// values are not searched for placeholders. [Template.Line] is for header fields: no value can begin another field.
+// is not a well-formed placeholder is ordinary text. [Check] reports text that resembles a placeholder. Filling does
+// not search values for placeholders. [Template.Line] is for header fields: no value can start another field.
 //
-// [HTML] also finds the links, and can replace them with tracked ones.
+// [HTML] also finds the links in HTML, and can replace them with tracked links.
 //
-// Except for UnsubscribeURL, the package gives names and values no meaning.
+// Apart from UnsubscribeURL, package render gives names and values no meaning.
 package render
 
 import (
@@ -28,41 +30,41 @@ import (
 	"strings"
 )
 
-// Limits of a placeholder. Text beyond these limits is not a placeholder.
+// Limits for a placeholder's name and fallback. Text that exceeds these limits is not a placeholder.
 const (
 	MaxName     = 100  // bytes
 	MaxFallback = 2000 // bytes
 )
 
-// UnsubscribeURL is the name of the URL of the unsubscribe page. RESEND_UNSUBSCRIBE_URL and UNSUBSCRIBE_URL are aliases
-// of this name.
+// UnsubscribeURL is the placeholder name of the unsubscribe page's URL. RESEND_UNSUBSCRIBE_URL and UNSUBSCRIBE_URL are
+// aliases of UnsubscribeURL.
 const UnsubscribeURL = "POSTRIDER_UNSUBSCRIBE_URL"
 
-// Values holds the values of placeholders by name. Names are case-sensitive.
+// Values holds the placeholders' values by name. Names are case-sensitive.
 type Values map[string]string
 
-// Template is a compiled text. The zero value is the empty text.
+// Template is a compiled text with placeholders. The zero Template is the empty text.
 type Template struct {
 	source string
 	slots  []slot
 	form   form
 }
 
-// slot is a placeholder at source[start:end].
+// slot is a placeholder at the position source[start:end].
 type slot struct {
 	start, end     int
 	name, fallback string
-	optional       bool // has a fallback, which may be empty
+	optional       bool // whether the placeholder has a fallback, which may be empty
 	escape         bool
 }
 
-// form is the kind of text that values are inserted into.
+// form is the kind of text into which values are inserted.
 type form int
 
 const (
 	plain  form = iota
-	line        // control characters become spaces
-	markup      // values of escape placeholders are escaped
+	line        // control characters in values become spaces
+	markup      // values of placeholders with escape are escaped
 )
 
 // Compile parses the placeholders of a text that is not HTML.
@@ -70,7 +72,7 @@ func Compile(source string) Template { return compile(source, plain) }
 
 func compile(source string, form form) Template {
 	t := Template{source: source, form: form}
-	rest := 0 // end of the last placeholder
+	rest := 0 // end of the previous placeholder
 	for at := 0; ; {
 		end := strings.Index(source[at:], "}}}")
 		if end < 0 {
@@ -78,7 +80,8 @@ func compile(source string, form form) Template {
 			return t
 		}
 		end += at
-		// The placeholder begins at the last opening braces: earlier ones are not closed and so are text.
+		// The placeholder starts at the last opening braces, because earlier opening braces are not closed and are
+		// therefore ordinary text.
 		if start := strings.LastIndex(source[at:end], "{{{"); start >= 0 {
 			start += at
 			if s, ok := parse(source[start+3 : end]); ok {
@@ -92,7 +95,8 @@ func compile(source string, form form) Template {
 	}
 }
 
-// parseDoubleBraces finds the placeholders with double braces in source[from:to], which has none with triple braces.
+// parseDoubleBraces finds the placeholders with double braces in source[from:to], which contains no placeholders with
+// triple braces.
 func (t *Template) parseDoubleBraces(from, to int) {
 	for {
 		end := strings.Index(t.source[from:to], "}}")
@@ -111,7 +115,7 @@ func (t *Template) parseDoubleBraces(from, to int) {
 	}
 }
 
-// parse parses the text between the braces.
+// parse parses the text between the braces of a placeholder.
 func parse(text string) (s slot, ok bool) {
 	s.name, s.fallback, s.optional = strings.Cut(text, "|")
 	if len(s.fallback) > MaxFallback {
@@ -138,10 +142,10 @@ func notOfName(r rune) bool {
 	return true
 }
 
-// Source returns the text before compiling.
+// Source returns the original text of the template.
 func (t *Template) Source() string { return t.source }
 
-// Names returns the names of the placeholders in the order of their first appearance, each once.
+// Names returns the distinct names of the placeholders, in the order of their first occurrence.
 func (t *Template) Names() (names []string) {
 	seen := map[string]bool{}
 	for _, s := range t.slots {
@@ -163,20 +167,20 @@ func (t *Template) Required() (names []string) {
 	return names
 }
 
-// Placeholders returns the number of placeholders. Each placeholder takes about 60 bytes of memory.
+// Placeholders returns the number of placeholders in the template. Each placeholder occupies about 60 bytes of memory.
 func (t *Template) Placeholders() int { return len(t.slots) }
 
 // Fixed reports whether the text has no placeholders, so that values do not change it.
 func (t *Template) Fixed() bool { return len(t.slots) == 0 }
 
-// Fill returns the text with values in place of the placeholders. A name without a value is replaced by its fallback,
-// or removed if it has none. An empty value counts as a value.
+// Fill returns the text with its placeholders replaced by values. A placeholder without a value is replaced by its
+// fallback, or removed if it has no fallback. An empty value also counts as a value.
 func (t *Template) Fill(values Values) string { return t.fill(values, t.form) }
 
-// Line is Fill for a single line: each control character in a value or fallback becomes a space.
+// Line is like Fill for a single line: each control character in a value or fallback becomes a space.
 func (t *Template) Line(values Values) string { return t.fill(values, line) }
 
-// Len returns the length of the result of Fill in bytes.
+// Len returns the length in bytes of Fill's result.
 func (t *Template) Len(values Values) int {
 	n := len(t.source)
 	for i := range t.slots {
@@ -199,9 +203,9 @@ func (t *Template) fill(values Values, form form) string {
 	return out.String()
 }
 
-// write writes source[from:to] with its placeholders filled. slot is the index of the first placeholder there; write
-// returns the index of the first one after. No placeholder may lie partly outside of this range. Errors of w are
-// ignored, because w writes to memory.
+// write writes source[from:to] with its placeholders filled. slot is the index of the first placeholder in that range,
+// and write returns the index of the first placeholder after the range. No placeholder may be partly outside of the
+// range. write ignores errors of w, because w writes to memory.
 func (t *Template) write(w io.StringWriter, values Values, form form, from, to, slot int) int {
 	for ; slot < len(t.slots) && t.slots[slot].end <= to; slot++ {
 		s := &t.slots[slot]
@@ -221,7 +225,8 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 	return slot
 }
 
-// value returns the text that replaces the placeholder. given is true if it is a value, false if it is the fallback.
+// value returns the text that replaces the placeholder. given is true if the text is a value, and false if it is the
+// fallback.
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {
 		return value, true
@@ -238,7 +243,7 @@ func oneLine(value string) string {
 	}, value)
 }
 
-// reference returns the character reference that stands for a character in HTML, "" if it may stand for itself.
+// reference returns the HTML character reference for a character, or "" if the character need not be escaped.
 func reference(c byte) string {
 	switch c {
 	case '&':
@@ -255,7 +260,7 @@ func reference(c byte) string {
 	return ""
 }
 
-// escapes is how many bytes longer a value becomes when it is escaped.
+// escapes returns the number of bytes that escaping adds to a value.
 func escapes(value string) (n int) {
 	for i := range len(value) {
 		if r := reference(value[i]); r != "" {

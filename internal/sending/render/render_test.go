@@ -66,7 +66,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A value of a header field cannot begin another field.
+// A value in a header field cannot start another header field.
 func TestLine(t *testing.T) {
 	tmpl := render.Compile("Hi {{{NAME|a\tb}}}!")
 	for value, want := range map[string]string{
@@ -85,8 +85,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzFill checks that all names occur in the text, that filling does not change a text without placeholders, and that
-// no value of Line begins a new line.
+// FuzzFill checks that all placeholder names occur in the text, that filling does not change a text without
+// placeholders, and that Line does not let a value start a new line.
 func FuzzFill(f *testing.F) {
 	f.Add("Dear {{{NAME|you}}}, {{{x}}}", "v")
 	f.Add("{{{{{{a}}}}}}", "{{{a}}}")
@@ -119,7 +119,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// Texts that resemble placeholders take linear time.
+// Texts that resemble placeholders are compiled in linear time.
 func BenchmarkCompileHostile(b *testing.B) {
 	text := strings.Repeat("{{{", 100_000) + strings.Repeat("}}", 100_000)
 	b.SetBytes(int64(len(text)))

@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// recordedMax is the limit of recorded hits of a kind.
+// recordedMax is the maximum number of hits of one kind that are recorded.
 const recordedMax = 1000
 
-// repeat makes the same hit n times and records it.
+// repeat adds the same hit n times and records the hits.
 func (c *counted) repeat(n int, h tracking.Hit) {
 	c.T.Helper()
 	for range n {
@@ -23,7 +23,7 @@ func (c *counted) repeat(n int, h tracking.Hit) {
 	c.flush()
 }
 
-// kinds returns the number of stored opens and clicks of an email, by recipient and kind.
+// kinds returns the number of stored opens and clicks of an email by recipient and kind.
 func (c *counted) kinds(emailID string) map[string]int {
 	c.T.Helper()
 	n := map[string]int{}
@@ -42,8 +42,8 @@ func (c *counted) kinds(emailID string) map[string]int {
 	return n
 }
 
-// Following a link again and again creates a limited number of events, also after a restart. Other hits, also of the
-// same recipient, are still recorded.
+// TestHitsWithoutEnd: following a link repeatedly creates a limited number of events, even after a restart. Hits of
+// other kinds are still recorded, even those of the same recipient.
 func TestHitsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,
@@ -91,7 +91,8 @@ func TestHitsWithoutEnd(t *testing.T) {
 	})
 }
 
-// Hits beyond the limit write nothing. Stored hits are counted by index, once for a batch.
+// Recording hits beyond the limit writes nothing to the database. Stored hits are counted with an index, once per
+// batch.
 func TestStatementsBeyondTheLimit(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := newCounted(testnode.New(t, d, testnode.Options{}))

@@ -8,30 +8,31 @@ import (
 	"unicode"
 )
 
-// recognise returns the reason why a single hit is attributed to a bot, or "". It does not look at other hits.
+// recognise returns the reason why a hit is attributed to a bot, or "" if there is none. recognise considers only the
+// hit itself, and no other hits of the client.
 func recognise(h *Hit) Reason {
 	switch {
 	case h.Prefetch || isPrivacyProxy(h):
 		return ByPrefetch
 	case isProgram(h.UserAgent) || h.UserAgent == "" && h.URL != "":
-		return ByUserAgent // All browsers send a user agent. Some mail programs send none for images.
+		return ByUserAgent // Every browser sends a user agent, but some mail apps send none when they load images.
 	case filters.contain(h.Addr):
 		return ByAddress
 	}
 	return ""
 }
 
-// isPrivacyProxy reports whether Apple Mail's privacy protection loads the pixel. It loads the images of every message
-// on arrival, even if nobody opens it, and sends only this user agent. The image proxies of Gmail and Yahoo are not
-// included, because they load images when somebody opens the message.
+// isPrivacyProxy reports whether Apple Mail Privacy Protection loads the tracking pixel. Apple Mail Privacy Protection
+// loads the images of every message on arrival, even if nobody opens the message, and sends only this user agent. The
+// image proxies of Gmail and Yahoo are not included, because they load images only when somebody opens the message.
 func isPrivacyProxy(h *Hit) bool { return h.URL == "" && h.UserAgent == "Mozilla/5.0" }
 
-// programs are words of user agents, in lower case, that occur in no browser or mail program for people.
+// programs contains words, in lower case, that occur in the user agents of bots but of no browser or mail app.
 var programs = map[string]bool{
 	// link previews
 	"facebookexternalhit": true, "whatsapp": true, "skypeuripreview": true, "bingpreview": true, "embedly": true,
 	"iframely": true, "vkshare": true, "imgproxy": true,
-	// filters and other services
+	// mail filters and other services
 	"barracuda": true, "mimecast": true, "proofpoint": true, "feedfetcher": true, "mediapartners": true,
 	"inspectiontool": true,
 	// libraries and tools
@@ -39,13 +40,13 @@ var programs = map[string]bool{
 	"axios": true, "headlesschrome": true, "phantomjs": true, "lighthouse": true,
 }
 
-// programEndings are endings of words that also identify programs.
+// programEndings contains word endings in user agents that also identify bots.
 var programEndings = []string{"bot", "crawler", "spider", "preview", "scanner"}
 
-// programNames are parts of user agents, of several words each, that also identify programs.
+// programNames contains names of several words in user agents that also identify bots.
 var programNames = []string{"go-http-client", "node-fetch", "existence discovery", "protocol discovery"}
 
-// isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar program.
+// isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar bot.
 func isProgram(userAgent string) bool {
 	lower := strings.ToLower(userAgent)
 	for word := range strings.FieldsFuncSeq(lower, func(r rune) bool { return !unicode.IsLetter(r) }) {
@@ -53,7 +54,7 @@ func isProgram(userAgent string) bool {
 			return true
 		}
 		for _, ending := range programEndings {
-			if strings.HasSuffix(word, ending) && word != "cubot" { // a brand of phones
+			if strings.HasSuffix(word, ending) && word != "cubot" { // Cubot is a brand of phones
 				return true
 			}
 		}
@@ -69,7 +70,7 @@ func isProgram(userAgent string) bool {
 //go:embed ranges.txt
 var rangesText string
 
-// filters are the networks of mail filters.
+// filters contains the IP networks of mail filters.
 var filters = mustParse(rangesText)
 
 type networks []netip.Prefix
@@ -83,7 +84,7 @@ func (n networks) contain(a netip.Addr) bool {
 	return false
 }
 
-// mustParse parses lines with a network and a description. Comments begin with #.
+// mustParse parses lines that contain a network and a description. Lines that start with # are comments.
 func mustParse(text string) (all networks) {
 	for line := range strings.Lines(text) {
 		line, _, _ = strings.Cut(line, "#")

@@ -54,16 +54,17 @@ func TestMachines(t *testing.T) {
 	})
 }
 
-// A hit right after the delivery is attributed to a scanner, as long as the time of delivery is known.
+// TestRightAfterDelivery: a hit right after the delivery is attributed to a scanner, as long as the time of the
+// delivery is known.
 func TestRightAfterDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
-		// A delivery time an hour in the future makes every hit early, because no test takes an hour.
+		// A delivery time an hour in the future makes every hit early, because no test runs for an hour.
 		for name, x := range map[string]struct {
 			ago  time.Duration
 			want tracking.Reason
 		}{"just now": {-time.Hour, tracking.ByTiming}, "an hour ago": {time.Hour, ""}} {
 			emailID := c.delivered(x.ago, "ann@one.example")
-			for range 2 { // the first hit changes the recipient's state and its time
+			for range 2 { // the first hit changes the recipient's state and the time of that state
 				c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
 				c.flush()
 			}
@@ -78,8 +79,8 @@ func TestRightAfterDelivery(t *testing.T) {
 	})
 }
 
-// A client that follows several links within seconds is a bot. The client's earlier hits are marked too, while they
-// wait.
+// A client that follows several links within seconds is a bot. The client's earlier hits are also marked as hits of a
+// bot while they are not yet recorded.
 func TestBursts(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		links := []string{"https://a.example/", "https://b.example/", "https://c.example/"}

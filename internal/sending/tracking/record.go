@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// record records a batch in the transaction tx, which may be repeated.
+// record records a batch of hits in the transaction tx, which may be retried.
 func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) error {
 	var emailIDs []string
 	var positions []int
@@ -52,16 +52,16 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 	for i := range all {
 		all[i].Email = of.load(all[i].TeamID, all[i].EmailID)
 	}
-	// Listeners cache what they read about a team, so events are sorted by team. The sort is stable, so that the events
-	// of one email keep their order.
+	// Listeners cache the data that they read about a team, so the events are sorted by team. The sort is stable, so
+	// the events of one email keep their order.
 	slices.SortStableFunc(all, func(a, b events.Event) int {
 		return cmp.Or(cmp.Compare(a.TeamID, b.TeamID), cmp.Compare(a.EmailID, b.EmailID))
 	})
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// withinLimit returns the events of a batch that may be recorded, in order: with the stored ones, at most recordedMax
-// of each kind. Nodes that record at the same time may each exceed the limit by one batch.
+// withinLimit returns the events of a batch that may be recorded, in order: together with the stored events, at most
+// recordedMax of each kind. If several nodes record hits at the same time, each may exceed the limit by one batch.
 func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
 	var recipients []string
 	for i := range all {
@@ -83,7 +83,7 @@ func unique[T cmp.Ordered](all []T) []T {
 	return slices.Compact(all)
 }
 
-// event returns the event for a hit.
+// event returns the event that records a hit.
 func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) events.Event {
 	to, known := of.Recipient(w.Position)
 	reason := w.reason
@@ -106,7 +106,7 @@ func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) e
 	return e
 }
 
-// isEarly reports whether a hit came before or right after the delivery to its recipient.
+// isEarly reports whether a hit came before the delivery to its recipient or right after it.
 func (s *Service) isEarly(now time.Time, w *pendingHit, to *emails.TrackedRecipient) bool {
 	who := recipient{w.EmailID, w.Position}
 	if !to.Delivered() {
@@ -116,13 +116,13 @@ func (s *Service) isEarly(now time.Time, w *pendingHit, to *emails.TrackedRecipi
 	if ok {
 		s.delivered.set(who, at, now)
 	} else {
-		at, ok = s.delivered.get(who) // an earlier hit has already changed the recipient's state and time
+		at, ok = s.delivered.get(who) // an earlier hit has already changed the recipient's state and its time
 	}
 	return ok && w.at.Sub(at) < deliveredWithin
 }
 
-// summaries loads the email data that webhook payloads need, for all emails of a team on the first request for one of
-// them.
+// summaries loads the email data for webhook payloads; the first request for an email loads all emails of its team in
+// the batch.
 type summaries struct {
 	ctx   context.Context
 	r     db.Reader

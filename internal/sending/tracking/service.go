@@ -16,19 +16,20 @@ import (
 )
 
 const (
-	bufferMax  = 64 << 20 // bytes of hits that wait
-	hitCost    = 512      // estimated bytes of a hit, in addition to its strings
-	batchMax   = 500      // hits in one transaction
+	bufferMax  = 64 << 20 // maximum bytes of hits that wait in memory
+	hitCost    = 512      // estimated bytes of a hit in addition to its strings
+	batchMax   = 500      // maximum number of hits per transaction
 	gather     = 200 * time.Millisecond
-	writeTime  = 30 * time.Second // limit for one transaction
-	drainTime  = 10 * time.Second // limit for recording the waiting hits at a stop
+	writeTime  = 30 * time.Second // time limit of one transaction
+	drainTime  = 10 * time.Second // time limit for recording the waiting hits at shutdown
 	retryAfter = time.Second
-	logEvery   = time.Minute // between log lines about dropped hits
-	agentMax   = 512         // stored bytes of a user agent
-	linkMax    = 8192        // stored bytes of a link; a token cannot hold more
+	logEvery   = time.Minute // minimum interval between log lines about dropped hits
+	agentMax   = 512         // maximum stored bytes of a user agent
+	linkMax    = 8192        // maximum stored bytes of a link, which is also the maximum in a token
 
-	// recordedMax is how many opens, or clicks, are recorded for one recipient of an email. Hits of bots have a limit
-	// of their own. Without the limit, following one link repeatedly would create any number of rows and webhooks.
+	// recordedMax is the maximum number of opens, and of clicks, that are recorded for one recipient of an email. Hits
+	// by bots have a separate limit of the same size. Without the limit, following one link repeatedly could create an
+	// unlimited number of rows and webhooks.
 	recordedMax = 1000
 )
 
@@ -38,8 +39,8 @@ type Service struct {
 	recorder   *events.Recorder
 	emails     *emails.Service
 	log        *slog.Logger
-	wake       chan struct{} // signals that hits wait
-	full       chan struct{} // signals that a full batch waits
+	wake       chan struct{} // signals that hits wait to be recorded
+	full       chan struct{} // signals that enough hits for a full batch wait
 	failureLog lograte.Limiter
 
 	mu           sync.Mutex
@@ -50,11 +51,11 @@ type Service struct {
 	logged       int64 // of dropped
 	logAt        time.Time
 
-	writing   sync.Mutex // held while hits are recorded
+	writing   sync.Mutex // held while a batch of hits is recorded
 	delivered generations[recipient, time.Time]
 }
 
-// recipient identifies a recipient of an email by position.
+// recipient identifies an email's recipient by position.
 type recipient struct {
 	emailID  string
 	position int
@@ -67,21 +68,21 @@ type pendingHit struct {
 	reason  Reason
 	visit   *visit
 	bytes   int
-	eventID string // id of the event, set by the last attempt to record it
-	unsure  bool   // the last attempt may have been committed
+	eventID string // id of the event, set by the last attempt to record the hit
+	unsure  bool   // whether the last attempt may have been committed
 	done    bool
 }
 
-// New returns the service. Nothing is recorded until Run or Flush is called.
+// New returns the tracking service. The service records no hits until Run or Flush is called.
 func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logger) *Service {
 	return &Service{d: d, recorder: recorder, emails: e, log: log, wake: make(chan struct{}, 1),
 		full: make(chan struct{}, 1)}
 }
 
-// Add queues a hit that has just arrived. It never blocks; it drops the hit if too many wait.
+// Add queues a new hit. Add never blocks; if too many hits wait, it drops the new hit.
 func (s *Service) Add(h Hit) {
 	w := &pendingHit{Hit: h, at: s.d.Now()}
-	// The strings share memory with the whole request; the copies do not.
+	// The original strings keep the whole request in memory; these copies do not.
 	w.UserAgent, w.URL = strings.Clone(db.Text(h.UserAgent, agentMax)), strings.Clone(db.Text(h.URL, linkMax))
 	w.reason = recognise(&w.Hit)
 	w.bytes = hitCost + len(w.UserAgent) + len(w.URL)
@@ -114,7 +115,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// addToVisit adds a hit to the visit of its visitor and returns the visit. The caller holds s.mu.
+// addToVisit adds a hit to its visitor's visit and returns the visit. The caller of addToVisit must hold s.mu.
 func (s *Service) addToVisit(w *pendingHit) *visit {
 	who := visitorOf(&w.Hit)
 	v, ok := s.visits.get(who)
@@ -126,7 +127,7 @@ func (s *Service) addToVisit(w *pendingHit) *visit {
 	return v
 }
 
-// drop counts hits that are lost, and logs their number at most once a minute. The caller holds s.mu.
+// drop counts lost hits and logs their number at most once a minute. The caller of drop must hold s.mu.
 func (s *Service) drop(n int64) {
 	s.dropped += n
 	if now := time.Now(); !now.Before(s.logAt) {
@@ -135,15 +136,15 @@ func (s *Service) drop(n int64) {
 	}
 }
 
-// Dropped returns how many hits were dropped since the start because too many hits waited.
+// Dropped returns the number of hits that were dropped since the process started because too many hits waited.
 func (s *Service) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.dropped
 }
 
-// Run records hits until ctx ends. Then it records the hits that still wait, and returns. Call Add only before ctx
-// ends.
+// Run records hits until ctx ends. When ctx has ended, Run records the remaining hits and returns. Callers must call
+// Add only before ctx ends.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -164,7 +165,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits for a time, or until ctx ends or early is ready.
+// pause waits for a duration, or until ctx ends or the channel early is ready.
 func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -175,7 +176,7 @@ func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	}
 }
 
-// drain records the waiting hits at a stop. It retries after errors until drainTime is over.
+// drain records the waiting hits at shutdown. After an error, drain retries until drainTime is over.
 func (s *Service) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()
@@ -201,7 +202,7 @@ func (s *Service) logFailure(err error) {
 	}
 }
 
-// Flush records all waiting hits. After an error, the hits that were not recorded keep waiting.
+// Flush records all waiting hits. After an error, hits that were not recorded remain in the queue.
 func (s *Service) Flush(ctx context.Context) error {
 	for {
 		left, err := s.step(ctx)
@@ -211,7 +212,7 @@ func (s *Service) Flush(ctx context.Context) error {
 	}
 }
 
-// step records a batch of the oldest hits and returns how many hits wait afterwards.
+// step records a batch of the oldest hits and returns the number of hits that still wait.
 func (s *Service) step(ctx context.Context) (left int, err error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -225,8 +226,8 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 	return len(s.pending), err
 }
 
-// next returns the oldest waiting hits, at most batchMax. The hits stay in the queue until they are done. A hit without
-// a reason gets one if later hits showed that its visitor is a bot.
+// next returns the oldest waiting hits, up to batchMax. The hits remain in the queue until they are recorded or
+// dropped. If a hit has no reason but later hits have shown that its visitor is a bot, next sets the reason.
 func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -239,7 +240,8 @@ func (s *Service) next() []*pendingHit {
 	return batch
 }
 
-// removeDone removes the hits that are done among the first n of the queue. The caller holds s.mu.
+// removeDone removes the recorded and dropped hits from the first n hits of the queue. The caller of removeDone must
+// hold s.mu.
 func (s *Service) removeDone(n int) {
 	head := s.pending[:n]
 	left := 0
@@ -262,8 +264,9 @@ func (s *Service) removeDone(n int) {
 	}
 }
 
-// write records a batch in one transaction. If one hit makes the transaction fail, write halves the batch until that
-// hit is alone, and drops it. A returned error may be temporary: the caller tries the remaining hits again.
+// write records a batch of hits in one transaction. If one hit makes the transaction fail, write halves the batch
+// repeatedly until it has isolated that hit, and drops it. Errors that write returns may be temporary, so the caller
+// retries the remaining hits.
 func (s *Service) write(ctx context.Context, batch []*pendingHit) error {
 	limited, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()

@@ -7,16 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// hitKind groups the hits that share one limit.
+// hitKind identifies the hits that share one limit.
 type hitKind struct {
 	emailID, recipient string // recipient is "" if unknown
 	typ                string // opened or clicked
 	detail             string // of the event
 }
 
-// countStored returns the number of stored hits of each kind, up to recordedMax. It counts the hits of some emails:
-// those of the given recipients and those without a known recipient. By the index email_events_hits it reads no more
-// rows of a kind than it counts.
+// countStored returns the number of stored hits of each kind, at most recordedMax per kind. countStored counts the hits
+// on some emails: those of the given recipients and those without a known recipient. With the index email_events_hits,
+// countStored reads no more rows per kind than it counts.
 func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM
@@ -39,7 +39,7 @@ func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string
 	return n, nil
 }
 
-// storedEventIDs returns the event ids of a batch that are stored.
+// storedEventIDs returns the event ids of a batch that are already stored.
 func storedEventIDs(ctx context.Context, r db.Reader, emailIDs []string, batch []*pendingHit) (map[string]bool, error) {
 	var ids []string
 	for _, w := range batch {

@@ -1,34 +1,36 @@
-// Package tracking records opens and clicks: requests for the pixels and links in sent emails.
+// Package tracking records opens and clicks, which are requests for the pixels and links in sent emails.
 //
 // # How it works
 //
-// Package links answers a request without using the database and passes it to [Service.Add] as a hit. Add keeps the hit
-// in memory and returns at once. [Service.Run] records the hits in transactions of up to 500, at most every 200 ms
-// unless 500 hits wait. Each hit becomes an event of the recipient whose message contained the link. Listeners of the
-// recorder advance the emails' states and enqueue webhooks.
+// Package links responds to each request without using the database and passes the request to [Service.Add] as a hit.
+// Add stores the hit in memory and returns immediately. [Service.Run] records the hits in transactions of up to 500
+// hits, at most every 200 ms unless 500 hits wait. Each hit becomes an event of the recipient whose message contained
+// the link or pixel. Listeners of the event recorder update the emails' states and enqueue webhooks.
 //
-// A hit by a bot is recorded like any other, with a mark and the reason; see [Reason]. Bots are recognized only by
-// their requests and the timing of these. Bots that behave like people count as people.
+// A hit by a bot is recorded like any other hit, but is marked with the reason why it is attributed to a bot (see
+// [Reason]). Bots are recognized only by their requests and the timing of their requests. Bots that behave like people
+// are counted as people.
 //
 // # Invariants
 //
 // A hit is recorded at most once. If the outcome of a commit is unknown, the event keeps its id, and the next attempt
-// looks for that id first. Hits of deleted emails and deleted teams are dropped.
+// first checks whether that id is stored. Hits on deleted emails and on emails of deleted teams are dropped.
 //
-// Each recipient of an email can have 1,000 opens and 1,000 clicks by people, and as many of each by bots. Further hits
-// are answered but not recorded, so that a link cannot be used to fill the database. The limit counts stored events: it
-// holds after a restart and for all nodes together. Nodes that record at the same moment may each exceed this limit by
-// one batch.
+// For each recipient of an email, at most 1,000 opens and 1,000 clicks by people are recorded, and as many of each by
+// bots. Further hits get a response but are not recorded, so that a link cannot be used to fill the database. The limit
+// counts stored events, so it also applies after a restart and to all nodes together. If several nodes record hits at
+// the same moment, each may exceed the limit by one batch.
 //
 // # When it fails
 //
-// While the database is away, up to 64 MB of hits wait in memory. Further hits are dropped; their number is logged once
-// a minute. When Run stops, it records the waiting hits for at most 10 s. A crash loses the waiting hits. A hit that
-// causes an error of its own is logged and dropped, and does not delay the others.
+// While the database is unavailable, up to 64 MB of hits wait in memory. Further hits are dropped, and their number is
+// logged once a minute. When Run ends, it spends at most 10 s on recording the waiting hits. A crash loses the hits
+// that are not yet recorded. A hit that itself causes an error is logged and dropped, and does not delay other hits.
 //
 // # What it does not do
 //
-// The package creates no links and verifies no tokens: packages emails and tokens do. It answers no requests.
+// Package tracking creates no links and verifies no tokens; packages emails and tokens do. Package tracking does not
+// respond to requests.
 package tracking
 
 import (
@@ -36,40 +38,41 @@ import (
 	"time"
 )
 
-// Hit is a request for a tracked link or a pixel.
+// Hit is a request for a tracked link or a tracking pixel.
 type Hit struct {
 	EmailID   string
-	Position  int        // position of the recipient in the email; see tokens.TrackedLink
+	Position  int        // position of the recipient in the email (see tokens.TrackedLink)
 	URL       string     // the target of the link; "" for a pixel
 	Addr      netip.Addr // of the client
 	UserAgent string
-	Prefetch  bool // the request says that it is a prefetch
-	Head      bool // a HEAD request: never recorded, but shows that the client is a bot
+	Prefetch  bool // whether the request is marked as a prefetch
+	Head      bool // whether the request is a HEAD request, which is never recorded but shows that the client is a bot
 }
 
-// Reason says why a hit is attributed to a bot; "" means that it is attributed to a person.
+// Reason states why a hit is attributed to a bot; "" means that the hit is attributed to a person.
 type Reason string
 
 const (
 	ByUserAgent Reason = "user_agent" // the user agent names a crawler, a link previewer or a library
-	ByPrefetch  Reason = "prefetch"   // loaded in advance, perhaps never shown to anybody
-	ByAddress   Reason = "address"    // the address belongs to a mail filter; see ranges.txt
-	ByTiming    Reason = "timing"     // before or right after the delivery
-	ByBurst     Reason = "burst"      // several links of the email within seconds
-	ByHead      Reason = "head"       // the same client sent a HEAD request within seconds
+	ByPrefetch  Reason = "prefetch"   // the client loaded the URL in advance and may never show it to anyone
+	ByAddress   Reason = "address"    // the IP address belongs to a mail filter (see ranges.txt)
+	ByTiming    Reason = "timing"     // the hit came before the delivery or right after it
+	ByBurst     Reason = "burst"      // the client followed several links of the email within seconds
+	ByHead      Reason = "head"       // the client sent a HEAD request within seconds of the hit
 )
 
 const (
-	// deliveredWithin is how long after a delivery a hit is attributed to a scanner of the recipient's host. A person
-	// needs longer to notice the message, open it and find a link. A scanner that checks messages before they are shown
-	// begins at once, often before the host has replied.
+	// deliveredWithin is the time after a delivery in which hits are attributed to a scanner of the recipient's mail
+	// host. A person needs longer than deliveredWithin to notice the message, open it and find a link. A scanner that
+	// checks messages before they are shown starts immediately, often before the mail host has responded.
 	deliveredWithin = 2 * time.Second
-	// outcomeWithin is the normal delay between a delivery and its record. If a hit is recorded within this time and
-	// the email is still being delivered, the hit came during the delivery. A later hit may be a person's.
+	// outcomeWithin is the normal delay between a delivery and the recording of its outcome. If the email is still
+	// being delivered when a hit is recorded within this time, the hit came during the delivery. A hit that is recorded
+	// later may come from a person.
 	outcomeWithin = 5 * time.Second
 
-	// A client that follows two links of an email within pairWithin, or three within burstWithin, is a bot that follows
-	// all of them. A person looks at the first page before opening the next.
+	// A client that follows two links of an email within pairWithin, or three within burstWithin, is considered a bot
+	// that follows all links. A person looks at the first page before opening the next link.
 	pairWithin  = time.Second
 	burstWithin = 5 * time.Second
 )

@@ -34,7 +34,7 @@ const (
 
 var home = netip.MustParseAddr("203.0.113.9")
 
-// counted is a node for testing tracking.
+// counted is a test node with the tracking service.
 type counted struct {
 	*testnode.Node
 	*tracking.Service
@@ -52,7 +52,7 @@ func each(t *testing.T, f func(t *testing.T, c *counted)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newCounted(n)) })
 }
 
-// delivered sends an email that was delivered to all recipients a given time ago.
+// delivered sends an email that counts as delivered to all recipients a given duration ago.
 func (c *counted) delivered(ago time.Duration, to ...string) string {
 	c.T.Helper()
 	emailID := c.Send(testnode.Hello(to...))
@@ -63,7 +63,7 @@ func (c *counted) delivered(ago time.Duration, to ...string) string {
 	return emailID
 }
 
-// flush records the waiting hits.
+// flush records all waiting hits.
 func (c *counted) flush() {
 	c.T.Helper()
 	if err := c.Flush(context.WithoutCancel(c.T.Context())); err != nil {
@@ -71,7 +71,7 @@ func (c *counted) flush() {
 	}
 }
 
-// hit is an open or a click in the timeline.
+// hit is an open or click in an email's timeline.
 type hit struct {
 	Type, Recipient                       string
 	IPAddress, Link, UserAgent, Timestamp string
@@ -80,7 +80,7 @@ type hit struct {
 	at                                    time.Time
 }
 
-// hits returns the opens and clicks in the timeline of an email.
+// hits returns the opens and clicks in an email's timeline.
 func (c *counted) hits(emailID string) (all []hit) {
 	c.T.Helper()
 	timeline, _, err := c.Emails.Timeline(context.WithoutCancel(c.T.Context()), c.Acme.TeamID, emailID, page.Page{})
@@ -117,7 +117,7 @@ func (c *counted) states(emailID string) (email emails.State, to []emails.State)
 	return e.LastEvent, to
 }
 
-// Opens and clicks are recorded for the recipient of the message, with client and time, and advance only this
+// Opens and clicks are recorded for the recipient of the message, with the client and the time, and change only this
 // recipient's state.
 func TestOpensAndClicks(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
@@ -156,7 +156,8 @@ func TestOpensAndClicks(t *testing.T) {
 	})
 }
 
-// Opens and clicks of an email to a contact count for this contact, even if the address belongs to another contact now.
+// Opens and clicks of an email that was sent to a contact count for that contact, even if the address now belongs to
+// another contact.
 func TestHitsAreOfTheContact(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		ctx := t.Context()
@@ -191,8 +192,8 @@ func TestHitsAreOfTheContact(t *testing.T) {
 	})
 }
 
-// A hit on a message with several recipients counts for none of them. A hit on a message with a single recipient counts
-// for that recipient.
+// TestHitsOfNoRecipient: a hit on a message with several recipients counts for none of them. A hit on a message with a
+// single recipient counts for that recipient.
 func TestHitsOfNoRecipient(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		several := c.delivered(time.Minute, "ann@one.example", "bob@one.example")
@@ -222,7 +223,7 @@ func TestHitsOfNoRecipient(t *testing.T) {
 	})
 }
 
-// Hits on unknown emails and emails of deleted teams are not recorded.
+// Hits on unknown emails and on emails of deleted teams are not recorded.
 func TestHitsOfWhatIsGone(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		stays, gone := c.delivered(time.Minute, "ann@one.example"), c.delivered(time.Minute, "bob@one.example")
@@ -261,7 +262,7 @@ func TestHitsOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// Values from clients are stored with limited size and in a form that both engines accept.
+// Values from clients are stored with a limited size and in a form that both databases accept.
 func TestTextsOfClients(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example")
@@ -275,8 +276,8 @@ func TestTextsOfClients(t *testing.T) {
 	})
 }
 
-// If a scanner follows a link before its host accepts the message, the delivery does not change: the recipient is still
-// mailed, and the email becomes sent.
+// If a scanner follows a link before its mail host accepts the message, the hit does not affect the delivery: the email
+// is still delivered to the recipient and becomes sent.
 func TestHitDuringDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.Send(testnode.Hello("ann@one.example", "bob@two.example"))
@@ -308,7 +309,7 @@ func TestHitDuringDelivery(t *testing.T) {
 	})
 }
 
-// Hits beyond the memory limit are dropped, counted and logged once. All other hits are recorded.
+// Hits beyond the memory limit are dropped, counted and logged once. All hits within the memory limit are recorded.
 func TestTooManyHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		c := newCounted(n)
@@ -339,7 +340,7 @@ func TestTooManyHits(t *testing.T) {
 	})
 }
 
-// poison makes recording fail for one email.
+// poison makes recording hits fail for one email.
 type poison struct{ emailID string }
 
 func (p *poison) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
@@ -351,7 +352,7 @@ func (p *poison) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error
 	return nil
 }
 
-// A hit that cannot be recorded does not block the others.
+// A hit that cannot be recorded does not block other hits.
 func TestOneHitFails(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		bad := &poison{}
@@ -381,7 +382,7 @@ func TestOneHitFails(t *testing.T) {
 	})
 }
 
-// Run records the hits that came before the stop.
+// Run records the hits that were added before its context ended.
 func TestStop(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.delivered(time.Minute, "ann@one.example")
@@ -390,7 +391,7 @@ func TestStop(t *testing.T) {
 		go func() { ended <- c.Service.Run(ctx) }()
 		c.Add(tracking.Hit{EmailID: emailID, Addr: home, UserAgent: firefox})
 		testnode.Until(t, "the first hit is recorded", func() bool { return len(c.hits(emailID)) == 1 })
-		for i := range 1200 { // alternating opens and clicks
+		for i := range 1200 { // alternate between opens and clicks
 			c.Add(tracking.Hit{EmailID: emailID, URL: []string{"", target}[i%2], Addr: home, UserAgent: firefox})
 		}
 		cancel()
@@ -406,7 +407,7 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Many hits are recorded in one transaction with few statements, even if they concern many teams.
+// Many hits are recorded in one transaction with few statements, even if the hits concern many teams.
 func TestStatementsOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		c := newCounted(testnode.New(t, d, testnode.Options{}))
@@ -418,7 +419,7 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Four reads, one of them of the contact, two states, and inserts of eight events each.
+			// Expect four reads, including one of the contact, two updates of states, and inserts of eight events each.
 			if asked := len(trace.Take()); asked > 6+n/8 {
 				t.Errorf("%d hits take %d statements", n, asked)
 			}
@@ -426,7 +427,8 @@ func TestStatementsOfHits(t *testing.T) {
 	})
 }
 
-// If the database is lost at any point, and the outcome of the commit stays unknown, each hit is still recorded once.
+// If the database fails at any point, and it remains unknown whether the commit succeeded, each hit is still recorded
+// exactly once.
 func TestWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 300*time.Millisecond)
 	c := newCounted(testnode.New(t, d, testnode.Options{}))

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// visitor identifies a client together with the recipient whose links it follows. IPv6 clients count per /64, because
-// they may change their address within it.
+// visitor identifies a client together with the recipient whose links the client follows. IPv6 clients are identified
+// by their /64 network, because a client may change its address within that network.
 type visitor struct {
 	emailID  string
 	position int
@@ -20,15 +20,15 @@ func visitorOf(h *Hit) visitor {
 	if h.Addr.Is4() {
 		bits = 32
 	}
-	from, _ := h.Addr.Prefix(bits) // the zero prefix if the address is unknown
+	from, _ := h.Addr.Prefix(bits) // the zero prefix if the client's address is unknown
 	return visitor{h.EmailID, h.Position, from}
 }
 
 // visit holds the latest requests of a visitor.
 type visit struct {
-	links     []followedLink // the last three different links
+	links     []followedLink // the last three distinct links
 	reason    Reason         // ByBurst or ByHead
-	machineAt time.Time      // time of the last hit that had the reason
+	machineAt time.Time      // time of the last hit for which the reason applied
 }
 
 type followedLink struct {
@@ -38,7 +38,7 @@ type followedLink struct {
 
 var seed = maphash.MakeSeed()
 
-// add adds a hit and decides whether the visitor is a bot.
+// add adds a hit to the visit and determines whether the visitor is a bot.
 func (v *visit) add(h *Hit, at time.Time) {
 	old := func(f followedLink) bool { return at.Sub(f.at) > burstWithin }
 	v.links = slices.DeleteFunc(v.links, old)
@@ -59,8 +59,8 @@ func (v *visit) add(h *Hit, at time.Time) {
 	}
 }
 
-// judge returns the reason why a hit is attributed to a bot, or "". at is the time of the hit. Only requests within
-// burstWithin of that time count.
+// judge returns the reason why a hit at a given time is attributed to a bot, or "" if there is none. judge considers
+// only requests within burstWithin of the hit's time.
 func (v *visit) judge(at time.Time) Reason {
 	if v.reason == "" || v.machineAt.Sub(at).Abs() > burstWithin {
 		return ""
@@ -70,17 +70,17 @@ func (v *visit) judge(at time.Time) Reason {
 
 const (
 	visitsMax = 20_000           // of a generation
-	visitsAge = 15 * time.Second // age of a generation; longer than any entry is needed
+	visitsAge = 15 * time.Second // lifetime of a generation, which is longer than any entry is needed
 )
 
-// generations is a map with bounded memory and age. It has a young and an old generation; when the young one is full or
-// too old, it becomes the old one.
+// generations is a map whose memory and whose entries' age are limited. generations has a young and an old map; when
+// the young map is full or too old, it replaces the old map.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
 	began      time.Time
 }
 
-// get returns the value of a key and moves it to the young generation.
+// get returns the value for a key and moves the entry to the young map.
 func (g *generations[K, V]) get(k K) (v V, ok bool) {
 	if v, ok = g.young[k]; ok {
 		return v, true

@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Webhooks include opens and clicks. One query reads the emails of a batch for the webhooks.
+// Opens and clicks are sent to webhook endpoints. A single query reads the emails of a batch of hits for the webhook
+// payloads.
 func TestWebhooksOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})

@@ -64,7 +64,8 @@ func TestBackupAndRestore(t *testing.T) {
 	n.kill()
 	r := in(t, restored, "POSTRIDER_LOG_LEVEL=info")
 	eventually(t, 10*time.Second, "the program says that it looked at the restored database", func() bool {
-		return strings.Contains(r.out.String(), "the database is whole") // may come after the HTTP port opens
+		// The node may log this line after its HTTP port opens.
+		return strings.Contains(r.out.String(), "the database is whole")
 	})
 	states := map[string]string{}
 	for email := range accepted {

@@ -30,7 +30,7 @@ type reply struct {
 }
 
 // ask sends a request and returns the response. If the body is url.Values, ask sends it as a form, otherwise as JSON.
-// ask does not follow redirects.
+// Redirects are not followed.
 func (c caller) ask(ctx context.Context, method, path string, body any, header ...string) (a reply, err error) {
 	text, kind := "", "application/json"
 	switch b := body.(type) {

@@ -69,7 +69,7 @@ func clocksApart(t *testing.T, engine string) sum {
 	return s
 }
 
-// hookLog receives webhooks. hookLog rejects the first attempt of every third webhook.
+// hookLog receives webhooks and rejects the first attempt of every third webhook.
 type hookLog struct {
 	mu    sync.Mutex
 	tries map[string]int
@@ -98,8 +98,8 @@ func (h *hookLog) count() int {
 // clockShift is the environment variable that shifts the wall clock of programs from buildShifted, in seconds.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
-// shiftedNow is Go source code that replaces time.Now; it is appended to package time after the original Now is
-// renamed. shiftedNow does not change the monotonic clock.
+// shiftedNow is Go source code that replaces time.Now but not the monotonic clock; it is appended to package time after
+// the original Now is renamed.
 const shiftedNow = `
 var clockShift = sync.OnceValue(func() int64 {
 	text, _ := syscall.Getenv("` + clockShift + `")

@@ -196,7 +196,7 @@ func keyed(i int) bool { return i%2 == 1 }
 
 var browser = &http.Client{Timeout: answerWait, Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 
-// post posts email number i and records the response. post returns false if the node did not accept the connection.
+// post posts email number i and records the response. If the node did not accept the connection, post returns false.
 func (w *cluster) post(n *node, i int) bool {
 	idempotency := ""
 	if keyed(i) {
@@ -231,8 +231,8 @@ func (w *cluster) make(i int) map[string]any {
 	return email
 }
 
-// ask makes one request that contains some emails and records its response as the fate of each. ask returns false if
-// the node did not accept the connection.
+// ask makes one request that contains some emails and records its response as the fate of each. If the node did not
+// accept the connection, ask returns false.
 func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -342,8 +342,8 @@ func (w *cluster) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database. Those
-// emails may arrive twice.
+// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database, because
+// they may arrive twice.
 func (w *cluster) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()

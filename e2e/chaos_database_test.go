@@ -58,7 +58,7 @@ func cutInCommits(t *testing.T, engine string) sum {
 	return s
 }
 
-// away makes PostgreSQL unreachable for all nodes during one minute.
+// away makes PostgreSQL unreachable for all nodes for one minute.
 func away(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -90,8 +90,7 @@ func hangs(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// cutOff makes PostgreSQL unreachable for one of two nodes during one minute, so that the other node takes over its
-// jobs.
+// cutOff makes PostgreSQL unreachable for one of two nodes for one minute, so that the other node takes over its jobs.
 func cutOff(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{})
 	w.during(func() {
@@ -120,7 +119,7 @@ func cutOffSilently(t *testing.T, engine string) sum {
 }
 
 // apart waits for a minute while the first node cannot reach PostgreSQL. A node without its database stops sending
-// after 12 seconds, when its claims are no longer certain. The first node cannot record the deliveries of these 12
+// after 12 seconds, when its claims are no longer certain. The cut-off node cannot record the deliveries of its last 12
 // seconds, so the other node repeats them.
 func (w *cluster) apart() {
 	w.t.Helper()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// diskFull fills the database's file system for half a minute. diskFull mounts a small file system, which requires
-// root.
+// diskFull mounts a small file system, which requires root, and fills it for half a minute while it contains the
+// database.
 func diskFull(t *testing.T, engine string) sum {
 	size := "64m"
 	if engine == "postgres" {

@@ -88,6 +88,6 @@ func badHosts(t *testing.T, engine string) sum {
 	return s
 }
 
-// copiesMax is the maximum number of copies that a host may receive of a message that it never confirms. After two such
-// attempts, the next attempt is delayed beyond the end of badHosts.
+// copiesMax is the maximum number of copies that a host may receive of a message that it never confirms. After two
+// unconfirmed attempts, a node waits so long that the next attempt comes after badHosts has ended.
 const copiesMax = 2

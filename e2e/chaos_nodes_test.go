@@ -30,11 +30,12 @@ func stopped(t *testing.T, engine string) sum {
 		w.burst(w.nodes[0])
 		w.nodes[0].cmd.Process.Signal(syscall.SIGSTOP)
 		if engine == "postgres" {
-			time.Sleep(5 * time.Second) // hosts read the sent data; the node is not declared dead yet
+			// Five seconds suffice for hosts to read the sent data, but the node is not declared dead yet.
+			time.Sleep(5 * time.Second)
 			w.inHand(0)
 			time.Sleep(85 * time.Second)
 		} else {
-			time.Sleep(90 * time.Second) // with SQLite no other node takes over, so no email may arrive twice
+			time.Sleep(90 * time.Second) // with SQLite no other node takes over, so every email must arrive only once
 		}
 		w.nodes[0].cmd.Process.Signal(syscall.SIGCONT)
 		time.Sleep(10 * time.Second)

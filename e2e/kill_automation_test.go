@@ -32,8 +32,7 @@ type steps struct {
 	second chan string // receives each address after its second email has arrived
 }
 
-// arrived records an email that has arrived. arrived returns a description of an error in the email, or "" if there is
-// none.
+// arrived records an email that has arrived and returns a description of an error in the email, or "" if there is none.
 func (s *steps) arrived(to string, data []byte) string {
 	subject := subjectField.FindSubmatch(data)
 	messageID := messageIDField.FindString(string(data))

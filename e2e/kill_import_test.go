@@ -49,7 +49,7 @@ type people struct {
 }
 
 // newPeople generates a file of contacts. Most rows create a contact, some are invalid, and some change an existing
-// contact or one that an earlier row created. An empty field in a row does not change the contact.
+// contact or a contact that an earlier row created. An empty field in a row does not change the contact.
 func newPeople(rows int, there map[string]person) *people {
 	p := &people{contacts: there}
 	var file bytes.Buffer
@@ -161,8 +161,8 @@ func killImport(t *testing.T, env []string) {
 	}
 	within := 0 // number of kills while the import was running
 	for r := range rounds {
-		// Each kill comes early in its part of the file, because the import may be further than its last progress
-		// event.
+		// Each kill comes early in its part of the file, because the import may have progressed beyond its last
+		// progress event.
 		part := len(p.file) / (rounds + 1)
 		after := r*part + rand.IntN(part)
 		eventually(t, 2*time.Minute, "enough of the round is imported", func() bool {

@@ -85,8 +85,7 @@ type inbox struct {
 
 var invitationLink = regexp.MustCompile(`/invitations/[\w-]+`)
 
-// take records a message that has arrived. take returns a description of an error in the message, or "" if there is
-// none.
+// take records a message that has arrived and returns a description of an error in the message, or "" if there is none.
 func (x *inbox) take(to string, data []byte) string {
 	m := mailparse.Parse(data)
 	x.mu.Lock()
@@ -164,7 +163,7 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 }
 
 // asksFor sends emails as a connected app that needs approval for each. In asksFor, two users approve each email at the
-// same time. asksFor returns the subjects of the emails.
+// same time. The result contains the subjects of the emails.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -198,7 +197,7 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 }
 
 // renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
-// may reuse the old refresh token for ten seconds. renews returns the number of refreshes and the number of refusals
+// may reuse the old refresh token for ten seconds. The results are the number of refreshes and the number of refusals
 // after those ten seconds.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair

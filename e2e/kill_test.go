@@ -141,7 +141,7 @@ func killRounds(t *testing.T, env []string) {
 }
 
 // post sends email number i and records whether the response status was 200. Without a response, the test does not know
-// whether the email was accepted. post returns false if the connection failed, because then no request was sent.
+// whether the email was accepted. If the connection failed, no request was sent, and post returns false.
 func post(ctx context.Context, n *node, l *ledger, i int) (made bool) {
 	body, _ := json.Marshal(map[string]any{"from": "Acme <hello@acme.example>", "to": fmt.Sprintf("user%d@example.net", i),
 		"subject": "Receipt", "html": "<p>Thank you.</p>", "headers": map[string]string{"X-Number": strconv.Itoa(i)}})

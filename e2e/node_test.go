@@ -48,8 +48,8 @@ func TestMain(m *testing.M) {
 	dbtest.Main(m)
 }
 
-// onEachEngine runs the test f in parallel for SQLite and PostgreSQL. onEachEngine passes f the environment variables
-// that select the database.
+// onEachEngine runs the test f in parallel for SQLite and PostgreSQL, and passes it the environment variables that
+// select the database.
 func onEachEngine(t *testing.T, f func(t *testing.T, env []string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) {

@@ -76,7 +76,8 @@ scache unix - - n - 1 scache
 postlog unix-dgram n - n - 1 postlogd
 `
 
-// startPostfix starts a Postfix instance. The routes are the lines of its transport table, one per address or domain.
+// startPostfix starts a Postfix instance. The routes are the lines of Postfix's transport table, one per address or
+// domain.
 func startPostfix(t *testing.T, routes ...string) *postfix {
 	t.Helper()
 	p := &postfix{t: t, dir: t.TempDir(), addr: freeAddr(t)}

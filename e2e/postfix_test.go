@@ -45,7 +45,7 @@ func route(addr string) string {
 }
 
 // TestPostfixRelaysToUs sends a message with two attachments and an inline image through Postfix to the node's MX. The
-// API then returns the same message unchanged.
+// API returns the received message unchanged.
 func TestPostfixRelaysToUs(t *testing.T) {
 	n, p := relayed(t)
 	parts := map[string][]byte{"picture.png": random(t, 5_000), "report.pdf": random(t, 300_000),

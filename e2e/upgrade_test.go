@@ -195,7 +195,8 @@ func TestUpgrade(t *testing.T) {
 				Emails struct{ Daily struct{ Used, Sent int } }
 			}
 			n.must(http.MethodGet, "/usage", "", &usage)
-			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 { // from before the upgrade, and one per key
+			// The count includes the emails from before the upgrade and one email sent with each key.
+			if d := usage.Emails.Daily; d.Used != d.Sent || d.Sent < 9 {
 				t.Errorf("of the quota %d are used, and %d were sent", d.Used, d.Sent)
 			}
 			for _, args := range [][]string{{"teams", "list"}, {"keys", "list", "--team", "Development"}, {"jobs"},

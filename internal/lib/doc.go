@@ -1,5 +1,5 @@
 // Package lib groups small packages that all other packages may import: user-facing errors, ids, configuration, log
 // rate limiting, and file permissions.
 //
-// These packages import no other package of the project outside this group.
+// Packages in lib import no package of the project outside of lib.
 package lib

@@ -3,8 +3,8 @@
 //
 // # Invariants
 //
-// A setting is declared once, as a field of Config with tags. From these tags, the package derives the setting's key in
-// the file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
+// A setting is declared once, as a field of Config with tags. From a setting's tags, the package derives its key in the
+// file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
 // valid and complete; it includes values derived from other settings or from the machine.
 //
 // # When it fails
@@ -15,8 +15,8 @@
 //
 // # What it does not do
 //
-// A Config does not contain data that changes while the program runs, such as domains, keys and limits of teams. That
-// data is in the database. Only cli imports this package; it passes the other packages the values that they need.
+// A Config does not contain data that changes while the program runs, such as teams' domains, keys and limits, which
+// are in the database. Only cli imports this package; it passes the other packages the values that they need.
 package config
 
 import (

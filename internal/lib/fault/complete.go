@@ -13,8 +13,8 @@ import (
 // An interface that holds a nil pointer counts as nil. Complete cannot detect that a method value has a nil receiver.
 // Callers therefore pass closures for methods of services that may not be built yet.
 //
-// A constructor that returns this error cannot be called with a missing dependency. Without this check, a missing
-// function field could silently disable a limit.
+// If a constructor returns Complete's error, callers cannot use it with a missing dependency. Without Complete, a
+// missing function field could silently disable a limit.
 func Complete(deps any) error {
 	v := reflect.ValueOf(deps)
 	var missing []string

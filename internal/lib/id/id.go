@@ -38,9 +38,9 @@ func New() string {
 // the lower 12 bits.
 var last atomic.Int64
 
-// apart is one minute in the unit of last. If a time is at least a minute before the newest id, the clock was probably
-// set back, and At follows the clock. If At did not follow the clock back, all later ids of the process would have a
-// future time.
+// apart is one minute, in the same unit as last. If a time is at least a minute before the newest id, the clock was
+// probably set back, and At follows the clock. If At did not follow the clock back, all later ids of the process would
+// have a future time.
 const apart = 60_000 << 12
 
 // At returns a new id with the time t, which must be the current time from a clock that all nodes share. If this

@@ -18,9 +18,9 @@
 // # When it fails
 //
 // A lost notification delays events by a second. After a tail opens, other nodes notice within [refreshInterval] that
-// the team is watched; the tail misses events that they record before that. Tails also miss events that are recorded
-// after the lease has expired; [Tail.Missed] reports whether a tail resumed after an expired lease. If rendering or
-// inserting a payload fails, the transaction that records the event is rolled back.
+// the team is watched; until then, the tail misses the events that they record. Tails also miss events that are
+// recorded after the lease has expired; [Tail.Missed] reports whether a tail resumed after an expired lease. If
+// rendering or inserting a payload fails, the transaction that records the event is rolled back.
 //
 // # What it does not do
 //
@@ -91,8 +91,8 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// wakeAll makes all waiting calls of Tail.Next return. wakeAll is called when a team or an API key has changed, because
-// readers must then recheck their access.
+// wakeAll makes all waiting calls of Tail.Next return. A change of a team or an API key requires this, because readers
+// must then recheck their access.
 func (s *Service) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -214,9 +214,9 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 // Close ends all tails of this node, whose calls of Next then return ErrClosed.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
-// Open opens a tail of a team's events of the given types, or of all types if types is empty. after is the id of the
-// last message that an interrupted tail showed, or "" for a new tail. The caller must close the tail. If the team has
-// too many tails, the error is a TooFast fault.
+// Open opens a tail of a team's events of the given types, or of all types if types is empty. The parameter after is
+// the id of the last message that an interrupted tail showed, or "" for a new tail. The caller must close the tail. If
+// the team has too many tails, the error is a TooFast fault.
 func (s *Service) Open(ctx context.Context, teamID string, types []events.Type, after string) (*Tail, error) {
 	t := &Tail{s: s, team: teamID, types: types, wake: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 		seen: map[string]time.Time{}}

@@ -65,9 +65,9 @@ func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time,
 // Missed reports whether this tail may have missed events between its interruption and its resumption.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages and returns them sorted by id. Next returns no messages if none arrived during the period
-// idle, or if a team or an API key has changed. After each call of Next, the caller must check whether the reader may
-// still read the messages.
+// Next waits for messages and returns them sorted by id. If no message arrives within the duration idle, or if a team
+// or an API key has changed, Next returns no messages. After each call of Next, the caller must check whether the
+// reader may still read the messages.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
 	defer over.Stop()
@@ -107,7 +107,7 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// readNew reads new messages. readNew rereads the ids of the last overlap, because a transaction may commit after one
+// readNew reads new messages. Messages of the last overlap are read again, because a transaction may commit after one
 // that began later.
 func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()

@@ -28,8 +28,8 @@ func (w *table) text(s string) {
 }
 
 // isFormula reports whether a spreadsheet may interpret a text as a formula. Leading tabs and line breaks count as
-// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored: such a text
-// also gets a further apostrophe, so that removing one apostrophe always restores the text.
+// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored, so that a
+// text such as '=1 also gets an apostrophe, and removing one apostrophe always restores the text.
 func isFormula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	return s != "" && strings.IndexByte("=+-@\t\r\n", s[0]) >= 0
@@ -58,8 +58,7 @@ func (w *table) end() {
 	w.started = false
 }
 
-// formatTime formats a time like the API's lists: in UTC, with up to six decimal places. formatTime returns "" for the
-// zero time.
+// formatTime formats a time like the API's lists: in UTC, with up to six decimal places. The zero time becomes "".
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -72,8 +72,9 @@ func (o Options) Text(s string) string {
 	return s
 }
 
-// ParseOptions parses the export options of a request or command. format is "csv", "ndjson" or "" for CSV. formulas is
-// "keep", "quote" or "" for keep. If an option is invalid, ParseOptions returns an Invalid fault that names the field.
+// ParseOptions parses the export options of a request or command. The format is "csv", "ndjson" or "" for CSV; formulas
+// is "keep", "quote" or "" for keep. If an option is invalid, ParseOptions returns an Invalid fault that names the
+// field.
 func ParseOptions(format, formulas string) (o Options, err error) {
 	switch o.Format = Format(format); o.Format {
 	case "":

@@ -113,7 +113,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return s.q.End(ctx, j)
 }
 
-// send sends a notice, or logs it if it cannot be sent. send returns an error only if a retry may succeed.
+// send sends a notice, or logs it if it cannot be sent. If a retry may succeed, send returns an error.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
 		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // no text in the log: it may contain a secret
@@ -163,7 +163,7 @@ func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, 
 	return err
 }
 
-// allow counts a notice to a team, and reports whether it is within the daily limit.
+// allow counts a notice to a team, and reports whether the number of notices is within the daily limit.
 func (s *Service) allow(teamID string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -138,8 +138,8 @@ func TestMail(t *testing.T) {
 }
 
 // TestMailAndSuppressions: an email to a person is sent even if an earlier email to the address bounced, but not after
-// a complaint or a manual suppression. A notice to a team is not sent to an address that is suppressed for any of these
-// reasons.
+// a complaint or a manual suppression. A notice to a team is not sent after a bounce, a complaint, or a manual
+// suppression of the team's address.
 func TestMailAndSuppressions(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactPart is the part of the document about the contact that has the address.
+// ContactPart holds the contact that has the address, in the privacy document.
 type ContactPart struct {
 	ID           string          `json:"id"`
 	Email        string          `json:"email"`
@@ -46,7 +46,7 @@ type EngagementPart struct {
 	ClickedAt *string `json:"clicked_at"`
 }
 
-// contactPart returns the contact's part of the document, or nil if the address belongs to no contact.
+// contactPart returns the contact that has the address, or nil if the address belongs to no contact.
 func (s *Service) contactPart(ctx context.Context, of *subject) (*ContactPart, error) {
 	c := &of.contact
 	if c.ID == "" {

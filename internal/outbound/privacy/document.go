@@ -103,8 +103,8 @@ type ReceivedPart struct {
 	Subject   string   `json:"subject"`
 }
 
-// Received reads a batch of a team's received emails from an address, starting after a cursor. next is the cursor of
-// the following batch, or "" after the last batch.
+// Received reads a batch of a team's received emails from an address, starting after a cursor. The result next is the
+// cursor of the following batch, or "" after the last batch.
 type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
 	next string, err error)
 
@@ -116,7 +116,7 @@ type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, afte
 type Automations func(ctx context.Context, teamID, contactID, after string) (some []RunPart, next string, err error)
 
 // Document writes all data that a team has stored about an address as one JSON document. The caller identifies the
-// address either directly or by its contact's id. Document yields the JSON in chunks; each chunk is valid until the
+// address either directly or by its contact's id. The JSON document is yielded in chunks; each chunk is valid until the
 // next chunk is requested. Document reads all of the team's emails and broadcast recipients, so some chunks contain
 // only white space.
 func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
@@ -228,7 +228,7 @@ func (w *writer) value(v any) error {
 	return nil
 }
 
-// flush yields the buffered bytes to the consumer. flush fails if the consumer has stopped reading.
+// flush yields the buffered bytes to the consumer. If the consumer has stopped reading, flush fails.
 func (w *writer) flush() error {
 	if !w.yield(w.Bytes(), nil) {
 		w.stopped = true
@@ -270,7 +270,7 @@ func (s *Service) sentParts(ctx context.Context, teamID string, a erasure.Addres
 	return all, next, nil
 }
 
-// eventsOf returns the events that concern an email as a whole or the given recipient.
+// eventsOf returns the events that concern either an email as a whole or the given recipient.
 func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasure.Address) ([]EventPart, error) {
 	found := []EventPart{}
 	for p := (page.Page{}); ; {

@@ -8,7 +8,7 @@
 // An erasure consists of a database row and a job. No index covers all stored data by address, so the job reads all
 // data of the team. The erasure job calls the erasers of the packages that own the data (see package erasure). The
 // erasure's row stores what each eraser found. The first pass starts one minute after the request, so that requests in
-// progress have finished writing by then. Further passes follow if some data is still too recent to be erased.
+// progress have finished writing by then. Further erasure passes follow if some data is still too recent to be erased.
 //
 // # Invariants
 //
@@ -17,9 +17,9 @@
 //
 // # When it fails
 //
-// A failed erasure job is retried without limit. The retry continues with the eraser that was interrupted. The
-// erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not yet delivered
-// are not erased; the erasure's counts include them as remaining.
+// A failed erasure job is retried without limit. The retry of an erasure job continues with the eraser that was
+// interrupted. The erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not
+// yet delivered are not erased; the erasure's counts include them as remaining.
 //
 // # What it does not do
 //
@@ -79,7 +79,7 @@ const (
 	maxActive      = 100                  // maximum number of a team's erasures in progress
 	firstPassDelay = time.Minute          // delay of the first pass after the request
 	passInterval   = 5 * time.Minute      // time between two passes
-	maxPasses      = 4                    // maximum number of passes; data that is still too recent after them remains
+	maxPasses      = 4                    // maximum number of passes; data that is still too recent after the last pass remains
 	evidencePeriod = 400 * 24 * time.Hour // retention period of ended erasures, which are kept as evidence
 	sweepRows      = 500
 	eraseLease     = 12 * time.Hour // job lease, which must suffice for one pass over the largest tables
@@ -132,7 +132,7 @@ func (s *Service) subject(ctx context.Context, teamID, idOrAddress string) (of s
 type Options struct{ Refusals, DryRun bool }
 
 // Erase starts the erasure of an address, which the caller identifies directly or by its contact's id. If an erasure of
-// the same address is in progress, Erase returns it, or a Locked fault if its options differ.
+// the same address is in progress, Erase returns that erasure, or a Locked fault if its options differ.
 func (s *Service) Erase(ctx context.Context, teamID, idOrAddress string, o Options) (Erasure, error) {
 	of, err := s.subject(ctx, teamID, idOrAddress)
 	if err != nil {
@@ -191,7 +191,7 @@ func (s *Service) Kind() jobs.Kind {
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour}, Handle: s.handle}
 }
 
-// handle runs one erasure pass, or continues an interrupted pass.
+// handle runs one pass of an erasure, or continues an interrupted pass.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	e, err := get(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.State == Completed {

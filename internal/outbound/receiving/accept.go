@@ -25,7 +25,7 @@ type incoming struct {
 	client   netip.AddrPort
 	network  netip.Addr // the client's network
 	to       []target
-	declared int64 // size that the client declared, or 0
+	declared int64 // message size that the client declared, or 0
 	at       time.Time
 	trace    string // header fields that Postrider prepends to the message
 
@@ -67,8 +67,8 @@ func (s *Service) accept(ctx context.Context, m *incoming, r io.Reader) error {
 }
 
 // read reads the complete message from the client. A message that is too large for a database row is written to a blob
-// while it arrives, so that slow clients do not occupy memory. read loads the blob when enough memory is available for
-// the message.
+// while it arrives, so that slow clients do not occupy memory. When enough memory is available for the message, read
+// loads the blob.
 func (s *Service) read(ctx context.Context, m *incoming, r io.Reader) error {
 	size := 16 << 10
 	if m.declared > 0 {
@@ -122,9 +122,8 @@ func (s *Service) parse(id string, raw []byte) (p *mailparse.Parsed) {
 	return p
 }
 
-// parseStored parses a stored message, with its trace fields separately. If the client's header begins with a malformed
-// line, parsing it together with the trace fields could give a different result, and other attachments than the row
-// lists.
+// parseStored parses a stored message, and parses its trace fields separately. If the client's header begins with a
+// malformed line, parsing it together with the trace fields could give different results from those stored in the row.
 func (s *Service) parseStored(id string, raw []byte) *mailparse.Parsed {
 	n := traceLength(raw)
 	p := s.parse(id, raw[n:])

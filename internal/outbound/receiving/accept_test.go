@@ -374,7 +374,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// If a network's large messages use up its share of memory, other networks and teams that read mail still get some.
+// If a network's large messages use up its share of memory, other networks and teams that read mail still get memory.
 func TestNetworksShareMemory(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	c, p := config(), f.deps
@@ -400,7 +400,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() { transmit(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
-	for range 4 { // This is the maximum number of messages that are processed at the same time.
+	for range 4 { // At most this number of messages is processed at the same time.
 		<-judging.begun
 	}
 	all.Go(func() { transmit("127.0.2.1") })

@@ -23,7 +23,7 @@ type target struct {
 	teamID   string
 	domainID string
 	report   *emails.BounceTarget // the email to which a return path belongs; nil for other addresses
-	local    string               // the local part if the address is a return path
+	local    string               // the local part of the address if it is a return path
 	feedback bool                 // whether the address receives complaints
 }
 
@@ -43,8 +43,8 @@ func distinctTargets(to []target) (all []target) {
 var labelEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
 // ManagedHost returns the team's host name below the managed domain, or "" if no managed domain is configured. The team
-// receives all mail for its managed host. The first label of a managed host is the team's id in base32, so it never
-// changes and needs no table.
+// receives all mail for its managed host. The first label of a managed host is the team's id in base32, so managed
+// hosts never change and need no table.
 func (s *Service) ManagedHost(teamID string) string {
 	u, err := uuid.Parse(teamID)
 	if s.c.ManagedDomain == "" || err != nil {
@@ -83,7 +83,8 @@ func (s *Service) findTarget(ctx context.Context, to string) (target, error) {
 		p.feedback = true
 		return s.operatorTarget(ctx, p)
 	}
-	// The signature in the local part proves that this installation created the address, so its host does not matter.
+	// The signature in the local part proves that this installation created the address, so the address's host does not
+	// matter.
 	if id, ok := tokens.ParseReturnPath(s.p.Keys, local); ok {
 		return s.returnPathTarget(ctx, p, id, local)
 	}
@@ -163,7 +164,7 @@ func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) 
 	return p, nil
 }
 
-// refuseMissing converts a NotFound fault to the SMTP reply unknown. refuseMissing returns other errors unchanged.
+// refuseMissing converts a NotFound fault to the SMTP reply unknown. All other errors are returned unchanged.
 func refuseMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown

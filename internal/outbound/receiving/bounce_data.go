@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// bounce returns the event data for a recipient to whom delivery failed.
+// bounce returns the event data for a recipient whose delivery failed.
 func bounce(to *report.Recipient) *events.Bounce {
 	one := *to
 	one.Diagnostic = db.Text(to.Diagnostic, 2000)

@@ -93,15 +93,15 @@ func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	return nil
 }
 
-// refusal returns the SMTP reply for the filter's verdict. The arguments supply parts that the filter's reply does not
-// have.
+// refusal returns the SMTP reply for the filter's verdict. The arguments are defaults for parts that the filter's reply
+// does not have.
 func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Code/100 == code/100 {
 		code = v.Code
 	}
 	if v.Text != "" {
 		text = v.Text
-		// An enhanced status code at the start of the filter's text replaces the default.
+		// An enhanced status code at the start of the filter's text replaces the default status code.
 		if first, rest, _ := strings.Cut(text, " "); strings.HasPrefix(first, fmt.Sprint(code/100)+".") &&
 			strings.Count(first, ".") == 2 {
 			enhanced, text = first, rest

@@ -50,7 +50,7 @@ func TestPagesOfAttachments(t *testing.T) {
 	})
 }
 
-// Reading an email whose raw message is missing is an error; it does not return an email without content.
+// Reading an email whose raw message is missing fails, instead of returning an email without content.
 func TestContentIsGone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.deliver(t, "Subject: Hello\n\nHello.\n", "a@in.acme.example")

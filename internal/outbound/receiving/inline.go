@@ -16,10 +16,10 @@ func withImages(html string, files []mailparse.File) string {
 	return b.String()
 }
 
-// writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. writeWithImages
-// keeps cid: URLs of unknown files. After the HTML has grown by inlineMax, writeWithImages also keeps all further cid:
-// URLs, because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the
-// size of its output. writeWithImages fails only if writing to w fails.
+// writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. The cid: URLs of
+// unknown files are kept. After the HTML has grown by inlineMax, writeWithImages also keeps all further cid: URLs,
+// because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the size of
+// its output. Only errors from writing to w make it fail.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {
@@ -99,8 +99,8 @@ func lookUp(byID map[string]*mailparse.File, ref string) *mailparse.File {
 	return nil
 }
 
-// mediaType returns t if it is safe within an HTML attribute, and a default media type otherwise. The sender of the
-// message chose the media type t, so it is untrusted.
+// mediaType returns t if it is safe within an HTML attribute, and a default media type otherwise. The media type is
+// untrusted, because the sender of the message chose it.
 func mediaType(t string) string {
 	if t == "" || strings.ContainsFunc(t, func(r rune) bool {
 		return !(r < 0x80 && isWord(byte(r))) && !strings.ContainsRune("/+.", r)

@@ -29,7 +29,7 @@ func TestTextsOfStrangers(t *testing.T) {
 	}
 }
 
-// split splits an address at its last @. split converts the host of an address to lower-case ASCII.
+// split splits an address at its last @ and converts its host to lower-case ASCII.
 func TestSplitAddresses(t *testing.T) {
 	long := strings.Repeat("x", 320-len("@one.example")) + "@one.example"
 	for in, want := range map[string][2]string{"a@One.Example.": {"a", "one.example"},
@@ -116,8 +116,8 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// Values that are stored in a row are limited in size. For each limit, the test stores a value at the limit and a value
-// beyond it.
+// Values that are stored in a row are limited in size. For each limit of a stored value, the test stores a value at the
+// limit and a value beyond it.
 func TestBoundsOfRows(t *testing.T) {
 	list := make([]message.Address, addressesMax+1)
 	for n, want := range map[int]int{0: 0, addressesMax: addressesMax, addressesMax + 1: addressesMax} {
@@ -235,7 +235,7 @@ func TestProofsOfReports(t *testing.T) {
 	got := quotedProofs([]byte(many.String()), &report.Report{Original: []message.Field{other, field, field},
 		MailFrom: proof(27)})
 	if len(got) != 7 || got[0] != proof(29) || got[1] != proof(27) || got[2] != proof(0) || got[6] != proof(4) {
-		// expect ten proofs, each with two matches
+		// expect ten distinct proofs, although each occurs twice
 		t.Errorf("%d: %q", len(got), got)
 	}
 	fields := make([]message.Field, 30)

@@ -11,10 +11,10 @@ import (
 // errNoMemory means that no memory became available in time for a large message.
 var errNoMemory = errors.New("too many large messages are in memory")
 
-// load waits for enough memory to process a blob of a known size, and then reads the blob. The caller releases the
-// memory. The memory is charged to owner, which is a network or team; no owner can use all memory. load fails with
-// errNoMemory after the duration patience, with the cause of ctx, or with the blob store's error. Callers convert these
-// errors to SMTP replies when they receive mail, and to faults when they read stored mail (see readError).
+// load waits for enough memory to process a blob of a known size, and then reads the blob. The caller of load must
+// release the memory. The memory is charged to owner, which is a network or team; no owner can use all memory. If no
+// memory is available after the duration patience, load fails with errNoMemory. Callers convert these errors to SMTP
+// replies when they receive mail, and to faults when they read stored mail (see readError).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
 	[]byte, *reservation, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)

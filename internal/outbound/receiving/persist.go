@@ -14,8 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Limits of the values that are stored in a row. The raw message still contains values that exceed these limits in
-// full.
+// Limits of the values that are stored in a row. The raw message still contains the complete values.
 const (
 	subjectMax    = 4 << 10 // bytes
 	messageIDMax  = 998     // bytes
@@ -43,8 +42,9 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 		var all []events.Event
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
-			// The email's id is created within the transaction. With an earlier id, a client that polls the list could
-			// miss the email, because it may already have read a greater id.
+			// The id of a received email is created within the transaction that inserts the email. With an id that was
+			// created earlier, a client that polls the list could miss the email, because the client may already have
+			// read a greater id.
 			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()
 			e.ThreadID = cmp.Or(e.ThreadID, e.ID)
 			if err := insertEmail(ctx, tx, &e, m); err != nil {
@@ -156,8 +156,8 @@ func receivedEvent(e *Email) events.Event {
 
 // threads returns the thread id of a message's conversation for each team. The conversation of a message is that of the
 // nearest received or sent email to which the message refers. Teams for which the message starts a new conversation are
-// not in the map. threads reads outside of the transaction, so that it does not block other transactions. Therefore, if
-// a message and its reply arrive at the same moment, the reply may start a second conversation.
+// not in the map. The query runs outside of the transaction, so that it does not block other transactions. If a message
+// and its reply arrive at the same moment, the reply may therefore start a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil
@@ -172,8 +172,8 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Among the sent emails, the oldest determines the thread, because it started the conversation and later ones have
-	// no thread id.
+	// Among the sent emails of a conversation, the oldest determines the thread, because later emails have no thread
+	// id.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {
 		if emailID, ok := emails.FromMessageID(ref); ok {

@@ -12,24 +12,24 @@
 //
 // Package receiving does not relay messages, and never bounces a message after accepting it.
 //
-// When Data returns without an error, every recipient team's email and its event are durable, written in one
-// transaction. Messages that the content filter discards are not stored. A large raw message is stored as a blob, which
-// is durable before the transaction begins. A small raw message is stored in a row; on SQLite, several messages may
-// share one commit. A message that cannot be parsed is accepted and stored like any other message, because parsing only
-// affects what the API shows. Lists return values from database columns; all other values are parsed from the raw
-// message on each request.
+// When Data returns without an error, the received email of every recipient team and its event are durable; they were
+// written in one transaction. Messages that the content filter discards are not stored. A large raw message is stored
+// as a blob, which is durable before the transaction begins. A small raw message is stored in a row; on SQLite, several
+// messages may share one commit. A message that cannot be parsed is accepted and stored like any other message, because
+// parsing only affects what the API shows. Lists return values from database columns; all other values are parsed from
+// the raw message on each request.
 //
 // A report that arrives at a return path becomes an event of the email that the return path's signature identifies,
-// once per recipient and type. Such a report counts only for recipients at the destination for which the return path
-// was created. Replies and automatic responses to a return path are accepted and discarded. A message to a complaint
+// once per recipient and type. A report counts only for recipients at the destination for which the return path was
+// created. Replies and automatic responses to a return path are accepted and discarded. A message to a complaint
 // address is recorded as a complaint in two cases: it quotes an email's signed return path or feedback field, or a
 // provider on the operator's list has signed it. Any other message to a complaint address is stored as a received email
 // of the operator and suppresses no address.
 //
 // # When it fails
 //
-// If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply, so that it
-// retries later. After a 451 or 452 reply, nothing is stored except possibly a blob without a row, which
+// If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply. The client
+// should then retry later. After a 451 or 452 reply, nothing is stored except possibly a blob without a row, which
 // [Service.Sweep] deletes. If only the response to the commit was lost, the client's retry may store the message twice.
 //
 // Reading a large message fails within seconds with an Unavailable fault if not enough memory is available or the blob

@@ -43,9 +43,9 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. rest contains the
-// targets that receive the message as an email. rest includes complaint addresses if the message is not a valid
-// complaint.
+// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. The result rest
+// contains the targets that receive the message as an email, including complaint addresses if the message is not a
+// valid complaint.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -91,7 +91,7 @@ func (s *Service) readReport(m *incoming, read func() report.Report) (r report.R
 
 // atReturnPath returns the outcomes of a message that was sent to an email's return path. The outcomes concern only
 // recipients at the destination for which the return path was created, because only mail to that destination contains
-// it.
+// the return path.
 func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.Report) (all []outcome) {
 	switch r.Kind {
 	case report.Complaint:
@@ -101,7 +101,7 @@ func (s *Service) atReturnPath(m *incoming, p target, near []string, r *report.R
 		return nil
 	}
 	// If no recipient in the report is known and the email has only one recipient, an unknown recipient in the report
-	// is taken to be that recipient.
+	// is treated as that recipient.
 	exact := slices.ContainsFunc(r.Recipients, func(to report.Recipient) bool {
 		return named(near, to.Original,
 			to.Final) != ""
@@ -153,8 +153,8 @@ func (s *Service) recipientsAt(p target) (near []string) {
 	return near
 }
 
-// match returns the recipient that has one of the given names. If near contains only one recipient, match returns it
-// for any names.
+// match returns the recipient that has one of the given names. If near contains only one recipient, match returns that
+// recipient for any names.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
 		return address
@@ -192,12 +192,12 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 }
 
 // atFeedback returns the outcomes of a message to a complaint address, if the message contains a proof that its sender
-// may report them. A Message-ID is not a proof, because every participant of a conversation knows it. A report is
+// may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it. A report is
 // proven in one of two ways:
 //
-//   - It contains the return path of an email, or the value of [tokens.FeedbackField]. Both are signed, and only mail
-//     to one destination contains them. Such a report may concern only the recipients at that destination.
-//   - It has the signature of a provider on the operator's list. Such a report may concern all recipients.
+//   - The report contains an email's return path or its value of [tokens.FeedbackField], which are signed and known only
+//     at one destination. The report may concern only the recipients at that destination.
+//   - The report has the signature of a provider on the operator's list. The report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
@@ -254,7 +254,7 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 }
 
 // fromProvider reports whether a message was sent by a provider on the operator's list. The message must have exactly
-// one author, whose domain or address is on the list, and a signature of the author's domain.
+// one author, whose domain or address is on the operator's list, and a signature of the author's domain.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false
@@ -272,9 +272,9 @@ func (s *Service) fromProvider(m *incoming) bool {
 // prefix, in upper or lower case.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
-// quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case.
-// quotedProofs searches the header of the reported message and the beginning of the report. The caller of quotedProofs
-// must verify the signatures.
+// quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case. The
+// search covers the header of the reported message and the beginning of the report. The caller of quotedProofs must
+// verify the signatures.
 func quotedProofs(raw []byte, r *report.Report) (all []string) {
 	const enough, beginning = 10, 1 << 20
 	add := func(text []byte) {

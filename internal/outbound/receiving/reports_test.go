@@ -227,8 +227,8 @@ func TestComplaints(t *testing.T) {
 	})
 }
 
-// A report suppresses no address if its author knows only the email's Message-ID, or only the copy for another
-// destination. The operator receives such an unproven report as an email.
+// A report suppresses no address if its author knows only the email's Message-ID, or only the copy of the email for
+// another destination. The operator receives such an unproven report as an email.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")

@@ -39,8 +39,8 @@ func (s *Service) List(ctx context.Context, teamID, threadID string, p page.Page
 	return listEmails(ctx, s.p.DB.Reader, teamID, threadID, p)
 }
 
-// Get returns a received email with its content, which the caller must close. format specifies how the HTML refers to
-// inline images: DataURI or CID.
+// Get returns a received email with its content, which the caller must close. The parameter format specifies how the
+// HTML refers to inline images: DataURI or CID.
 func (s *Service) Get(ctx context.Context, teamID, emailID, format string) (Email, Content, error) {
 	if format != DataURI && format != CID {
 		return Email{}, Content{}, fault.Invalidf("html_format", "The `html_format` parameter must be `data_uri` or `cid`.")
@@ -67,7 +67,7 @@ func (s *Service) content(id string, p *mailparse.Parsed, format string) Content
 	return c
 }
 
-// texts returns the HTML and plain text of a message; a value is nil if the message does not have it.
+// texts returns the HTML and plain text of a message; each is nil if the message does not contain it.
 func texts(p *mailparse.Parsed, format string) (html, text *string) {
 	if p.HasText {
 		text = new(p.Text())
@@ -91,9 +91,9 @@ func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserv
 	return raw, memory, s.readError(ctx, e, err)
 }
 
-// readError classifies an error from reading a raw message. readError returns an Unavailable fault if a retry may
-// succeed, and a NotFound fault if the email has been deleted since. If the email still exists but its raw message is
-// missing, readError returns an internal error.
+// readError classifies an error from reading a raw message. If a retry may succeed, it is an Unavailable fault; if the
+// email has been deleted, it is a NotFound fault. If the email still exists but its raw message is missing, readError
+// returns an internal error.
 func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
@@ -233,7 +233,7 @@ func (s *Service) verify(ctx context.Context, purpose, token string, n int) ([]s
 	return values, s.p.Teams.CheckActive(ctx, values[0])
 }
 
-// Sweep deletes blobs that are older than a day and not in use by any row, because their messages were refused or
+// Sweep deletes blobs that are older than a day and to which no row refers, because their messages were refused or
 // deleted. Sweep must be called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.p.Blobs.Sweep(ctx, rawPrefix, s.p.DB.Now().Add(-24*time.Hour), func(ctx context.Context,

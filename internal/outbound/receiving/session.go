@@ -87,8 +87,8 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return "", err
 }
 
-// trace returns the Return-Path and Received fields that are prepended to the message (RFC 5321 section 4.4). trace
-// replaces characters that are unsafe in a header field in values that the client chose.
+// trace returns the Return-Path and Received fields that are prepended to the message (RFC 5321 section 4.4). In values
+// that the client chose, unsafe characters are replaced.
 func (s *Service) trace(m *incoming) string {
 	protocol := "ESMTP"
 	if m.origin.TLS != "" {
@@ -97,15 +97,15 @@ func (s *Service) trace(m *incoming) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s",
 		headerSafe(m.origin.MailFrom), headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
-	if len(m.to) == 1 { // With several recipients, the for clause would reveal them to each other.
+	if len(m.to) == 1 { // If a message has several recipients, the Received field's for clause is omitted, because it would reveal them to each other.
 		fmt.Fprintf(&b, "\r\n\tfor <%s>", headerSafe(m.to[0].address))
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))
 	return b.String()
 }
 
-// traceLength returns the length of a stored message's trace fields, or 0 if it has none. The trace's date follows the
-// first line that ends with a semicolon, because no line ends with a value that the client chose.
+// traceLength returns the length of a stored message's trace fields, or 0 if it has none. The date in the trace fields
+// follows the first line that ends with a semicolon, because no line ends with a value that the client chose.
 func traceLength(raw []byte) int {
 	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
 		return 0

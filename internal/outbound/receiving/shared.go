@@ -20,9 +20,9 @@ type shareClaims struct {
 	Email string `json:"email"`
 }
 
-// Share returns a URL that shows the email to everyone who has it, for the duration that [tokens.ShareLifetime]
-// returns. Each call of Share creates a different URL. All URLs from Share work until they expire or the email's team
-// is deleted.
+// Share returns a URL that shows the email to everyone who has the URL, for the duration that [tokens.ShareLifetime]
+// returns. Each call of Share creates a different URL. All URLs from Share work until they expire or until the email's
+// team is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Service) Shared(ctx context.Context, token string) (*Shared, error) {
 	v := &Shared{Email: e, Content: s.content(e.ID, p, CID), s: s, files: p.Files}
 	v.memory = memory
 	if v.HTML == nil || !slices.ContainsFunc(v.files, func(f mailparse.File) bool { return f.ContentID != "" }) {
-		// From here on, only the HTML and the text are needed. All other memory is released now, because the client may
-		// read slowly.
+		// From here on, only the HTML and the text are needed. All other memory is released before the response,
+		// because the client may read slowly.
 		v.files = nil
 		memory.shrink(textSize(v.HTML) + textSize(v.Text))
 	}

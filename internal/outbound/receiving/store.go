@@ -119,7 +119,7 @@ func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (
 	return found, err
 }
 
-// usedBlobs returns those of the blob keys that an email of any team still uses, because teams share blobs.
+// usedBlobs returns the blob keys that an email of any team still uses, because teams share blobs.
 func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT blob_key FROM received_emails WHERE blob_key = ANY($1) AND blob_key <> ''`,
 		keys)

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes a team's received emails whose From or return path is the address. Emails from other senders
-// that contain the address stay unchanged.
+// EraseAddress deletes a team's received emails whose From or return path is the given address. Emails from other
+// senders whose text contains the address stay unchanged.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

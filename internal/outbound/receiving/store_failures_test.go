@@ -32,7 +32,7 @@ type operations struct {
 func newOperations(t *testing.T, f *fixture) *operations {
 	f.Counted(later())
 	o := &operations{fixture: f, t: t, sent: f.send("jo@sender.example")}
-	// The reference to this message makes SentThread look up threads.
+	// This reference makes SentThread look up threads.
 	if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `UPDATE email_bodies SET headers = '[{"Name":"References","Value":"<x@x.example>"}]'`)
 		return nil
@@ -107,8 +107,8 @@ func (o *operations) rows() int {
 	return len(o.list(o.t, o.Acme.TeamID)) + o.Count(`SELECT COUNT(*) FROM email_events`)
 }
 
-// operation is an operation under test and its preparation, which may be nil. keeps is true if a failed operation must
-// not change rows.
+// operation is an operation under test and its preparation, which may be nil. The field keeps is true if a failed
+// operation must not change rows.
 type operation struct {
 	name    string
 	prepare func()

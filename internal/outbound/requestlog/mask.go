@@ -18,11 +18,11 @@ const linkTokenMin = 22
 // source, in which characters are escaped.
 func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 
-// span is the range of bytes in a text from position from up to, but not including, position to.
+// span is the range of bytes in a text from the position from up to, but not including, the position to.
 type span struct{ from, to int }
 
-// maskSecrets does the same as [MaskSecrets] for a byte slice. maskSecrets does not modify its argument. If the text
-// contains no secrets, maskSecrets returns its argument.
+// maskSecrets does the same as [MaskSecrets] for a byte slice, which it does not modify. If the text contains no
+// secrets, maskSecrets returns its argument.
 func maskSecrets(text []byte) []byte {
 	var all []span
 	all = parameters(text, all)
@@ -167,8 +167,8 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns the end of the sequence of characters that starts at a position and for which the function ok returns
-// true. The sequence may be empty.
+// run returns the end of the sequence of characters that starts at a given position and for which the function ok
+// returns true. The sequence may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)
@@ -181,8 +181,8 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 }
 
 // char returns the character at a position and the number of bytes that encode it: one byte, or the length of a JSON
-// escape. Each byte of a non-ASCII character counts as a character. char returns 0 for escaped quotes, for control
-// characters, and at the end of the text.
+// escape. Each byte of a non-ASCII character counts as a character. For escaped quotes, for control characters, and at
+// the end of the text, char returns 0.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0

@@ -75,7 +75,7 @@ func (r *redactor) end() error {
 	return nil
 }
 
-// value copies the next JSON value. file is true if the value is in a list of attachments.
+// value copies the next JSON value. The parameter file is true if the value is in a list of attachments.
 func (r *redactor) value(file bool) error {
 	if len(r.out) > bodyMax {
 		return errTooLong
@@ -144,7 +144,7 @@ func (r *redactor) array(file bool) error {
 	return err
 }
 
-// skip reads a value and writes the mask instead. skip copies null unchanged, because null contains no secret.
+// skip reads a value and writes the mask instead, except that it copies null, which contains no secret.
 func (r *redactor) skip() error {
 	if r.d.PeekKind() == 'n' {
 		r.out = append(r.out, "null"...)
@@ -166,8 +166,8 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 }
 
 // shorten cuts the strings in a JSON text that are longer than longest bytes, before the text is parsed. A large body
-// usually consists of one long string, and skipping it is much faster than parsing it. shorten does not turn text that
-// is not JSON into JSON.
+// usually consists of one long string, and skipping it is much faster than parsing it. Text that is not JSON does not
+// become JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // bytes of body

@@ -9,7 +9,7 @@
 // # Invariants
 //
 // Secrets that [Redact] and [MaskSecrets] recognize are stored neither in the queue nor in the database. Secrets are
-// removed from the bodies, the path and the user agent. The queue has at most [queueBytes], which teams share as
+// removed from the bodies, the path and the user agent. The queue holds at most [queueBytes], which teams share as
 // package fairshare describes. Bodies that are not JSON are not stored.
 //
 // # When it fails
@@ -110,8 +110,7 @@ func (f Filter) check() error {
 	if !slices.Contains(methods, f.Method) {
 		return fault.Invalidf("method", "The `method` parameter must be one of GET, POST, PUT, PATCH, DELETE and OPTIONS.")
 	}
-	// Longer filter values match nothing, because stored values are no longer than these limits; databases also limit
-	// the length of patterns.
+	// Longer filter values are rejected, because no stored value is longer and databases limit the length of patterns.
 	if len(f.Endpoint) > pathMax {
 		return fault.Invalidf("endpoint", "The `endpoint` parameter is longer than %d octets.", pathMax)
 	}

@@ -84,7 +84,7 @@ func (s *Service) Add(ctx context.Context, r Request) {
 		}
 	}
 	s.mu.Lock()
-	w.stamp() // holding the lock, so that entries are written in the order of their ids
+	w.stamp() // called under the lock, so that entries are written in the order of their ids
 	s.queue = append(s.queue, w)
 	s.mu.Unlock()
 	select {
@@ -208,7 +208,7 @@ func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
 
 // List returns a page of a team's entries without bodies, newest first, and whether there may be more. List examines at
 // most about 100,000 entries. If the page is not full after that, next is the cursor at which the caller can continue;
-// otherwise next is "". p must have a limit.
+// otherwise next is "". The page p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {
 	if err := f.check(); err != nil {
@@ -218,7 +218,7 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 }
 
 // Batch examines up to 2,000 entries of a team after a cursor, newest first. Batch returns the entries that the filter
-// selects, without bodies. next is the cursor of the next batch, or "" after the last batch.
+// selects, without bodies. The result next is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {

@@ -25,8 +25,8 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// insert adds entries. insert skips entries that already exist, because an earlier attempt may have been committed
-// although its connection broke before the response.
+// insert adds entries and skips those that already exist, because an earlier attempt may have been committed although
+// its connection broke before the response.
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
 	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
@@ -146,7 +146,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// deleteBefore deletes up to limit of a team's entries with ids lower than the id before, oldest first.
+// deleteBefore deletes up to limit of a team's entries with ids lower than a given id, oldest first.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
 		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)

@@ -46,7 +46,8 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// entriesWith returns a team's entries that contain an address and have ids greater than after and up to upTo.
+// entriesWith returns a team's entries that contain an address and have ids greater than after and not greater than
+// upTo.
 func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs

@@ -33,8 +33,8 @@ const (
 	teamsPerQuery  = 500              // number of teams that one query reads
 )
 
-// Step deletes one batch of a team's rows that are older than the time before. after is the position at which to
-// continue, or "" for the first batch. next is the position of the next batch, or "" if no rows remain.
+// Step deletes one batch of a team's rows from before a time. The parameter after is the position at which to continue,
+// or "" for the first batch. The result next is the position of the next batch, or "" if no rows remain.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
 // Rule describes a kind of rows that are deleted when they exceed their retention period.
@@ -52,7 +52,7 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the retention service. most holds the installation's retention periods, and now is the clock that
+// New returns the retention service. The installation's retention periods are in most, and now is the clock that
 // measures the age of rows.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}

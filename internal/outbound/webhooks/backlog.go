@@ -38,8 +38,8 @@ type entryCounter struct {
 	n  map[string]int
 }
 
-// When the transaction commits, add counts n more jobs of the team. add returns true if the count reaches step, so that
-// a measurement is due.
+// When the transaction commits, add counts n more jobs of the team. If the count reaches step, add returns true,
+// because a measurement is due.
 func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
 	due := c.n[teamID]+n >= step
@@ -75,7 +75,8 @@ func (s *Service) backlogs() jobs.Kind {
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
-// measure handles a job that determines a team's full endpoints. The job is rescheduled as long as an endpoint is full.
+// measure handles a job that determines a team's full endpoints. The measurement job is rescheduled as long as an
+// endpoint is full.
 func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	all, err := teamEndpoints(ctx, s.p.DB.Reader, j.TeamID)
 	if err != nil {
@@ -143,7 +144,7 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 }
 
 // notifyFull notifies a team about its full endpoints: at most once an hour, and only if the last notice about at least
-// one of them is a day old.
+// one full endpoint is a day old.
 func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false

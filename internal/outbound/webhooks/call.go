@@ -31,10 +31,10 @@ const callPurpose = "automation webhook"
 // the response. Call signs the body like a webhook message, with the message id from its parameter and the secret that
 // CallSecret returns. Callers must use the same message id for all attempts.
 //
-// If the team has too many connections to the address, Call returns an Unavailable fault. In that case, Call made no
-// request, and the failure is not the receiver's fault. If the address is not allowed, Call returns an Invalid fault.
-// Other errors, except those of ctx, state briefly why there was no response. Errors from Call do not include the URL,
-// which may contain a secret.
+// If the team has too many connections to the address, Call returns an Unavailable fault. If Call returns an
+// Unavailable fault, it made no request, and the failure is not the receiver's fault. If the address is not allowed,
+// Call returns an Invalid fault. Other errors, except those of ctx, state briefly why there was no response. Errors
+// from Call do not include the URL, which may contain a secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))
@@ -102,8 +102,7 @@ func (s *Service) CheckURL(field, text string) (string, error) {
 var ownHeaders = []string{"content-type", "user-agent", "host", "content-length", "content-encoding",
 	"transfer-encoding", "connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "expect"}
 
-// CheckHeaders rejects header fields that are not allowed in a call. field is the name of the request field for the
-// error.
+// CheckHeaders rejects header fields that are not allowed in a call. The error names the given request field.
 func CheckHeaders(field string, headers map[string]string) error {
 	if len(headers) > MaxCallHeaders {
 		return fault.Invalidf(field, "The `%s` field has %d headers; the limit is %d.", field, len(headers), MaxCallHeaders)

@@ -16,8 +16,8 @@ import (
 )
 
 // perAddress is the maximum number of connections for one team's deliveries to one address, across the names and ports
-// of its endpoints. This limit keeps many endpoints that point to the same machine from flooding it. A connection is
-// used for one request at a time.
+// of its endpoints. The connection limit keeps many endpoints that point to the same machine from flooding it. A
+// connection is used for one request at a time.
 const perAddress = 64
 
 // errCrowded means that a team already has the maximum number of connections to an address.

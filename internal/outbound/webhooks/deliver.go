@@ -30,8 +30,8 @@ func (s *Service) Kinds() []jobs.Kind {
 }
 
 // deliveries returns the job kind that delivers messages. Teams share the workers, and an endpoint's health limits the
-// number of its workers (see [health]). Internal errors never end a delivery; a delivery ends only after a success or
-// after the last attempt of its schedule.
+// number of its workers (see [health]). Internal errors never end a delivery; a delivery ends after a success, after a
+// permanent failure, or after the last attempt of its schedule.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint,
 		Owner: laneTeam,
@@ -90,8 +90,8 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// waitForEarlier reschedules a job whose chain has an earlier message that is not finished. The job waits until the
-// earlier message's next attempt, or briefly if that attempt is in progress.
+// waitForEarlier reschedules a job whose chain has an earlier message that is not finished. The waiting job is
+// rescheduled to the earlier message's next attempt, or briefly if that attempt is in progress.
 func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
@@ -113,8 +113,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop finishes a job of a deleted or disabled endpoint and marks the job's unfinished messages as failed. drop also
-// removes the endpoint's health record, so that the endpoint's other jobs are dropped without delay.
+// drop finishes a job of a deleted or disabled endpoint and marks the job's unfinished messages as failed. The
+// endpoint's health record is removed, so that its other jobs are dropped without delay.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -134,8 +134,8 @@ type openMessage struct {
 	open    bool
 }
 
-// try posts a message and returns the response and its verdict for the nth attempt of a schedule. try records the
-// result in the health record of the endpoint.
+// try posts a message, records the result in the endpoint's health record, and returns the response and its verdict for
+// the nth attempt of a schedule.
 func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration,
 	nth int) (answer,
 	verdict, error) {
@@ -148,7 +148,7 @@ func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload strin
 	return a, v, nil
 }
 
-// attempt makes one delivery attempt and records its result. attempt reports whether the job may continue with its next
+// attempt makes one delivery attempt, records its result, and reports whether the job may continue with its next
 // message.
 func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openMessage,
 	last bool) (on bool, err error) {
@@ -224,8 +224,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads a response body and returns the part that is stored. beginning also reads some of the remaining body,
-// because otherwise the connection could not be reused.
+// beginning reads a response body and returns the part that is stored. Some of the remaining body is also read, because
+// otherwise the connection could not be reused.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -252,7 +252,7 @@ func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }
 
-// explain returns a short explanation of why there was no response. explain omits the URL, which may contain a secret.
+// explain returns a short explanation of why there was no response, without the URL, which may contain a secret.
 func explain(err error) string {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		if u.Timeout() {

@@ -125,8 +125,8 @@ func TestChangesCountAtOnce(t *testing.T) {
 	})
 }
 
-// Messages about one email arrive in order, however long the first message fails. While the messages of one email wait,
-// messages about other emails are delivered.
+// Messages about one email arrive in order, even if the first message fails for a long time. While the messages of one
+// email wait, messages about other emails are delivered.
 func TestOrderOfAnEmail(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -79,7 +79,7 @@ const (
 	maxActive      = 100                  // maximum number of a team's erasures in progress
 	firstPassDelay = time.Minute          // delay of the first pass after the request
 	passInterval   = 5 * time.Minute      // time between two passes
-	maxPasses      = 4                    // maximum number of passes; data that is still too recent after the last pass remains
+	maxPasses      = 4                    // maximum number of passes, after which data that is still too recent remains
 	evidencePeriod = 400 * 24 * time.Hour // retention period of ended erasures, which are kept as evidence
 	sweepRows      = 500
 	eraseLease     = 12 * time.Hour // job lease, which must suffice for one pass over the largest tables

@@ -195,8 +195,8 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 // may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it. A report is
 // proven in one of two ways:
 //
-//   - The report contains an email's return path or its value of [tokens.FeedbackField], which are signed and known only
-//     at one destination. The report may concern only the recipients at that destination.
+//   - The report contains an email's return path or its value of [tokens.FeedbackField], which are signed and known
+//     only at one destination. The report may concern only the recipients at that destination.
 //   - The report has the signature of a provider on the operator's list. The report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {

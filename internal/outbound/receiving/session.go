@@ -97,7 +97,7 @@ func (s *Service) trace(m *incoming) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Return-Path: <%s>\r\nReceived: from %s ([%s])\r\n\tby %s with %s id %s",
 		headerSafe(m.origin.MailFrom), headerSafe(m.origin.Hello), m.origin.Addr, s.c.Hostname, protocol, m.id)
-	if len(m.to) == 1 { // If a message has several recipients, the Received field's for clause is omitted, because it would reveal them to each other.
+	if len(m.to) == 1 { // several recipients would see each other in the for clause
 		fmt.Fprintf(&b, "\r\n\tfor <%s>", headerSafe(m.to[0].address))
 	}
 	fmt.Fprintf(&b, ";\r\n\t%s\r\n", m.at.UTC().Format("Mon, 02 Jan 2006 15:04:05 -0700"))

@@ -24,7 +24,8 @@ func (s *Service) Render(ctx context.Context, tx *db.Tx, e *events.Event) (id, p
 	return messageID(e.ID), payload, nil
 }
 
-// Sign sets the header fields with which a receiver verifies a message. key is the decoded secret, without its prefix.
+// Sign sets the header fields with which a receiver verifies a message. The key is the decoded secret, without its
+// prefix.
 func Sign(h http.Header, messageID string, at time.Time, payload string, key []byte) {
 	sign(h, messageID, at, payload, key)
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The transaction that records an event inserts the deliveries if the event has at most directMax endpoints. With more
-// endpoints, this transaction would block others for too long. For an event with many endpoints, the transaction
-// inserts only the message and a fan-out job, and the job inserts the deliveries in steps. A fan-out job is also used
-// if events that are recorded together have many deliveries, such as the events of all recipients of an email.
+// The transaction that records an event inserts the deliveries if the event has at most directMax endpoints. Inserting
+// more deliveries in the transaction that records an event would block other transactions for too long. For an event
+// with many endpoints, the transaction inserts only the message and a fan-out job, and the job inserts the deliveries
+// in steps. A fan-out job is also used if events that are recorded together have many deliveries, such as the events of
+// all recipients of an email.
 //
 // A row in webhook_fanouts records the progress of a fan-out job. Each step of the job updates the row in the same
 // transaction that inserts deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until
@@ -30,7 +31,7 @@ const (
 	fanoutTries = 10_000
 )
 
-// fanout is a message that must still be delivered to the endpoints whose ids are greater than after.
+// fanout is a message that must still be delivered to the endpoints whose ids are greater than the id in after.
 type fanout struct {
 	entry
 	after string

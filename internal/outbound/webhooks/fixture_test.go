@@ -80,7 +80,7 @@ func loopback(t testing.TB, d *db.DB) *fixture {
 	return f
 }
 
-// run handles jobs of the given kinds until the test ends; without arguments, it handles all kinds.
+// run handles jobs of the given kinds until the test ends; without arguments, run handles all kinds.
 func (f *fixture) run(kinds ...string) (stop func()) {
 	all := f.Kinds()
 	if len(kinds) > 0 {

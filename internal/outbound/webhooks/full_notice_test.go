@@ -65,8 +65,8 @@ func many(n int) (all []bool) {
 	return all
 }
 
-// TestOverfullUntilAQuarterHasGone: while an endpoint is full, limits count as exceeded until a quarter of each is
-// free.
+// TestOverfullUntilAQuarterHasGone: while an endpoint is full, limits count as exceeded until a quarter of each limit
+// is free.
 func TestOverfullUntilAQuarterHasGone(t *testing.T) {
 	for _, c := range []struct {
 		each int

@@ -15,12 +15,12 @@ const (
 	slowAttempts  = 2           // concurrent attempts at the slowest endpoint
 	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
 	failingLanes  = 2           // concurrent attempts at a failing endpoint
-	restPart      = 3           // the first pause after timeouts is the attempt's timeout divided by this
+	restPart      = 3           // the first pause after timeouts is the attempt's timeout divided by this constant
 	restMax       = 5 * time.Minute
 	crowdedFirst  = time.Second // the first pause of an endpoint whose address has too many connections
 	crowdedMax    = 16 * time.Second
 	healthMax     = 100_000 // endpoints in memory
-	warnAfter     = 5       // the team is warned after Config.DisableAfter divided by this
+	warnAfter     = 5       // the team is warned after Config.DisableAfter divided by this constant
 )
 
 // health limits the concurrent attempts at each endpoint on this node, so that unreachable or slow endpoints occupy few
@@ -142,8 +142,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	case v.gone:
 		return s.disable(ctx, tx, e, "The endpoint answered 410 Gone.")
 	case e.FailingSince.IsZero():
-		// Other nodes do not reload this endpoint. Setting failing_since again has no effect, while reloading would
-		// cause many reads when many endpoints begin to fail.
+		// The cached endpoints are not invalidated, because setting failing_since again has no effect, while reloading
+		// would cause many reads when many endpoints begin to fail.
 		markFailing(ctx, tx, e)
 		return nil
 	}

@@ -96,7 +96,7 @@ const (
 	AttemptPrefix = attemptPrefix
 )
 
-// replayMark is the prefix of a replay job's payload; the message id follows it.
+// replayMark is the prefix of a replay job's payload, followed by the message id.
 const replayMark = "replay:"
 
 // Replay schedules one more attempt for a message in any state, with the same id and payload and a new signature. A
@@ -193,8 +193,8 @@ type recovery struct {
 	To       string `json:"to"`
 }
 
-// Recover delivers again every message that failed at an endpoint since a time, oldest first, each with a complete
-// retry schedule. Recover does not include messages that are older than the retention period.
+// Recover redelivers every message that failed at an endpoint since a time, oldest first, each with a complete retry
+// schedule. Recover does not include messages that are older than the retention period.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -233,7 +233,7 @@ const (
 
 // recoverSome handles a recovery job: it reopens some failed messages, one batch per transaction, and enqueues another
 // job for further messages. After a crash, recoverSome continues with the messages that are still in the state Failed.
-// recoverSome uses at most half of the endpoint's maximum backlog, so that the endpoint still accepts new messages.
+// At most half of the endpoint's maximum backlog is used, so that the endpoint still accepts new messages.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -323,7 +323,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 }
 
 // sweepRound deletes some rows of each endpoint, and some messages, so that an endpoint with millions of rows does not
-// delay other endpoints. sweepRound reports whether more rows may remain to be deleted.
+// delay other endpoints. If more rows may remain to be deleted, sweepRound returns true.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
@@ -353,8 +353,8 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 	return more || left, nil
 }
 
-// repeat calls the function do at most sweepStretch times, until do deletes nothing. repeat reports whether more rows
-// may remain to be deleted.
+// repeat calls the function do at most sweepStretch times, until do deletes nothing. If more rows may remain to be
+// deleted, repeat returns true.
 func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
 	for range sweepStretch {
 		var n int64

@@ -21,8 +21,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// A backlog measurement is due whenever enough jobs have been inserted since the last one. Only jobs of committed
-// transactions count.
+// A backlog measurement is due whenever enough jobs have been inserted since the last measurement. Only jobs of
+// committed transactions count.
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var c entryCounter
@@ -230,7 +230,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			if after.warned != (c.failed && (c.warned || c.notified == "fails")) {
 				t.Errorf("%s: warned %v", c.name, after.warned)
 			}
-			// If another node gets the same result, it sends no second notice.
+			// If another node gets the same result, that node sends no second notice.
 			if notified = ""; c.notified != "" {
 				err := d.Update(t.Context(), func(tx *db.Tx) error { return s.judged(t.Context(), tx, e, c.v) })
 				if err != nil || notified != "" {
@@ -397,7 +397,8 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Ids consist of a prefix and 32 hexadecimal digits. The id from firstAt sorts before all ids from its time on.
+// Ids consist of a prefix and 32 hexadecimal digits. The id from firstAt for a time t sorts before all ids from the
+// time t on.
 func TestIDs(t *testing.T) {
 	good := strings.Repeat("0a", 16)
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {

@@ -26,8 +26,8 @@ type verdict struct {
 	reason string        // why the attempt failed; "" for a success
 }
 
-// judge returns the consequence of an attempt's result. tries is the attempt's number in the message's schedule,
-// starting at 1.
+// judge returns the consequence of an attempt's result. The parameter tries is the attempt's number in the message's
+// schedule, starting at 1.
 //
 // Any 2xx status is a success, even if reading the body fails, because the status shows that the receiver has the
 // message. Status 410 Gone fails the message and disables the endpoint. Messages with any other response are retried

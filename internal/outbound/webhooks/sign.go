@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// sign sets the header fields with which a receiver verifies the origin and age of a message. sign sets the fields of
-// Standard Webhooks, and the same values under Svix's field names. sign adds one signature per key.
+// sign sets the header fields with which a receiver verifies the origin and age of a message: those of Standard
+// Webhooks, and the same values under Svix's field names. There is one signature per key.
 func sign(h http.Header, messageID string, at time.Time, body string, keys ...[]byte) {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := ""

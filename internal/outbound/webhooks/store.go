@@ -124,7 +124,7 @@ func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limi
 
 const countWaiting = `SELECT lane, COUNT(*) FROM jobs WHERE kind = $1 AND lane >= $2 AND lane < $3 GROUP BY lane`
 
-// waitingJobs counts the waiting jobs for each of a team's endpoints. waitingJobs reads only the index on lanes.
+// waitingJobs counts the waiting jobs for each of a team's endpoints and reads only the index on lanes.
 func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]int, error) {
 	waiting := map[string]int{}
 	rows, err := r.Query(ctx, countWaiting, Kind, lane(teamID, ""), lane(teamID, "g")) // g sorts after all hex digits
@@ -141,7 +141,7 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 	return waiting, nil
 }
 
-// waitingUpTo counts the waiting jobs for an endpoint, up to the limit most.
+// waitingUpTo counts the waiting jobs for an endpoint, at most up to the given number.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
 		lane(teamID, endpointID), most).Scan(&n)
@@ -185,8 +185,8 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn records that the team was warned about a failing endpoint. warn returns true if no other transaction has
-// recorded the warning before.
+// warn records that the team was warned about a failing endpoint. If no other transaction has recorded the warning
+// before, warn returns true.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
 		true)
@@ -196,7 +196,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	return n > 0, nil
 }
 
-// disable disables a failing endpoint. disable returns true if no other transaction has disabled the endpoint before.
+// disable disables a failing endpoint. If no other transaction has disabled the endpoint before, disable returns true.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

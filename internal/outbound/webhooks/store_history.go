@@ -69,8 +69,8 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("insert deliveries of %s, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns the unfinished messages of a job, in order. held is the time of the next attempt for an earlier
-// message of the same chain. held is 0 if that attempt is in progress or a fan-out has not yet reached the endpoint,
+// openMessages returns the unfinished messages of a job, in order. The result held is the time of the next attempt for
+// an earlier message of the same chain, 0 if that attempt is in progress or a fan-out has not yet reached the endpoint,
 // and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is unfinished, because
 // PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
@@ -186,8 +186,8 @@ func listMessages(ctx context.Context, r db.Reader, teamID, endpointID string, s
 		JOIN webhook_messages m ON m.id = d.message_id WHERE d.webhook_id = $1 AND d.team_id = $2`, ID: "d.message_id",
 		Args: []any{endpointID, teamID}}
 	if state != "" {
-		// Inserting the state into the SQL text is safe, because it is one of four constants. With a literal state,
-		// PostgreSQL can use the partial index on failed messages.
+		// Inserting the state into the SQL text is safe, because the state is one of four constants. With a literal
+		// state, PostgreSQL can use the partial index on failed messages.
 		q.Text += ` AND d.status = '` + string(state) + `'`
 	}
 	return page.Query(ctx, r, q, p, func(r db.Row) (Message, error) { return scanMessage(r) })
@@ -239,8 +239,8 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint deletes some rows of an endpoint's messages with ids lower than the id before, and returns the number
-// of rows. A deleted endpoint whose rows are all deleted is itself deleted after an hour, when no node inserts messages
+// sweepEndpoint deletes some rows of an endpoint's messages with ids lower than a given id, and returns the number of
+// rows. A deleted endpoint whose rows are all deleted is itself deleted after an hour, when no node inserts messages
 // for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
@@ -265,7 +265,7 @@ func sweepOf(table string) string {
 		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 
-// sweepMessages deletes some messages of all teams with ids lower than the id before, and returns their number.
+// sweepMessages deletes some messages of all teams with ids lower than a given id, and returns their number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1
 		ORDER BY id LIMIT $2)`,

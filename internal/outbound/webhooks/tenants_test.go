@@ -63,7 +63,7 @@ func (x *silence) waiting() int {
 	return x.in
 }
 
-// endpoints adds n endpoints to a team, which select suppression events and have different paths of one receiver.
+// endpoints adds n endpoints to a team; they select suppression events, and their URLs differ only in the path.
 func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhooks.Endpoint) {
 	t.Helper()
 	for i := range n {
@@ -116,8 +116,8 @@ func TestTeamsShareWorkers(t *testing.T) {
 	})
 }
 
-// One team has at most 64 connections to one address across all its endpoints. If none of these connections is
-// available, no attempt is made, and the message is delivered later.
+// One team has at most 64 connections to one address across all its endpoints. If a team has no free connection to an
+// address, no attempt is made, and the message is delivered later.
 func TestConnectionsToAnAddress(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -82,7 +82,7 @@ type Status string
 const (
 	Enabled  Status = "enabled"
 	Disabled Status = "disabled"
-	deleted  Status = "deleted" // status until the sweep deletes the endpoint's rows
+	deleted  Status = "deleted" // status of a deleted endpoint until the sweep deletes its rows
 )
 
 // Types returns the event types that an endpoint may select (API reference section 19.1).
@@ -96,7 +96,7 @@ func Types() []events.Type {
 }
 
 // OptInTypes returns the event types that an endpoint receives only if it selects them by name. The API reference does
-// not list these types, and strict receivers reject unknown event types.
+// not list the opt-in event types, and strict receivers reject unknown event types.
 func OptInTypes() []events.Type {
 	return []events.Type{events.ApprovalRequested, events.ApprovalDecided}
 }
@@ -108,7 +108,7 @@ type Endpoint struct {
 	URL            string
 	Events         []events.Type // nil means all types except those of OptInTypes
 	Status         Status
-	Secret         string // whsec_ and base64; set only if a single endpoint is read
+	Secret         string // whsec_ followed by base64; set only if a single endpoint is read
 	DisabledReason string // reason; empty unless failures disabled the endpoint
 	DisabledAt     time.Time
 	FailingSince   time.Time // zero while the endpoint works; a success does not always clear it (see judged)

@@ -1,15 +1,15 @@
-// Package content stores what many emails have in common: sender, subject, texts and headers. These common parts are
-// templates, which are filled with the values of each email. For example, the text of a broadcast to a million
-// recipients is stored only once.
+// Package content stores what many emails have in common: sender, subject, texts and headers. The common parts of
+// emails are templates, which are filled with the values of each email. The text of a broadcast to a million recipients
+// is therefore stored only once.
 //
 // # Invariants
 //
 // A Content never changes after it is added, so every node caches its compiled form by id. A Content belongs to a team
 // and can be read only with the team's id. A Content is stored as long as an email refers to it. The database row of a
 // Content has a lower bound for the ids of the emails that refer to it, and the time of its last recorded use. Package
-// emails searches this range of ids before [Service.RemoveUnused] deletes a Content that is not marked as kept. Emails
-// have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a Content to which no
-// email ever referred.
+// emails searches the recorded range of ids before [Service.RemoveUnused] deletes a Content that is not marked as kept.
+// Emails have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a Content to
+// which no email ever referred.
 //
 // The range of ids stays correct if a clock is set back or if the nodes' clocks differ by minutes. Each use of a
 // Content is recorded within an hour of its emails. The search for emails starts two hours before the first recorded
@@ -131,7 +131,7 @@ func (c *Compiled) CheckLines(v render.Values) error {
 	return cmp.Or(c.CheckFrom(v), c.CheckSubject(v), c.CheckReplyTo(v))
 }
 
-// CheckFrom checks only the sender, like CheckLines.
+// CheckFrom is like CheckLines, but checks only the sender.
 func (c *Compiled) CheckFrom(v render.Values) error {
 	if c.from.Len(v) > MaxMailbox {
 		return tooLong("from")
@@ -139,7 +139,7 @@ func (c *Compiled) CheckFrom(v render.Values) error {
 	return nil
 }
 
-// CheckSubject checks only the subject, like CheckLines.
+// CheckSubject is like CheckLines, but checks only the subject.
 func (c *Compiled) CheckSubject(v render.Values) error {
 	if n := c.subject.Len(v); n > MaxSubject {
 		return fault.Invalidf("subject", "The `subject` field has %d bytes; the limit is %d.", n, MaxSubject)
@@ -147,7 +147,7 @@ func (c *Compiled) CheckSubject(v render.Values) error {
 	return nil
 }
 
-// CheckReplyTo checks only the reply-to addresses, like CheckLines.
+// CheckReplyTo is like CheckLines, but checks only the reply-to addresses.
 func (c *Compiled) CheckReplyTo(v render.Values) error {
 	for i := range c.replyTo {
 		if c.replyTo[i].Len(v) > MaxMailbox {
@@ -222,8 +222,8 @@ func (c *Compiled) TrackedBodies(v render.Values, link func(dst, target []byte) 
 	return c.html.Track(v, link, pixel), text
 }
 
-// textOf returns the text part of an email. textOf uses the filled HTML only if the HTML has placeholders and no text
-// was given.
+// textOf returns the text part of an email. The filled HTML is used only if the HTML has placeholders and no text was
+// given.
 func (c *Compiled) textOf(v render.Values, html string) string {
 	switch {
 	case c.text != nil:
@@ -256,8 +256,8 @@ func (c *Compiled) Empty(v render.Values) bool {
 	return !slices.ContainsFunc(c.bodyTemplates(), func(t *render.Template) bool { return t.Len(v) > 0 })
 }
 
-// Placeholders returns the number of placeholders in all templates. Callers limit the number, because each placeholder
-// occupies some memory.
+// Placeholders returns the number of placeholders in all templates. Callers limit the number of placeholders, because
+// each occupies some memory.
 func (c *Compiled) Placeholders() int { return c.placeholders }
 
 // SameHeaders reports whether the additional header fields are the same for all values.

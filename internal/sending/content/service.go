@@ -26,9 +26,9 @@ const (
 	perLink        = 80 // bytes of a link in addition to its target
 )
 
-// usedEvery is the interval at which a process records the use of a Content. usedSlack is a safety margin that is
-// longer than usedEvery. A Content is kept for at least usedSlack after a recorded use, and the search for its emails
-// extends by usedSlack around each use.
+// usedEvery is the interval at which a process records the use of a Content. The safety margin usedSlack is longer than
+// usedEvery. A Content is kept for at least usedSlack after a recorded use, and the search for its emails extends by
+// usedSlack around each use.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour

@@ -17,7 +17,7 @@ const (
 )
 
 const (
-	removeMax = 20 // maximum Contents deleted in one transaction, because each may be large
+	removeMax = 20 // maximum number of Contents deleted in one transaction, because a Content may be large
 	teamsMax  = 100
 	unusedMax = 500
 )
@@ -86,8 +86,8 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 	return n, nil
 }
 
-// setUsed records the time of a Content's use. The column used_at always increases, even if the clock was set back. A
-// transaction that has read used_at before therefore notices the use.
+// setUsed records the time of a Content's use. The column used_at always increases, even if the clock was set back.
+// Because used_at always increases, a transaction that has read the column earlier notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {
 	tx.QueueOne(ctx, notFound(), `UPDATE contents SET used_at = CASE WHEN used_at < $3 THEN $3 ELSE used_at + 1 END,
 		from_id = CASE WHEN from_id > $4 THEN $4 ELSE from_id END WHERE id = $1 AND team_id = $2`, contentID, teamID,

@@ -100,7 +100,7 @@ func TestRollFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		failed := trace.EachBroken(t, func() {
-			if w.left(t) == 0 { // if entries remain, the next RollUp counts them
+			if w.left(t) == 0 { // late entries that remain are counted by the next RollUp
 				w.happen(t, w.clicks(3, 3, last)...)
 			}
 		}, func() error { return w.s.RollUp(t.Context()) }, func(err error) {

@@ -13,9 +13,9 @@
 // immediately recount the quarter hours of late events; the next RollUp corrects the counters of these quarter hours.
 //
 // Events of deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
-// (email_counts_kept). A recount of a quarter hour adds these retained counts to the count of the remaining events.
-// Deleted events count at the start of their quarter hour and are missing from breakdowns by email. If an email's
-// earlier opens or clicks were deleted, its next open or click counts as the first.
+// (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
+// remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.
+// If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
 //
 // # What is counted
 //
@@ -23,15 +23,15 @@
 // recipients are counted. A sent event counts the recipients to whom the email is sent. An open or click counts a
 // recipient only if it is that recipient's first open or click of the email. Recipient counts of periods therefore add
 // up: the unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like
-// others, but with a separate detail. A third number, People, counts recipients without bots, because a person may open
-// an email after a bot has opened it.
+// other events, but under a separate detail. A third number, People, counts recipients without bots, because a person
+// may open an email after a bot has opened it.
 //
 // # Invariants
 //
 // The results always equal a simple count of all events, including deleted ones. The results do not depend on the order
 // in which events are recorded. An event that is not late is committed before RollUp counts the events of its time.
-// This order requires that transactions take less time than margin minus lateness, and that the nodes' clocks differ by
-// less than that.
+// Committing before counting requires that transactions take less time than margin minus lateness, and that the nodes'
+// clocks differ by less than the same duration.
 //
 // # When it fails
 //
@@ -70,7 +70,7 @@ type Query struct {
 
 // Count is one row of a breakdown.
 type Count struct {
-	Period, DomainID, DomainName, EmailID, BroadcastID string // empty unless the query groups by email
+	Period, DomainID, DomainName, EmailID, BroadcastID string // a field is empty unless the query groups by that field
 
 	Type       string // an event's type without "email."
 	Detail     string // the type of a bounce; "machine" for an open or click by a bot
@@ -92,8 +92,8 @@ func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
 // split divides a span into slots whose counters can be used, and spans whose events must be counted. Counters are
-// complete before the time until, except the counters of dirty slots. The counters of the slots from low to high-1 can
-// be used, except for dirty slots. The events in the spans of live must be counted.
+// complete for all times before until, except the counters of dirty slots. The counters of the slots from low to high-1
+// can be used, except for dirty slots. The events in the spans of the result live must be counted.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

@@ -53,8 +53,8 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events before the time target, and reports whether more events may remain. advance reads the
-// events before its transaction, because events this old no longer change, except through late events, which have late
+// advance counts the next events before the time target, and reports whether more events may remain. The events are
+// read before the transaction, because events this old no longer change, except through late events, which have late
 // entries.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
@@ -78,8 +78,7 @@ func (s *Service) advance(ctx context.Context, teamID string, at state, target i
 	return true, err
 }
 
-// correct recounts the slots that late events affect, each slot once. correct reports whether more late entries may
-// remain.
+// correct recounts the slots that late events affect, each slot once, and reports whether more late entries may remain.
 func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64) (more bool, err error) {
 	ids, err := lateIDs(ctx, s.d.Reader, teamID, lateMax)
 	if err != nil || len(ids) == 0 {
@@ -96,9 +95,9 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 			return false, err
 		}
 	}
-	// The late entries are deleted last. Until then, queries do not use the counters of the affected slots, so an
-	// interruption loses nothing. If another node has changed the state, it may have counted slots that dirtySlots did
-	// not return. In that case, the late entries are kept for the next pass.
+	// The late entries are deleted last. Until the late entries are deleted, queries do not use the counters of the
+	// affected slots, so an interruption loses nothing. If another node has changed the state, it may have counted
+	// slots that dirtySlots did not return, and the late entries are kept for the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {

@@ -112,8 +112,8 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 	return rows, err
 }
 
-// dirtyMax is the maximum number of dirty slots that are recounted individually. With more dirty slots, counting all
-// events is equally fast.
+// dirtyMax is the maximum number of dirty slots that are recounted individually. With more than dirtyMax dirty slots,
+// counting all events is equally fast.
 const dirtyMax = 300
 
 // toCounts adds the names of periods and domains to rows, and merges rows with the same names.

@@ -23,8 +23,8 @@ func getState(ctx context.Context, r db.Reader, teamID string) (s state, err err
 	return s, err
 }
 
-// setState replaces a team's state and increments its version. setState returns false if the state has changed since it
-// was read.
+// setState replaces a team's state and increments its version. If the state has changed since it was read, setState
+// returns false.
 func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until int64) (bool, error) {
 	var n int64
 	var err error
@@ -39,7 +39,8 @@ func setState(ctx context.Context, tx *db.Tx, teamID string, old state, until in
 	return n == 1, err
 }
 
-// late is an entry for an event that was recorded long after it happened. emailID is set only for opens and clicks.
+// late is an entry for an event that was recorded long after it happened. The field emailID is set only for opens and
+// clicks.
 type late struct {
 	id, emailID string
 	at          int64
@@ -63,9 +64,9 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM email_counts_late WHERE team_id = $1 AND id = ANY($2)`, teamID, ids)
 }
 
-// dirtySlots returns the slots before the time until whose counters are wrong, in order. Counters are wrong in the
-// slots of late events, and in the slots of later opens and clicks of the same email, which may no longer be the first.
-// dirtySlots reads the events of each email once, however many late entries the email has.
+// dirtySlots returns the slots whose counters are wrong, in order, up to a given time. Counters are wrong in the slots
+// of late events, and in the slots of later opens and clicks of the same email, which may no longer be the first. The
+// events of each email are read once, however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l
@@ -148,9 +149,9 @@ func earlier(detail string) string {
 // counted is the SQL condition for events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
-// countEvents counts the events in a span and returns at most limit rows. countEvents also determines the values of the
-// counters. The same statement adds the counts from [RetainCounts], so that a concurrent deletion neither duplicates
-// nor loses events. Deleted events count at the start of their slot.
+// countEvents counts the events in a span and returns at most limit rows. The results also determine the values of the
+// counters. The SQL statement of countEvents also adds the counts from [RetainCounts], so that a concurrent deletion
+// neither duplicates nor loses events. Deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})

@@ -296,7 +296,7 @@ func (p *page) results(in *Input) []Result {
 	}
 }
 
-// result returns the result of a check, which passes if it has no findings. things is a format with the number of
+// result returns the result of a check, which passes if it has no findings. The format things contains the number of
 // findings and a noun in the singular. The formatted things, in the plural if necessary, are inserted into format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {

@@ -71,7 +71,8 @@ type Input struct {
 	HTML    string // "" if there is no HTML part
 	Text    string // given or converted from the HTML; "" if there is no text part
 	Headers []message.Field
-	// Bulk is true for bulk mail: a header field marks it as bulk, or it belongs to a topic or a broadcast.
+	// Bulk is true for bulk mail: a header field marks the email as bulk, or the email belongs to a topic or a
+	// broadcast.
 	Bulk       bool
 	ContentIDs []string // content ids of the attachments to which the HTML may refer
 	Sender     Sender

@@ -12,7 +12,7 @@ import (
 const (
 	spfMax     = 10 // terms with look-ups
 	spfMaxVoid = 2  // look-ups without a result
-	spfNear    = 9  // number of terms from which a change to an included record could exceed spfMax
+	spfNear    = 9  // number of terms at which a change to an included record could make the count exceed spfMax
 )
 
 // spf checks the SPF record of the return path's host, which receivers evaluate, with all records that it includes.
@@ -100,8 +100,8 @@ func (w *spfWalk) fail(format string, args ...any) {
 	}
 }
 
-// walk counts the look-ups that the SPF record at a domain name needs. path contains the names of the records that
-// include this record.
+// walk counts the look-ups that the SPF record at a domain name needs. The parameter path contains the names of the
+// records that include this record.
 func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
 	terms := strings.Fields(record)[1:]
 	redirect, all := "", false
@@ -227,7 +227,8 @@ func modifier(text, name string) (value string, ok bool) {
 }
 
 // cutMechanism splits an SPF term such as ~include:example.com. If the term has no qualifier, the returned qualifier is
-// +. The returned mechanism is in lower case. spec is the part after the colon, or the part that starts at the slash.
+// +. The returned mechanism is in lower case. The returned spec is the part after the colon, or the part that starts at
+// the slash.
 func cutMechanism(text string) (qualifier byte, mechanism, spec string) {
 	qualifier = '+'
 	if text != "" && strings.IndexByte("+-?~", text[0]) >= 0 {

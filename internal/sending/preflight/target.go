@@ -101,8 +101,8 @@ func isLocal(host string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// shownHost returns the host name that a link's text shows, or "". bare is true if the text consists only of a name,
-// such as example.com. A bare name is not necessarily meant as a host name.
+// shownHost returns the host name that a link's text shows, or "". The result bare is true if the text consists only of
+// a name, such as example.com. A bare name is not necessarily meant as a host name.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
@@ -127,8 +127,8 @@ func shownHost(text string) (host string, bare bool) {
 	return host, true
 }
 
-// isRegistered reports whether a host name is, or is below, a domain that can be registered. isRegistered returns false
-// for names with an unknown suffix, such as setup.exe.
+// isRegistered reports whether a host name is, or is below, a domain that can be registered. For names with an unknown
+// suffix, such as setup.exe, the result is false.
 func isRegistered(host string) bool {
 	if host == "" {
 		return false
@@ -137,8 +137,8 @@ func isRegistered(host string) bool {
 	return suffix != host && (icann || strings.Contains(suffix, "."))
 }
 
-// shorteners lists the domains of public link shorteners. Spam filters refuse or distrust such links, because they hide
-// the target.
+// shorteners lists the domains of public link shorteners. Spam filters refuse or distrust shortened links, because they
+// hide the target.
 var shorteners = map[string]bool{"bit.ly": true, "buff.ly": true, "cutt.ly": true, "goo.gl": true, "is.gd": true,
 	"ow.ly": true, "rb.gy": true, "rebrand.ly": true, "shorturl.at": true, "t.co": true, "t.ly": true, "tiny.cc": true,
 	"tinyurl.com": true, "v.gd": true}

@@ -79,8 +79,8 @@ func appendReferred(dst, ref []byte) []byte {
 		return append(dst, '/')
 	}
 	text := html.UnescapeString(string(ref))
-	// UnescapeString also replaces a reference of which only the beginning is a known name. In attributes, such a
-	// partial reference is ordinary text.
+	// UnescapeString also replaces a reference of which only the beginning is a known name. In attributes, a reference
+	// of which only the beginning is known is ordinary text.
 	last, partial := text[len(text)-1], false
 	switch {
 	case ref[1] == '#':
@@ -95,9 +95,9 @@ func appendReferred(dst, ref []byte) []byte {
 	return append(dst, text...)
 }
 
-// target returns the URL that a browser would follow: the value without white space that URL parsers ignore. target
-// changes the value in place. target returns false unless the result is an absolute http or https URL with at most
-// MaxTarget bytes.
+// target returns the URL that a browser would follow: the value without white space that URL parsers ignore. The value
+// is changed in place. If the result is not an absolute http or https URL with at most MaxTarget bytes, target returns
+// false.
 func target(value []byte) ([]byte, bool) {
 	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 	cleaned := value[:0]

@@ -2,7 +2,7 @@ package render
 
 import "strings"
 
-// WithFallbacks adds fallbacks to the placeholders in a text that have none. The function fallback returns the fallback
+// WithFallbacks adds a fallback to each placeholder in a text that has none. The function fallback returns the fallback
 // for a placeholder's name, or false if there is none. WithFallbacks ignores fallbacks that are too long or contain
 // braces.
 func WithFallbacks(source string, fallback func(name string) (string, bool)) string {

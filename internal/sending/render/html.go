@@ -73,8 +73,8 @@ const (
 
 // Track fills the placeholders like Fill and also replaces the links. For each link, Track calls the function link,
 // which appends the new href value to dst, or returns false to keep the original value. The new href value must not
-// need quotes or character references, and the function link must not retain target. Track calls the function pixel,
-// which appends an element, before the end of the body. Each of the functions link and pixel may be nil. The number of
+// need quotes or character references, and the function link must not retain target. Before the end of the body, Track
+// calls the function pixel, which appends an element. Each of the functions link and pixel may be nil. The number of
 // Track's memory allocations does not depend on the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
@@ -224,7 +224,7 @@ func (h *HTML) masked() string {
 	return string(masked)
 }
 
-// addLink adds the link of an <a> tag, if the tag has one. The tag starts at the position at in the source.
+// addLink adds the link of an <a> tag, if the tag has one. The parameter at is the tag's position in the source.
 func (h *HTML) addLink(tag string, at int) {
 	start, end, ok := hrefOf(tag)
 	if !ok {
@@ -258,9 +258,9 @@ func tagName(tag string) string {
 	return tag
 }
 
-// hrefOf returns the position of the href value in a start tag. hrefOf returns false if the tag has no href value, or
-// if it has the attribute noTrack. If a tag has several href attributes, the first one counts (HTML standard, section
-// 13.2.5.33).
+// hrefOf returns the position of the href value in a start tag. If the tag has no href value, or if it has the
+// attribute noTrack, hrefOf returns false. If a tag has several href attributes, the first one counts (HTML standard,
+// section 13.2.5.33).
 func hrefOf(tag string) (start, end int, ok bool) {
 	i := len("<") + len(tagName(tag[len("<"):]))
 	for {
@@ -278,8 +278,8 @@ func hrefOf(tag string) (start, end int, ok bool) {
 }
 
 // attribute returns the name of the attribute that starts at tag[i:], the position of its value, and the position after
-// the attribute. At the end of the tag, attribute returns i as the position after the attribute. attribute follows the
-// same rules as html.Tokenizer.
+// the attribute. At the end of the tag, attribute returns i as the position after the attribute. The parsing rules are
+// those of html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

@@ -203,9 +203,9 @@ func (t *Template) fill(values Values, form form) string {
 	return out.String()
 }
 
-// write writes source[from:to] with its placeholders filled. slot is the index of the first placeholder in that range,
-// and write returns the index of the first placeholder after the range. No placeholder may be partly outside of the
-// range. write ignores errors of w, because w writes to memory.
+// write writes source[from:to] with its placeholders filled. The parameter slot is the index of the first placeholder
+// in that range; write returns the index of the first placeholder after the range. No placeholder may be partly outside
+// of the range. Errors of w are ignored, because w writes to memory.
 func (t *Template) write(w io.StringWriter, values Values, form form, from, to, slot int) int {
 	for ; slot < len(t.slots) && t.slots[slot].end <= to; slot++ {
 		s := &t.slots[slot]
@@ -225,7 +225,7 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 	return slot
 }
 
-// value returns the text that replaces the placeholder. given is true if the text is a value, and false if it is the
+// value returns the text that replaces the placeholder, and true if that text is a value or false if it is the
 // fallback.
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {

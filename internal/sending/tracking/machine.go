@@ -8,8 +8,8 @@ import (
 	"unicode"
 )
 
-// recognise returns the reason why a hit is attributed to a bot, or "" if there is none. recognise considers only the
-// hit itself, and no other hits of the client.
+// recognise returns the reason why a single hit is attributed to a bot, without considering other hits of the client,
+// or "" if there is none.
 func recognise(h *Hit) Reason {
 	switch {
 	case h.Prefetch || isPrivacyProxy(h):
@@ -27,7 +27,7 @@ func recognise(h *Hit) Reason {
 // image proxies of Gmail and Yahoo are not included, because they load images only when somebody opens the message.
 func isPrivacyProxy(h *Hit) bool { return h.URL == "" && h.UserAgent == "Mozilla/5.0" }
 
-// programs contains words, in lower case, that occur in the user agents of bots but of no browser or mail app.
+// programs contains words, in lower case, that occur in user agents of bots but not in those of browsers or mail apps.
 var programs = map[string]bool{
 	// link previews
 	"facebookexternalhit": true, "whatsapp": true, "skypeuripreview": true, "bingpreview": true, "embedly": true,

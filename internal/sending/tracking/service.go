@@ -28,8 +28,8 @@ const (
 	linkMax    = 8192        // maximum stored bytes of a link, which is also the maximum in a token
 
 	// recordedMax is the maximum number of opens, and of clicks, that are recorded for one recipient of an email. Hits
-	// by bots have a separate limit of the same size. Without the limit, following one link repeatedly could create an
-	// unlimited number of rows and webhooks.
+	// by bots have a separate limit of the same size. Without recordedMax, following one link repeatedly could create
+	// an unlimited number of rows and webhooks.
 	recordedMax = 1000
 )
 
@@ -79,10 +79,10 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 		full: make(chan struct{}, 1)}
 }
 
-// Add queues a new hit. Add never blocks; if too many hits wait, it drops the new hit.
+// Add queues a new hit. Add never blocks; if too many hits wait, Add drops the new hit.
 func (s *Service) Add(h Hit) {
 	w := &pendingHit{Hit: h, at: s.d.Now()}
-	// The original strings keep the whole request in memory; these copies do not.
+	// The hit's strings are copied, because the original strings would keep the whole request in memory.
 	w.UserAgent, w.URL = strings.Clone(db.Text(h.UserAgent, agentMax)), strings.Clone(db.Text(h.URL, linkMax))
 	w.reason = recognise(&w.Hit)
 	w.bytes = hitCost + len(w.UserAgent) + len(w.URL)

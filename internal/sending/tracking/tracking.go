@@ -17,15 +17,16 @@
 // first checks whether that id is stored. Hits on deleted emails and on emails of deleted teams are dropped.
 //
 // For each recipient of an email, at most 1,000 opens and 1,000 clicks by people are recorded, and as many of each by
-// bots. Further hits get a response but are not recorded, so that a link cannot be used to fill the database. The limit
-// counts stored events, so it also applies after a restart and to all nodes together. If several nodes record hits at
-// the same moment, each may exceed the limit by one batch.
+// bots. Hits beyond the limit get a response but are not recorded, so that a link cannot be used to fill the database.
+// The limit counts stored events, so it also applies after a restart and to all nodes together. If several nodes record
+// hits at the same moment, each may exceed the limit by one batch.
 //
 // # When it fails
 //
-// While the database is unavailable, up to 64 MB of hits wait in memory. Further hits are dropped, and their number is
-// logged once a minute. When Run ends, it spends at most 10 s on recording the waiting hits. A crash loses the hits
-// that are not yet recorded. A hit that itself causes an error is logged and dropped, and does not delay other hits.
+// While the database is unavailable, up to 64 MB of hits wait in memory. Hits beyond the 64 MB are dropped, and their
+// number is logged once a minute. When Run ends, it spends at most 10 s on recording the waiting hits. A crash loses
+// the hits that are not yet recorded. A hit that itself causes an error is logged and dropped, and does not delay other
+// hits.
 //
 // # What it does not do
 //
@@ -67,8 +68,8 @@ const (
 	// checks messages before they are shown starts immediately, often before the mail host has responded.
 	deliveredWithin = 2 * time.Second
 	// outcomeWithin is the normal delay between a delivery and the recording of its outcome. If the email is still
-	// being delivered when a hit is recorded within this time, the hit came during the delivery. A hit that is recorded
-	// later may come from a person.
+	// being delivered when a hit is recorded within outcomeWithin, the hit came during the delivery. A hit that is
+	// recorded after outcomeWithin may come from a person.
 	outcomeWithin = 5 * time.Second
 
 	// A client that follows two links of an email within pairWithin, or three within burstWithin, is considered a bot

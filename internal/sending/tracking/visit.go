@@ -59,8 +59,8 @@ func (v *visit) add(h *Hit, at time.Time) {
 	}
 }
 
-// judge returns the reason why a hit at a given time is attributed to a bot, or "" if there is none. judge considers
-// only requests within burstWithin of the hit's time.
+// judge returns the reason why a hit at a given time is attributed to a bot, or "" if there is none. Only requests
+// within burstWithin of the hit's time are considered.
 func (v *visit) judge(at time.Time) Reason {
 	if v.reason == "" || v.machineAt.Sub(at).Abs() > burstWithin {
 		return ""
@@ -73,7 +73,7 @@ const (
 	visitsAge = 15 * time.Second // lifetime of a generation, which is longer than any entry is needed
 )
 
-// generations is a map whose memory and whose entries' age are limited. generations has a young and an old map; when
+// generations is a map that limits its memory and the age of its entries. Entries are in a young and an old map; when
 // the young map is full or too old, it replaces the old map.
 type generations[K comparable, V any] struct {
 	young, old map[K]V

@@ -16,8 +16,8 @@ func init() { lastPort.Store(rand.Uint32N(ports)) }
 // freeAddr returns ports from firstPort up to firstPort+ports-1.
 const firstPort, ports = 10_000, 10_000
 
-// freeAddr returns a loopback address that a program can listen on later, with a port below 32768, because the
-// operating system could assign higher ports to outgoing connections before the program listens.
+// freeAddr returns a loopback address that a program can listen on later. The port is below 32768, because the
+// operating system could assign higher ports to outgoing connections.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	for range ports {

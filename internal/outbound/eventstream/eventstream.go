@@ -3,11 +3,11 @@
 //
 // # How it works
 //
-// A team is watched while one of its tails is open, and for up to [leaseTime] after its last tail was closed.
-// [Service.Recorded] inserts the payloads of a watched team's events in the transaction that records the events. For
-// teams without a tail, Recorded only checks a map in memory. Tails read the payloads when a notification wakes them,
-// and at least every second. Because payloads are stored in the database, a tail shows events from all nodes, and an
-// interrupted tail can continue on any node.
+// A team is watched while one of its tails is open, and for up to [leaseTime] after its last tail was closed. The
+// method [Service.Recorded] inserts the payloads of a watched team's events in the transaction that records the events.
+// For teams without a tail, Recorded only checks a map in memory. Tails read the payloads when a notification wakes
+// them, and at least every second. Because payloads are stored in the database, a tail shows events from all nodes, and
+// an interrupted tail can continue on any node.
 //
 // # Invariants
 //

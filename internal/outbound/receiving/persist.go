@@ -24,8 +24,8 @@ const (
 	referencesMax = 20   // Message-IDs that are looked up per message
 )
 
-// store inserts one received email per team, and records the events from reports. needsRaw is true if a row refers to
-// the raw message.
+// store inserts one received email per team, and records the events from reports. The result needsRaw is true if a row
+// refers to the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {

@@ -1,12 +1,10 @@
 // Package receiving accepts and stores incoming mail: mail for the domains of teams, and bounces and complaints about
 // sent emails.
 //
-// A recipient is accepted in four cases; all others are refused:
-//
-//   - (a) its domain is a verified receiving domain of a team; the local part does not matter;
-//   - (b) it is the signed return path of an email that this installation sent;
-//   - (c) its host is a team's host below the managed domain;
-//   - (d) it belongs to the operator: postmaster and abuse at the node's own hosts, and the complaint addresses.
+// Four kinds of recipients are accepted, and all others are refused. Teams receive mail for any local part at their
+// verified receiving domains. Each team also receives mail for its host below the managed domain. Signed return paths
+// of emails that this installation sent receive bounces. The operator receives mail for postmaster and abuse at the
+// node's own hosts, and for the complaint addresses.
 //
 // # Invariants
 //

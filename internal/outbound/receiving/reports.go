@@ -192,12 +192,11 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 }
 
 // atFeedback returns the outcomes of a message to a complaint address, if the message contains a proof that its sender
-// may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it. A report is
-// proven in one of two ways:
+// may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it.
 //
-//   - The report contains an email's return path or its value of [tokens.FeedbackField], which are signed and known
-//     only at one destination. The report may concern only the recipients at that destination.
-//   - The report has the signature of a provider on the operator's list. The report may concern all recipients.
+// The first kind of proof is an email's return path or its value of [tokens.FeedbackField]. Both are signed and known
+// only at one destination, so the report may concern only the recipients at that destination. The second kind of proof
+// is the signature of a provider on the operator's list, whose report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil

@@ -13,9 +13,9 @@ const mask = "[redacted]"
 // linkTokenMin is the minimum length of a download link's token. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// MaskSecrets replaces the secrets in a text that suffice to gain access: tokens of download and shared links,
-// passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be JSON
-// source, in which characters are escaped.
+// MaskSecrets replaces the secrets in a text that suffice to gain access. These are tokens of download and shared
+// links, passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be
+// JSON source, in which characters are escaped.
 func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 
 // span is the range of bytes in a text from the position from up to, but not including, the position to.

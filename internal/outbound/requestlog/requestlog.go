@@ -3,8 +3,9 @@
 // # Life of an entry
 //
 // [Service.Add] receives a request after its client has received the response. Add removes secrets and file contents
-// from the bodies (see [Redact]), limits their size, and appends the entry to a queue in memory. [Service.Run] writes
-// entries in batches. [Service.Sweep] deletes entries that are older than the retention period.
+// from the bodies (see [Redact]), limits their size, and appends the entry to a queue in memory. The method
+// [Service.Run] writes entries in batches. Entries that are older than the retention period are deleted by
+// [Service.Sweep].
 //
 // # Invariants
 //

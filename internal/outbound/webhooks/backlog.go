@@ -143,8 +143,8 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// notifyFull notifies a team about its full endpoints: at most once an hour, and only if the last notice about at least
-// one full endpoint is a day old.
+// notifyFull notifies a team about its full endpoints, at most once an hour. A notice requires that the last notice
+// about at least one full endpoint is a day old.
 func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false

@@ -24,13 +24,10 @@ const (
 )
 
 // health limits the concurrent attempts at each endpoint on this node, so that unreachable or slow endpoints occupy few
-// workers:
-//
-//   - four attempts before the first response;
-//   - for a working endpoint, as many attempts as it can answer in a second, within limits;
-//   - two attempts for a failing endpoint;
-//   - no attempt during a pause after repeated timeouts, then one attempt, then a longer pause, until the endpoint
-//     answers. During a pause, waiting messages are not attempted and their schedules do not advance.
+// workers. Before its first response, an endpoint gets four concurrent attempts. A working endpoint gets as many
+// attempts as it can answer in a second, within limits. A failing endpoint gets two attempts. After repeated timeouts,
+// an endpoint gets a pause, then one attempt, then a longer pause, until the endpoint answers. During a pause, waiting
+// messages are not attempted and their schedules do not advance.
 //
 // The health state is only in memory and is empty when the process starts.
 type health struct {

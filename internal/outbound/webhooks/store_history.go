@@ -70,9 +70,9 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 }
 
 // openMessages returns the unfinished messages of a job, in order. The result held is the time of the next attempt for
-// an earlier message of the same chain, 0 if that attempt is in progress or a fan-out has not yet reached the endpoint,
-// and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is unfinished, because
-// PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
+// an earlier message of the same chain. If that attempt is in progress or a fan-out has not yet reached the endpoint,
+// held is 0; if no earlier message is unfinished, held is -1. Go code, not SQL, checks whether a message is unfinished,
+// because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)

@@ -5,10 +5,10 @@
 //
 // # Invariants
 //
-//   - Checks report facts from the email and from DNS, and do not interpret the email's wording.
-//   - Every check has a result, in the same order for every email.
-//   - The work is limited: the first 2 MiB of HTML in linear time, and at most 40 DNS look-ups within 5 seconds.
-//   - Details are few, short, and without control characters, whatever the email contains.
+// Checks report facts from the email and from DNS, and do not interpret the email's wording. Every check has a result,
+// in the same order for every email. The checks read at most the first 2 MiB of HTML, in linear time, and make at most
+// 40 DNS look-ups within 5 seconds. Details are few, short, and without control characters, whatever the email
+// contains.
 //
 // # When it fails
 //

@@ -22,12 +22,12 @@ const noTrack = "data-postrider-no-track"
 // HTML is compiled HTML with the positions of its links and of the tracking pixel. The positions are determined once,
 // before placeholders are filled, so that no value can create a link. A link is the href attribute of an <a> element
 // whose target is an absolute http or https URL after placeholders are filled and character references are replaced.
-// The following are not links:
 //
-//   - other targets: mailto:, tel:, anchors, and relative URLs;
-//   - href attributes of tags with the attribute data-postrider-no-track, and href attributes with the unsubscribe URL;
-//   - links in comments, including conditional comments, and in raw text elements such as script, style and textarea;
-//   - links after a raw text element or a CDATA section in SVG or MathML, which parsers could interpret differently.
+// Other targets are not links: mailto: and tel: URLs, anchors, and relative URLs. The unsubscribe URL and the href of a
+// tag with the attribute data-postrider-no-track are not links either. The same applies to links in comments, including
+// conditional comments, and in raw text elements such as script, style and textarea. In SVG and MathML, parsers could
+// interpret raw text elements and CDATA sections differently, so all links after such an element or section are
+// ignored.
 type HTML struct {
 	Template
 	links       []link

@@ -3,9 +3,9 @@
 // # How it works
 //
 // Package links responds to each request without using the database and passes the request to [Service.Add] as a hit.
-// Add stores the hit in memory and returns immediately. [Service.Run] records the hits in transactions of up to 500
-// hits, at most every 200 ms unless 500 hits wait. Each hit becomes an event of the recipient whose message contained
-// the link or pixel. Listeners of the event recorder update the emails' states and enqueue webhooks.
+// Add stores the hit in memory and returns immediately. The method [Service.Run] records the hits in transactions of up
+// to 500 hits, at most every 200 ms unless 500 hits wait. Each hit becomes an event of the recipient whose message
+// contained the link or pixel. Listeners of the event recorder update the emails' states and enqueue webhooks.
 //
 // A hit by a bot is recorded like any other hit, but is marked with the reason why it is attributed to a bot (see
 // [Reason]). Bots are recognized only by their requests and the timing of their requests. Bots that behave like people

@@ -276,8 +276,8 @@ func TestTextsOfClients(t *testing.T) {
 	})
 }
 
-// If a scanner follows a link before its mail host accepts the message, the hit does not affect the delivery: the email
-// is still delivered to the recipient and becomes sent.
+// If a scanner follows a link before its mail host accepts the message, the hit does not affect the delivery, and the
+// email still becomes sent.
 func TestHitDuringDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.Send(testnode.Hello("ann@one.example", "bob@two.example"))

@@ -29,7 +29,7 @@ const (
 	postersEach  = 8                // for each node
 	answerWait   = 40 * time.Second // request timeout of the posters; the node's own timeout is shorter
 	arrivalWait  = 3 * time.Minute  // maximum time until accepted emails arrive after the fault
-	burstFrom    = 1_000_000        // first number of the emails that are posted in bursts
+	burstFrom    = 1_000_000        // number of the first email that is posted in a burst
 	stillness    = 3 * time.Second  // wait after the last job, so that second copies would be noticed
 	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
 )

@@ -198,7 +198,7 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 
 // renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
 // may reuse the old refresh token for ten seconds. The results are the number of refreshes and the number of refusals
-// after those ten seconds.
+// after the ten seconds in which the old refresh token is valid.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair
 	get := func() {

@@ -91,8 +91,8 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// wakeAll makes all waiting calls of Tail.Next return. A change of a team or an API key requires this, because readers
-// must then recheck their access.
+// wakeAll makes all waiting calls of Tail.Next return. When a team or an API key has changed, the callers of Next must
+// recheck their access.
 func (s *Service) wakeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -29,7 +29,7 @@ func insertContacts(t *testing.T, d *db.DB, teamID string, from, n int) {
 	})
 }
 
-// TestExportOfManyContacts checks that the number of queries is proportional to the number of contacts. Only the first
+// TestExportOfManyContacts checks that the number of queries is proportional to the number of contacts. The first
 // batches of an export are small.
 func TestExportOfManyContacts(t *testing.T) {
 	t.Parallel()

@@ -4,8 +4,8 @@
 // # Shape
 //
 // An [Export] is read in batches, by cursor. An Export holds at most one batch in memory. Between two batches, no
-// query, connection or transaction is open, even if the file's reader is slow. An export can therefore have any size,
-// and it blocks neither PostgreSQL's vacuum nor the truncation of SQLite's write-ahead log.
+// query, connection or transaction is open, even if the file's reader is slow. An export can have any size, and it
+// blocks neither PostgreSQL's vacuum nor the truncation of SQLite's write-ahead log.
 //
 // # Invariants
 //

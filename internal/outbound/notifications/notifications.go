@@ -3,17 +3,18 @@
 //
 // # Invariants
 //
-// A notice is a job that is inserted in the same transaction as the change that causes the notice. A notice is
-// therefore neither lost nor sent without cause. The notice's job sends an ordinary email from the operator's team. The
-// job's id is the email's idempotency key, so the email is sent once even if the job runs repeatedly. A node sends a
-// team at most [perDay] notices within 24 hours, counted in memory. Notices beyond the daily limit are only logged.
+// A notice is a job that is inserted in the same transaction as the change that causes the notice. The common
+// transaction guarantees that a notice is neither lost nor sent without cause. The notice's job sends an ordinary email
+// from the operator's team. The job's id is the email's idempotency key, so the email is sent once even if the job runs
+// repeatedly. A node sends a team at most [perDay] notices within 24 hours, counted in memory. Notices beyond the daily
+// limit are only logged.
 //
 // # When it fails
 //
-// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also only
-// logged if its email is refused, for example because the sender's domain is not verified. Notices that were only
-// logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried according to
-// its schedule; after the last retry it waits for an operator.
+// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also not sent,
+// but only logged, if its email is refused, for example because the sender's domain is not verified. Notices that were
+// only logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried
+// according to its schedule; after the last retry it waits for an operator.
 //
 // # What it does not do
 //

@@ -157,7 +157,7 @@ func receivedEvent(e *Email) events.Event {
 // threads returns the thread id of a message's conversation for each team. The conversation of a message is that of the
 // nearest received or sent email to which the message refers. Teams for which the message starts a new conversation are
 // not in the map. The query runs outside of the transaction, so that it does not block other transactions. If a message
-// and its reply arrive at the same moment, the reply may therefore start a second conversation.
+// and its reply arrive at the same moment, the reply may start a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
 		return nil, nil

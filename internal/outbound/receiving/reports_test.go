@@ -228,7 +228,7 @@ func TestComplaints(t *testing.T) {
 }
 
 // A report suppresses no address if its author knows only the email's Message-ID, or only the copy of the email for
-// another destination. The operator receives such an unproven report as an email.
+// another destination. The operator receives a report without a proof as an email.
 func TestForgedReports(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.send("ann@one.example", "bob@one.example", "mallory@evil.example", "trudy@evil.example")

@@ -66,7 +66,7 @@ type task struct {
 	after  string
 }
 
-// Run deletes all rows that currently exceed their retention period. Run also returns nil when it stops after runTime.
+// Run deletes all rows that currently exceed their retention period. If Run stops after runTime, it also returns nil.
 func (s *Service) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()

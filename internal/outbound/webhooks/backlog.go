@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The number of messages that wait for one endpoint, and for all endpoints of a team, is limited. Without these limits,
-// slow or unreachable endpoints would fill the disk. An endpoint that has reached its limit is full: its new messages
-// are recorded as failed, and the team is notified. Messages for a full endpoint appear as failed in its history, and
-// [Service.Recover] can deliver them. When a quarter of the backlog limit is free again, the endpoint accepts messages
-// again.
+// The number of messages that wait for one endpoint, and for all endpoints of a team, is limited. Without limits for
+// waiting messages, slow or unreachable endpoints would fill the disk. An endpoint that has reached its limit is full:
+// its new messages are recorded as failed, and the team is notified. Messages for a full endpoint appear as failed in
+// its history, and [Service.Recover] can deliver them. When a quarter of the backlog limit is free again, the endpoint
+// accepts messages again.
 //
 // The backlog is counted in jobs, each of which contains up to perJob messages of one chain. The backlog is counted
 // with the index on lanes and never in a transaction that blocks others. After a node has inserted an eighth of the
@@ -32,7 +32,7 @@ const (
 	namedInNotice       = 10
 )
 
-// entryCounter counts the jobs that this node has inserted for each team since it last requested a measurement.
+// entryCounter counts the jobs that this node has inserted for each team since the node last requested a measurement.
 type entryCounter struct {
 	mu sync.Mutex
 	n  map[string]int

@@ -33,8 +33,8 @@ const callPurpose = "automation webhook"
 //
 // If the team has too many connections to the address, Call returns an Unavailable fault. If Call returns an
 // Unavailable fault, it made no request, and the failure is not the receiver's fault. If the address is not allowed,
-// Call returns an Invalid fault. Other errors, except those of ctx, state briefly why there was no response. Errors
-// from Call do not include the URL, which may contain a secret.
+// Call returns an Invalid fault. Errors of other kinds, except those of ctx, state briefly why there was no response.
+// Errors from Call do not include the URL, which may contain a secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))

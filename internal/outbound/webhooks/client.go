@@ -158,7 +158,7 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		// A request that is about to use the closed connection notices this before it writes, and uses another
+		// A request that is about to use the closed connection notices the closing before it writes, and uses another
 		// connection.
 		idle.Conn.Close()
 	}

@@ -224,8 +224,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads a response body and returns the part that is stored. Some of the remaining body is also read, because
-// otherwise the connection could not be reused.
+// beginning reads a response body and returns the part that is stored. Some of the remaining body is read and
+// discarded, because the connection could not be reused otherwise.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {

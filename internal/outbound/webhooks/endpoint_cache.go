@@ -20,7 +20,8 @@ const (
 // memory.
 //
 // Endpoints that a transaction reads are cached only after it commits, and only if no endpoint of the team has changed
-// since the read began. Without these conditions, an older state could replace a newer one in the cache.
+// since the read began. Without the two conditions for caching endpoints, an older state could replace a newer one in
+// the cache.
 type endpointCache struct {
 	d   *db.DB
 	ttl time.Duration

@@ -48,7 +48,7 @@ type condition struct {
 }
 
 // limit returns how many attempts may run concurrently at an endpoint. If no attempt may run, limit also returns the
-// time at which the caller should call it again.
+// time at which the caller should call limit again.
 func (h *health) limit(endpointID string) (int, time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -172,7 +172,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 }
 
 // follow enqueues a job for the messages that waited for a replayed message. The existing jobs of the waiting messages
-// are due only at the replayed message's next scheduled attempt; by then, these messages are already delivered.
+// are due only at the replayed message's next scheduled attempt, and are needless by then.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {

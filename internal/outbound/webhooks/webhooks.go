@@ -7,9 +7,8 @@
 //
 // The event recorder calls [Service.Recorded] in the transaction that records the events. Recorded builds the payload
 // and stores it once, with one delivery per endpoint. If many endpoints select the event, a job inserts the deliveries
-// (fanout.go). A message therefore exists if and only if its event was recorded and an endpoint selects it, even after
-// a crash. A message has the same id and payload at all endpoints, because every attempt signs and sends the stored
-// bytes.
+// (fanout.go). A message exists if and only if its event was recorded and an endpoint selects it, even after a crash. A
+// message has the same id and payload at all endpoints, because every attempt signs and sends the stored bytes.
 //
 // # Invariants
 //

@@ -1,6 +1,6 @@
 // Package content stores what many emails have in common: sender, subject, texts and headers. The common parts of
-// emails are templates, which are filled with the values of each email. The text of a broadcast to a million recipients
-// is therefore stored only once.
+// emails are templates, which are filled with the values of each email. The text of a broadcast to a million
+// recipients, for example, is stored only once.
 //
 // # Invariants
 //

@@ -46,7 +46,7 @@ func TestHitsOfOneLink(t *testing.T) {
 	if err := w.s.RollUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	w.happen(t, all[hits/2:]...) // these events are older than the time up to which events are counted
+	w.happen(t, all[hits/2:]...) // these events are older than the time up to which RollUp has counted events
 	trace.Take()
 	q := metrics.Query{From: now.Add(-24 * time.Hour), To: now}
 	people, unique := 0, 0

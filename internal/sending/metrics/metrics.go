@@ -10,7 +10,7 @@
 //
 // An event is counted at the time at which it happened, not at the time of its recording. If an event happened more
 // than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries
-// immediately recount the quarter hours of late events; the next RollUp corrects the counters of these quarter hours.
+// immediately recount the quarter hours of late events; the next RollUp corrects the counters of those quarter hours.
 //
 // Events of deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
 // (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
@@ -21,10 +21,10 @@
 //
 // Each event counts once, except that queued, scheduled and canceled events are not counted. In addition to events,
 // recipients are counted. A sent event counts the recipients to whom the email is sent. An open or click counts a
-// recipient only if it is that recipient's first open or click of the email. Recipient counts of periods therefore add
-// up: the unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like
-// other events, but under a separate detail. A third number, People, counts recipients without bots, because a person
-// may open an email after a bot has opened it.
+// recipient only if it is that recipient's first open or click of the email. Recipient counts of periods add up: the
+// unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like other
+// events, but under a separate detail. A third number, People, counts recipients without bots, because a person may
+// open an email after a bot has opened it.
 //
 // # Invariants
 //
@@ -36,9 +36,9 @@
 // # When it fails
 //
 // Each step of RollUp writes in one transaction, which fails if another node has changed the version of the team's
-// state. Late entries are deleted only after the counters of all their quarter hours are correct. RollUp may therefore
-// stop at any point, and may run concurrently on several nodes. While RollUp does not run, results remain correct but
-// queries become slower. Database errors are returned to the caller.
+// state. Late entries are deleted only after the counters of all their quarter hours are correct. RollUp may stop at
+// any point, and may run concurrently on several nodes. While RollUp does not run, results remain correct but queries
+// become slower. Database errors are returned to the caller.
 //
 // # What it does not do
 //

@@ -54,8 +54,8 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 }
 
 // advance counts the next events before the time target, and reports whether more events may remain. The events are
-// read before the transaction, because events this old no longer change, except through late events, which have late
-// entries.
+// read before the transaction, because events that are old enough to be counted no longer change. Late events are the
+// exception, and have late entries.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {

@@ -138,7 +138,7 @@ var peopleOf = `CASE
 
 // earlier is the SQL condition that another event of the same email, type and recipient, with the given detail,
 // occurred before the event e. The condition is evaluated for each open and click, and a recipient can follow a link
-// any number of times. The condition must therefore read only one row: each of its parts uses the index
+// any number of times. The SQL condition earlier must read only one row: each of its parts uses the index
 // email_events_hits and repeats the condition of that partial index.
 func earlier(detail string) string {
 	return `EXISTS (SELECT 1 FROM email_events f WHERE f.type IN ('opened', 'clicked') AND f.email_id = e.email_id
@@ -149,9 +149,9 @@ func earlier(detail string) string {
 // counted is the SQL condition for events that are counted.
 const counted = `e.type NOT IN ('queued', 'scheduled', 'canceled')`
 
-// countEvents counts the events in a span and returns at most limit rows. The results also determine the values of the
-// counters. The SQL statement of countEvents also adds the counts from [RetainCounts], so that a concurrent deletion
-// neither duplicates nor loses events. Deleted events count at the start of their slot.
+// countEvents counts the events in a span and returns at most limit rows. The results of countEvents also determine the
+// values of the counters. The SQL statement of countEvents also adds the counts from [RetainCounts], so that a
+// concurrent deletion neither duplicates nor loses events. Deleted events count at the start of their slot.
 func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g groups, f filters,
 	limit int) ([]row, error) {
 	where, args := f.where("e.", []any{teamID, s.from, s.to})

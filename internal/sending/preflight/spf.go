@@ -101,7 +101,7 @@ func (w *spfWalk) fail(format string, args ...any) {
 }
 
 // walk counts the look-ups that the SPF record at a domain name needs. The parameter path contains the names of the
-// records that include this record.
+// records that include the current record.
 func (w *spfWalk) walk(ctx context.Context, name, record string, path []string) {
 	terms := strings.Fields(record)[1:]
 	redirect, all := "", false

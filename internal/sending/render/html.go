@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// Limits for the links that can be replaced with tracked links. Links beyond these limits stay unchanged.
+// Limits for the links that can be replaced with tracked links. Links that exceed the limits stay unchanged.
 const (
 	MaxLinks  = 1000 // of one text
 	MaxTarget = 6000 // bytes
@@ -24,8 +24,8 @@ const noTrack = "data-postrider-no-track"
 // whose target is an absolute http or https URL after placeholders are filled and character references are replaced.
 //
 // Other targets are not links: mailto: and tel: URLs, anchors, and relative URLs. The unsubscribe URL and the href of a
-// tag with the attribute data-postrider-no-track are not links either. The same applies to links in comments, including
-// conditional comments, and in raw text elements such as script, style and textarea. In SVG and MathML, parsers could
+// tag with the attribute data-postrider-no-track are not links either. Links in comments, including conditional
+// comments, and in raw text elements such as script, style and textarea are ignored. In SVG and MathML, parsers could
 // interpret raw text elements and CDATA sections differently, so all links after such an element or section are
 // ignored.
 type HTML struct {
@@ -168,7 +168,8 @@ tokens:
 		switch kind {
 		case html.TextToken:
 			if raw {
-				// In SVG and MathML, this text is not raw text, and may begin a comment that ends in a later token.
+				// In SVG and MathML, the text after a raw text element's tag is not raw text, and may begin a comment
+				// that ends in a later token.
 				if foreign && strings.Contains(token, "<") {
 					break tokens
 				}
@@ -278,8 +279,8 @@ func hrefOf(tag string) (start, end int, ok bool) {
 }
 
 // attribute returns the name of the attribute that starts at tag[i:], the position of its value, and the position after
-// the attribute. At the end of the tag, attribute returns i as the position after the attribute. The parsing rules are
-// those of html.Tokenizer.
+// the attribute. At the end of the tag, attribute returns i as the position after the attribute. The parsing rules of
+// attribute are those of html.Tokenizer.
 func attribute(tag string, i int) (name string, from, to, next int) {
 	at := i
 	i = skipSpace(tag, i)

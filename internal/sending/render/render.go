@@ -30,7 +30,8 @@ import (
 	"strings"
 )
 
-// Limits for a placeholder's name and fallback. Text that exceeds these limits is not a placeholder.
+// Limits for a placeholder's name and fallback. Text that exceeds the limits for names and fallbacks is not a
+// placeholder.
 const (
 	MaxName     = 100  // bytes
 	MaxFallback = 2000 // bytes
@@ -81,7 +82,7 @@ func compile(source string, form form) Template {
 		}
 		end += at
 		// The placeholder starts at the last opening braces, because earlier opening braces are not closed and are
-		// therefore ordinary text.
+		// ordinary text.
 		if start := strings.LastIndex(source[at:end], "{{{"); start >= 0 {
 			start += at
 			if s, ok := parse(source[start+3 : end]); ok {

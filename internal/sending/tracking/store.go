@@ -14,9 +14,9 @@ type hitKind struct {
 	detail             string // of the event
 }
 
-// countStored returns the number of stored hits of each kind, at most recordedMax per kind. The result covers the hits
-// on some emails: those of the given recipients and those without a known recipient. With the index email_events_hits,
-// countStored reads no more rows per kind than it counts.
+// countStored returns the number of stored hits of each kind, at most recordedMax per kind. The result of countStored
+// covers the hits on some emails: those of the given recipients and those without a known recipient. With the index
+// email_events_hits, countStored reads no more rows per kind than it counts.
 func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}
 	rows, err := r.Query(ctx, `SELECT w.email_id, w.recipient, t.type, d.detail, (SELECT COUNT(*) FROM

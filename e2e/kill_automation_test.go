@@ -29,7 +29,7 @@ type steps struct {
 	mu     sync.Mutex
 	ids    map[[2]string]string // Message-IDs
 	copies int
-	second chan string // receives each address after its second email has arrived
+	second chan string // receives each contact address after its second email has arrived
 }
 
 // arrived records an email that has arrived and returns a description of an error in the email, or "" if there is none.

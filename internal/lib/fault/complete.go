@@ -11,7 +11,7 @@ import (
 // pointers, interfaces, functions, maps and channels.
 //
 // An interface that holds a nil pointer counts as nil. Complete cannot detect that a method value has a nil receiver.
-// Callers of constructors therefore pass closures for methods of services that may not be built yet.
+// Callers of constructors must pass closures for methods of services that may not be built yet.
 //
 // If a constructor returns Complete's error, callers cannot use it with a missing dependency. Without Complete, a
 // missing function field could silently disable a limit.

@@ -30,7 +30,7 @@ const (
 	BadAttachment                   // an attachment has no content or a refused type
 	Malformed                       // the request cannot be read at all
 	BadIdempotencyKey               // the idempotency key does not have 1 to 256 characters
-	NotFound                        // the team has no such object
+	NotFound                        // the object does not exist in the team
 	Forbidden                       // the operation is valid but not permitted
 	NoCredential                    // no API key was given
 	BadCredential                   // the API key is unknown

@@ -28,8 +28,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes a team's oldest emails that were received before a time and have ids above the id after.
-// RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of deleted
+// RemoveBefore deletes a team's oldest emails that were received before a given time and have ids greater than a given
+// id. RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of deleted
 // emails. RemoveBefore returns the id from which its next call must continue, or "" if no email remains to be deleted.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {

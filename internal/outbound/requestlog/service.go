@@ -93,8 +93,8 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	}
 }
 
-// stamp sets the id and the time of an entry to the same millisecond. The query in [selected] relies on the equal
-// times, because it searches for the entries of a time span among the ids of that span.
+// stamp sets the id and the time of an entry to the same millisecond. The query from [selected] finds the entries of a
+// time span by their ids, so both must have the same time.
 func (e *Entry) stamp() {
 	e.ID, e.CreatedAt = id.New(), db.Now()
 	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {

@@ -227,7 +227,7 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 }
 
 // next returns the oldest waiting hits, up to batchMax. The hits remain in the queue until they are recorded or
-// dropped. If a hit has no reason but later hits have shown that its visitor is a bot, next sets the reason.
+// dropped. If later hits have shown that the visitor of a waiting hit is a bot, next sets the reason of that hit.
 func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

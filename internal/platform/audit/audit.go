@@ -3,21 +3,21 @@
 //
 // # Invariants
 //
-// An entry is written in the transaction of its change: every change has an entry, and every entry has a change.
+// An entry and the change that it describes are written in one transaction, so neither exists without the other.
 // Entries never change. Entries contain no secrets and no content of emails.
 //
-// A request is recorded once: by the entry in its context (see [With]), or by an entry that the changing package
-// records instead (see [Log.Record]). [Log.Also] records the consequences of a change in addition.
+// Each request is recorded once. By default, the entry in the request's context is written (see [With]). The package
+// that makes a change may record its own entry in place of the context's entry (see [Log.Record]). [Log.Also] records a
+// consequence of a change in an additional entry.
 //
 // # When it fails
 //
-// If an entry cannot be written, the change fails.
+// A change fails if its audit entry cannot be written.
 //
 // # What it does not do
 //
-// The package records no reads, except those for which a caller writes an entry. The package does not record the
-// sending of emails; the request log does. The package does not check who may read the entries of a team; the caller
-// does.
+// Reads are recorded only if the caller writes an entry. The package does not record the sending of emails; the request
+// log does. The caller, not this package, checks who may read a team's entries.
 package audit
 
 import (
@@ -30,8 +30,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Actions of people, connected apps and the system. Package api names the actions of its operations in the same form:
-// the type of the target, a dot, and a participle.
+// Actions of people, connected apps and the system. The name of an action is the target's type, a dot and a participle;
+// package api names the actions of its operations in the same form.
 const (
 	UserCreated      = "user.created"
 	UserSignedIn     = "user.signed_in"
@@ -70,13 +70,13 @@ const (
 	ApprovalFailed    = "approval.failed" // the email was approved but could not be sent
 )
 
-// Entry records one action. Empty fields are unknown or do not apply.
+// Entry records one action. An empty field is unknown or does not apply to the action.
 type Entry struct {
 	ID        string // set when the entry is written
 	TeamID    string // "" if the action concerns no team
-	ActorKind string // key, user, grant or system, as package teams has them
+	ActorKind string // key, user, grant or system: a kind of package teams
 	ActorID   string
-	ActorName string // the name of a key or app, or the address of a person, at that time
+	ActorName string // name of the key or app, or email address of the person, at the time of the action
 	Action    string // such as domain.created
 	Target    string // the id of the target
 	Detail    string // additional facts in a few words
@@ -86,19 +86,19 @@ type Entry struct {
 	At        time.Time // of the transaction
 }
 
-// Maximum lengths of an entry's texts, in bytes. Longer texts are cut.
+// Maximum lengths of an entry's texts, in bytes. Longer texts are truncated.
 const (
 	maxName   = 320
 	maxDetail = 1000
 	maxAgent  = 300
 )
 
-// request is the entry in a request's context.
+// request holds the audit entry that is stored in a request's context.
 type request struct {
 	mu       sync.Mutex
 	entry    Entry
 	by       *db.Tx // the transaction that recorded another entry in place of this one
-	replaced bool   // that transaction is committed
+	replaced bool   // whether the transaction in by was committed
 }
 
 type requestKey struct{}
@@ -108,10 +108,10 @@ func carried(ctx context.Context) *request {
 	return r
 }
 
-// With returns a context with the entry of a request. The first transaction with this context that changes something
-// and commits writes the entry, unless [Log.Record] records another entry in it instead. An entry without an action
-// only supplies the actor and the network address. With fills empty fields of e from the entry that ctx already has,
-// and replaces that entry.
+// With returns a context with the entry of a request. The first committed transaction of this context that changes data
+// also writes the entry, unless [Log.Record] replaced it with another entry. An entry without an action is not written;
+// it only supplies other entries with an actor and a network address. With fills empty fields of e from the entry that
+// ctx already has, and replaces that entry.
 func With(ctx context.Context, e Entry) context.Context {
 	if before := carried(ctx); before != nil {
 		before.mu.Lock()
@@ -123,13 +123,13 @@ func With(ctx context.Context, e Entry) context.Context {
 	return db.WithAddition(ctx, r.write)
 }
 
-// Without returns a context without an audit entry. Use it for changes that the request did not ask for.
+// Without returns a context without an audit entry. Callers use Without for changes that the request did not ask for.
 func Without(ctx context.Context) context.Context {
 	return db.WithoutAddition(context.WithValue(ctx, requestKey{}, (*request)(nil)))
 }
 
-// Target sets the target of the entry in ctx. It is for targets that the request does not name, such as a resource that
-// it creates. Call it within the transaction. If ctx has no entry, Target does nothing.
+// Target sets the target of the entry in ctx. Target is needed if the request does not name its target, for example
+// because the request creates a resource. Call Target within the transaction. If ctx has no entry, Target does nothing.
 func Target(ctx context.Context, id string) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -202,7 +202,7 @@ func (e *Entry) fill(from Entry) {
 	}
 }
 
-// cut returns a text that the database can store, of at most n bytes.
+// cut truncates a text to n bytes and removes the characters that the database cannot store.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

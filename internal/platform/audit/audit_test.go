@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// change writes a row in a transaction and calls more in the same transaction.
+// change writes a row and calls the function more, both in one transaction.
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
@@ -32,7 +32,8 @@ func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	})
 }
 
-// entries returns a team's audit entries, newest first. It checks their ids and times and then clears them.
+// entries returns a team's audit entries, newest first. The function entries checks the id and time of each entry and
+// clears both fields.
 func entries(t *testing.T, l *audit.Log, teamID string, f audit.Filter) []audit.Entry {
 	t.Helper()
 	all, more, next, err := l.List(t.Context(), teamID, f, page.Page{Limit: 100})
@@ -59,7 +60,7 @@ func want(t *testing.T, got []audit.Entry, want ...audit.Entry) {
 var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: "k", ActorName: "Production",
 	Action: "thing.created", Target: "path", Address: "192.0.2.1", UserAgent: "test/1", RequestID: "r"}
 
-// with returns the entry of the test's request after edit has changed it.
+// with returns a copy of the test request's entry, modified by the function edit.
 func with(edit func(e *audit.Entry)) audit.Entry {
 	e := request
 	edit(&e)
@@ -96,7 +97,7 @@ func TestRequest(t *testing.T) {
 	})
 }
 
-// An entry that a package records replaces the request's entry and takes the actor and the address from it.
+// An entry that a package records replaces the request's entry and keeps its actor and address.
 func TestRecordInPlace(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -145,7 +146,8 @@ func TestRecordedInATransactionThatFailed(t *testing.T) {
 	})
 }
 
-// Without a request, the actor is the system. A request without an action contributes only its address.
+// An entry that is recorded outside of a request names the system as its actor. A request's entry without an action
+// supplies only its address.
 func TestOrigin(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -176,7 +178,7 @@ func TestOrigin(t *testing.T) {
 	})
 }
 
-// Filters select the entries that they name, in lists and in batches, and pages continue where the one before ended.
+// Filters select the same entries in lists and in batches, and each page starts where the previous page ended.
 func TestFilters(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -232,7 +234,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Texts from outside are shortened and cleaned, so that the database accepts them.
+// Texts from requests are truncated and cleaned, so that the database accepts them.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -255,7 +257,7 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// Sweep deletes the old entries of all teams and of no team. A deleted team loses all entries.
+// Sweep deletes old entries of all teams and old entries without a team. EraseTeam deletes all entries of a team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -21,11 +21,11 @@ type Log struct {
 	retention time.Duration
 }
 
-// New returns the log. Sweep deletes entries older than the retention; 0 keeps them.
+// New returns the log. Sweep deletes entries that are older than the retention; a retention of 0 keeps all entries.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
-// Record queues an entry into the transaction of its change. The entry in ctx supplies a missing actor and address, and
-// is not written itself (see [With]). If both entries have no actor, the actor is the system.
+// Record queues an entry into the transaction of its change. Record copies a missing actor and address from the entry
+// in ctx, and that entry is not written (see [With]). If neither entry names an actor, the actor is the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))
@@ -33,7 +33,7 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	add(ctx, tx, e)
 }
 
-// Also records a consequence of a request, in addition to the request's own entry, which is written too.
+// Also records a consequence of a request in an additional entry; the request's own entry is still written.
 func (l *Log) Also(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		r.mu.Lock()
@@ -74,14 +74,14 @@ type Filter struct {
 }
 
 // List returns a page of a team's entries, newest first. If no index serves the filter, List reads a bounded number of
-// entries and may return fewer than a page. next is then the cursor for the next call.
+// entries, may return less than a page, and returns in next the cursor for the next call.
 func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (all []Entry, more bool, next string,
 	err error) {
 	return list(ctx, l.d.Reader, teamID, f, p)
 }
 
-// Part reads the next 2,000 of a team's entries after a cursor, and returns the matching ones. next is the cursor for
-// the next call, "" after the last entry.
+// Part reads a team's next 2,000 entries after a cursor and returns those that match the filter. The result next is the
+// cursor for the next call, or "" after the last entry.
 func (l *Log) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string, err error) {
 	return part(ctx, l.d.Reader, teamID, f, after)
 }

@@ -14,8 +14,8 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address, user_agent, request_id,
 	at`
 
-// insert queues an entry. If an earlier attempt of the transaction was committed but its answer was lost, the entry
-// exists already.
+// insert queues an entry. The entry already exists if an earlier attempt of the transaction was committed but the
+// database's answer was lost.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (id) DO NOTHING`, e.ID, e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
@@ -50,7 +50,7 @@ func selected(teamID string, f Filter) page.Select {
 	if f.Target != "" {
 		where("target = ?", f.Target)
 	}
-	// The bounds on id let the index find the span of time; the bounds on at are exact.
+	// The bounds on the column id let the index find the time range; the bounds on the column at are exact.
 	if !f.From.IsZero() {
 		where("id >= ? AND at >= ?", id.First(f.From.Add(-slack)), f.From.UnixMicro())
 	}
@@ -60,11 +60,12 @@ func selected(teamID string, f Filter) page.Select {
 	return s
 }
 
-// slack is an upper bound of the difference between the time in an entry's id and the entry's time. A request's entry
-// keeps its id when its transaction is repeated.
+// slack is the maximum difference between the time in an entry's id and the entry's time. A request's entry keeps its
+// id when its transaction is repeated.
 const slack = time.Minute
 
-// span returns the part of a filter that an index serves, which bounds the list itself.
+// span returns a filter with only those conditions of f that an index serves: the times, and the actor or else the
+// action.
 func (f Filter) span() Filter {
 	s := Filter{ActorID: f.ActorID, Action: f.Action, From: f.From, To: f.To}
 	if s.ActorID != "" {
@@ -82,7 +83,7 @@ func part(ctx context.Context, r db.Reader, teamID string, f Filter, after strin
 		func(e Entry) string { return e.ID })
 }
 
-// deleteBefore deletes up to limit entries of all teams with ids before the given one, oldest first.
+// deleteBefore deletes up to limit entries whose ids are less than before, across all teams, oldest first.
 func deleteBefore(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE id < $1 ORDER BY id
 		LIMIT $2)`,

@@ -3,20 +3,21 @@
 // # Invariants
 //
 // After Put has returned without an error, the blob survives a power failure; in a bucket, as far as the bucket
-// guarantees it. A blob is complete or absent: a reader never sees a part of one. Putting a key again replaces the blob
-// atomically; of concurrent Puts of one key, one wins completely. Only the owner of a folder can read its blobs.
+// guarantees it. Readers never see a partially written blob. A Put of an existing key replaces the blob atomically;
+// concurrent Puts of one key leave the complete blob of one of them. Only the owner of a store's folder can read the
+// blobs in it.
 //
 // # When it fails
 //
-// A Put that fails stores nothing and does not change an earlier blob of the key. The exception is an error of the very
-// last step, the sync of a folder or the end of an upload. After such an error, the new blob may be visible, but may
-// not survive a power failure.
+// A Put that fails stores nothing and does not change an earlier blob of the key. If only the last step of a Put fails
+// (the sync of a folder or the completion of an upload), the new blob may be visible but may not survive a power
+// failure.
 //
-// [ErrFull] means that the disk is full or a quota is used up. If a caller that accepts mail gets this error, it
-// answers that the client must try again later.
+// [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
+// as a temporary error.
 //
 // A crash may leave temporary files, which Open deletes once they are a day old. A crash may also undo a Delete, so
-// callers must be able to delete again.
+// callers must be able to repeat a Delete.
 //
 // # What it does not do
 //
@@ -25,12 +26,12 @@
 //
 // # Memory and time
 //
-// A Put to a bucket needs at most 5 MiB, the size of a part, and briefly 2.5 MiB more while its buffer grows. A small
-// blob needs 64 KiB.
+// A Put to a bucket needs at most 5 MiB of memory (the size of an upload part), and briefly 2.5 MiB more while its
+// buffer grows. A Put of a small blob needs 64 KiB of memory.
 //
-// A request to a bucket that fails temporarily is made up to four times. A request without an answer fails after a
-// minute. A failed upload deletes its parts. After a crash, the parts of an upload remain until the bucket's lifecycle
-// rule deletes them.
+// A bucket request that fails temporarily is attempted up to four times. A request without an answer fails after a
+// minute. If an upload fails, the store deletes its uploaded parts. After a crash, the parts of an unfinished upload
+// remain until the bucket's lifecycle rule deletes them.
 package blob
 
 import (
@@ -50,7 +51,7 @@ var ErrNotFound = errors.New("blob not found")
 // ErrFull means that the disk is full or a quota is used up. Nothing was stored.
 var ErrFull = errors.New("no space left for blobs")
 
-// MaxKey is the maximum length of a key, which fits into a file name on every system.
+// MaxKey is the maximum length of a key. A key of this length fits into a file name on every system.
 const MaxKey = 240
 
 // Info describes a blob that List found.
@@ -65,7 +66,7 @@ type Store struct {
 	b backend
 }
 
-// backend is a folder, a bucket or the memory. Its methods are only called with valid keys.
+// backend is a folder, a bucket or a memory store. Store calls the methods of a backend only with valid keys.
 type backend interface {
 	put(ctx context.Context, key string, r *source) (int64, error)
 	get(ctx context.Context, key string) (io.ReadCloser, error)
@@ -74,9 +75,10 @@ type backend interface {
 	close() error
 }
 
-// Open opens a store. A plain path or a file:// URL is a folder, which Open creates if it does not exist. s3://BUCKET
-// is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. The credentials
-// of a bucket are looked up at the first request. mem:// is in memory; closing the store loses its blobs.
+// Open opens a store. A plain path or a file:// URL names a folder; Open creates the folder if it does not exist.
+// s3://BUCKET is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. The
+// credentials of a bucket are looked up at the first request. mem:// opens a store in memory, which loses its blobs
+// when it is closed.
 func Open(_ context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
@@ -103,7 +105,7 @@ func Open(_ context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
-// Put reads r to its end, stores the content under key, and returns its size in bytes. It wraps an error of r.
+// Put reads r to its end, stores the content under key, and returns its size in bytes. Put wraps errors of r.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
 		return 0, err
@@ -116,8 +118,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 }
 
 // Get opens a blob for reading; the caller must close the reader. It returns ErrNotFound if the blob does not exist;
-// other errors mean that the store is not available. If the blob is replaced or deleted meanwhile, a reader of a folder
-// is not affected, but a reader of a bucket may fail.
+// other errors mean that the store is not available. If a blob is replaced or deleted while it is read, a reader of a
+// folder is not affected, but a reader of a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -140,9 +142,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// List calls fn for each blob whose key begins with prefix, in no particular order. It stops at the first error of fn
-// and returns it. fn may delete blobs. For any prefix List reads the names of all blobs in a folder, so it is too slow
-// for requests.
+// List calls fn for each blob whose key begins with prefix, in no particular order. List stops at the first error of fn
+// and returns that error. The function fn may delete blobs. In a folder, List reads the names of all blobs, regardless
+// of the prefix, so List is too slow for use in requests.
 func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := checkRunes(prefix); err != nil {
 		return err
@@ -150,12 +152,12 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 	return s.b.list(ctx, prefix, fn)
 }
 
-// sweepPage is the maximum number of keys that Sweep passes to used.
+// sweepPage is the maximum number of keys that Sweep passes to its callback in one call.
 const sweepPage = 500
 
-// Sweep deletes the unused blobs among those whose key begins with prefix and that were written before the time in
-// before. It calls the function used with at most 500 keys at a time, which returns those in use. If callers record the
-// use of a blob after they write it, the time in before must be long enough ago.
+// Sweep deletes unused blobs whose key begins with prefix and that were written before the given time. Sweep calls the
+// function used with up to 500 keys at a time; the function returns the keys that are in use. If callers record the use
+// of a blob only after they write it, the given time must be far enough in the past.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string
@@ -190,11 +192,11 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	return sweep()
 }
 
-// Close closes the store. It invalidates open readers of a bucket, but not those of a folder.
+// Close closes the store. Close invalidates open readers of a bucket, but not open readers of a folder.
 func (s *Store) Close() error { return s.b.close() }
 
-// CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". No part
-// between slashes may be empty or begin with a dot.
+// CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". No path
+// segment of a key may be empty or begin with a dot.
 func CheckKey(key string) error {
 	if key == "" || len(key) > MaxKey {
 		return fmt.Errorf("blob key has %d characters, must have 1 to %d", len(key), MaxKey)
@@ -219,8 +221,8 @@ func checkRunes(key string) error {
 	return nil
 }
 
-// source is the reader of a Put. It stops when the context ends, and counts bytes. It marks its errors, so that an
-// ENOSPC from the reader is not reported as a full disk of the store.
+// source wraps the reader that was passed to Put. It counts bytes and fails when the context ends. A source marks the
+// errors of its reader, so that an ENOSPC from the reader is not reported as a full disk of the store.
 type source struct {
 	ctx context.Context
 	r   io.Reader

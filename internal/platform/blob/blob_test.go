@@ -158,7 +158,7 @@ func TestListStopsAndMayDelete(t *testing.T) {
 	})
 }
 
-// Sweep passes pages of keys to used, and deletes old blobs that are not in use.
+// Sweep passes pages of keys to its callback, and deletes old blobs that are not in use.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, s *Store) {
 		const blobs = sweepPage + 3

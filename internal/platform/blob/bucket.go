@@ -19,7 +19,8 @@ const (
 	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most this much memory, and briefly
 	// half as much again while its buffer grows. S3 allows no smaller parts.
 	partSize = 5 << 20
-	// maxParts is S3's limit. A blob in a bucket has at most maxParts × partSize = 48.8 GiB.
+	// maxParts is the maximum number of parts of an S3 upload. A blob in a bucket has at most maxParts × partSize = 48.8
+	// GiB.
 	maxParts = 10_000
 	// firstBuffer is the initial memory of a Put, which is enough for most messages.
 	firstBuffer = 64 << 10
@@ -44,8 +45,8 @@ func (b *bucket) object(method, key string, query url.Values) request {
 	return request{method: method, key: b.c.url.prefix + key, query: query}
 }
 
-// put uploads a blob of at most one part in one request, and a larger one part by part. S3 makes an object visible only
-// when it is complete.
+// put uploads a blob of at most partSize bytes in one request, and a larger blob part by part. S3 makes an object
+// visible only when it is complete.
 func (b *bucket) put(ctx context.Context, key string, r *source) (int64, error) {
 	part, last, err := readPart(r, make([]byte, 0, firstBuffer))
 	if err != nil {
@@ -71,7 +72,8 @@ func (b *bucket) uploadHeader() http.Header {
 	return h
 }
 
-// readPart fills buf up to partSize, growing it as needed. last reports that r has ended.
+// readPart reads from r until buf holds partSize bytes, and grows buf as needed. The result last is true if r has
+// ended.
 func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
 	for len(buf) < partSize {
 		if len(buf) == cap(buf) {
@@ -97,7 +99,8 @@ type completedPart struct {
 	ETag       string
 }
 
-// putParts uploads part and then the rest of r, one part at a time. If that fails, it deletes the parts.
+// putParts uploads part and then the remaining content of r, one part at a time. If an upload fails, putParts deletes
+// the uploaded parts.
 func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Reader) (err error) {
 	begin := b.object(http.MethodPost, key, url.Values{"uploads": {""}})
 	begin.header = b.uploadHeader()
@@ -150,7 +153,7 @@ func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Rea
 	return err
 }
 
-// abort deletes the parts of an upload, also when ctx has ended.
+// abort deletes the parts of an upload, even if ctx has ended.
 func (b *bucket) abort(ctx context.Context, key, upload string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abortTimeout)
 	defer cancel()
@@ -174,8 +177,8 @@ func (b *bucket) remove(ctx context.Context, key string) error {
 	return absent(err)
 }
 
-// list reads pages of 1,000 keys. It skips objects whose keys are not valid keys of blobs, because Postrider did not
-// write them.
+// list reads the bucket in pages of 1,000 keys. It skips objects whose keys are not valid blob keys, because Postrider
+// did not write such objects.
 func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	query := url.Values{"list-type": {"2"}, "prefix": {b.c.url.prefix + prefix}}
 	for {
@@ -222,7 +225,8 @@ func (b *bucket) close() error {
 	return nil
 }
 
-// absent returns ErrNotFound for an object that does not exist. A bucket that does not exist is another error.
+// absent returns ErrNotFound for an object that does not exist. For a bucket that does not exist, absent returns
+// another error.
 func absent(err error) error {
 	if e, ok := errors.AsType[*bucketError](err); ok && e.Status == http.StatusNotFound &&
 		slices.Contains([]string{"NoSuchKey", "NotFound"}, e.Code) {

@@ -24,14 +24,14 @@ import (
 )
 
 const (
-	// requestTimeout limits a request, which uploads at most one part. While a blob is read, it limits the wait for the
-	// next bytes.
+	// requestTimeout limits the time of a request, which uploads at most one part. While a blob is read, requestTimeout
+	// limits the wait for the next bytes.
 	requestTimeout = time.Minute
-	// maxTries is how often a request that fails temporarily is made in total.
+	// maxTries is the maximum number of attempts of a request that fails temporarily.
 	maxTries = 4
 	// firstPause is the delay before the second attempt. The delay doubles for each further attempt.
 	firstPause = 200 * time.Millisecond
-	// maxAnswer limits the XML of an answer. A page of a list has at most 1,000 keys of 1 KiB.
+	// maxAnswer is the maximum size of an XML answer. A page of a list has at most 1,000 keys of 1 KiB.
 	maxAnswer = 8 << 20
 )
 
@@ -57,7 +57,7 @@ func newClient(u *bucketURL) *client {
 			IdleConnTimeout:     90 * time.Second,
 			DisableCompression:  true, // a blob is returned as it was stored
 		},
-		// A signature is valid for one host only.
+		// Redirects are not followed, because a signature is valid for one host only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 	if !u.anonymous {
@@ -69,7 +69,7 @@ func newClient(u *bucketURL) *client {
 // request is a request to a bucket.
 type request struct {
 	method string
-	key    string // key of the object with the prefix; empty for the bucket
+	key    string // object key including the prefix; empty if the request concerns the bucket itself
 	query  url.Values
 	header http.Header
 	body   []byte
@@ -102,8 +102,8 @@ func (e *bucketError) temporary() bool {
 		e.Status == http.StatusTooManyRequests)
 }
 
-// do makes a request and returns the header and the body of the answer. It repeats a request that fails temporarily. It
-// does not repeat a request without an answer, so that a bucket that hangs costs only one timeout.
+// do makes a request and returns the header and the body of the answer. It repeats a request that fails temporarily. A
+// request without an answer is not repeated, so that a bucket that hangs delays the caller by only one timeout.
 func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	err = c.retry(ctx, func() error {
 		tryCtx, cancel := context.WithTimeoutCause(ctx, c.timeout, errStalled)
@@ -136,7 +136,7 @@ func errorInside(content []byte) error {
 	return &answer.bucketError
 }
 
-// open makes a GET request and returns the body of the answer as it arrives.
+// open makes a GET request and returns the body of the answer as a stream.
 func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	var body *stallReader
 	err := c.retry(ctx, func() error {
@@ -182,8 +182,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if an attempt failed because its time was over, and err otherwise. Callers could mistake
-// the original error of a timeout for the end of ctx.
+// stalled returns errStalled if an attempt timed out, and err if the attempt failed for another reason. Callers could
+// mistake the original error of a timeout for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled
@@ -208,7 +208,8 @@ func (c *client) retry(ctx context.Context, try func() error) error {
 	}
 }
 
-// temporary reports whether the same request may soon succeed: the connection broke, or the bucket says so.
+// temporary reports whether a retry may soon succeed, because the connection broke or the bucket reported a temporary
+// error.
 func (c *client) temporary(err error) bool {
 	if e, ok := errors.AsType[*bucketError](err); ok {
 		if e.Code == "ExpiredToken" && c.credentials != nil {
@@ -250,7 +251,7 @@ func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	e := &bucketError{}
 	content, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
 	if err != nil || xml.Unmarshal(content, e) != nil || e.Code == "" {
-		e.Code = http.StatusText(resp.StatusCode) // the body is a proxy's page, or empty
+		e.Code = http.StatusText(resp.StatusCode) // the body is empty or a proxy's error page
 	}
 	e.Status = resp.StatusCode
 	if resp.StatusCode/100 == 3 {

@@ -15,13 +15,12 @@ import (
 const (
 	// credentialTimeout limits a request to a service that issues credentials.
 	credentialTimeout = 5 * time.Second
-	// rereadAfter is how long credentials without an expiry are used before their source is read again. So keys in a
-	// file can be replaced while a node runs.
+	// rereadAfter is how long credentials without an expiry are used before their source is read again. Operators can
+	// therefore replace the keys in a file while a node runs.
 	rereadAfter = time.Minute
 )
 
-// credentialChain asks its sources in turn, and uses the credentials of the first source that has some until they
-// expire.
+// credentialChain tries its sources in order and uses the first credentials that it finds until they expire.
 type credentialChain struct {
 	sources []credentialSource
 	current credentials.Provider // nil before the first call
@@ -54,7 +53,7 @@ func newCredentials(profile string) *credentials.Credentials {
 	return credentials.New(c)
 }
 
-// RetrieveWithCredContext returns the credentials of the first source that has some.
+// RetrieveWithCredContext returns the credentials of the first source that provides credentials.
 func (c *credentialChain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	errs := []error{errors.New("no credentials for the bucket")}
 	for _, s := range c.sources {

@@ -23,14 +23,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob/blobtest"
 )
 
-// random returns n bytes that are the same in every run.
+// random returns n pseudo-random bytes, which are the same in every test run.
 func random(n int) []byte {
 	content := make([]byte, n)
 	rand.New(rand.NewSource(int64(n))).Read(content)
 	return content
 }
 
-// Blobs of about the size of a part are read as they were written, through a server that verifies signatures.
+// Blobs of about the size of an upload part are read back unchanged from a server that verifies signatures.
 func TestBucketParts(t *testing.T) {
 	t.Parallel()
 	url, _ := blobtest.Versitygw(t)
@@ -47,7 +47,7 @@ func TestBucketParts(t *testing.T) {
 	}
 }
 
-// A Put of several parts that fails leaves the key as it was and no part in the bucket.
+// A failed multipart Put does not change the key's earlier blob and leaves no parts in the bucket.
 func TestBucketAbort(t *testing.T) {
 	t.Parallel()
 	url, dir := blobtest.Versitygw(t)
@@ -138,7 +138,7 @@ func TestBucketProfile(t *testing.T) {
 	}
 }
 
-// Credentials come from the role of a container; they are fetched again when they expire.
+// The credentials of a container's role are fetched again when they expire.
 func TestBucketContainerRole(t *testing.T) {
 	where, _ := blobtest.Versitygw(t)
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
@@ -225,7 +225,7 @@ func TestBucketRetries(t *testing.T) {
 	})
 }
 
-// A quota of the bucket that is used up is ErrFull.
+// Put returns ErrFull if the bucket's quota is exceeded.
 func TestBucketFull(t *testing.T) {
 	t.Parallel()
 	for status, code := range map[int]string{403: "QuotaExceeded", 507: "Other", 400: "XMinioAdminBucketQuotaExceeded"} {
@@ -237,7 +237,7 @@ func TestBucketFull(t *testing.T) {
 }
 
 // If a bucket does not answer, or stops in the middle of a blob, the request fails after its time limit. If the
-// caller's context ends, the request ends at once.
+// caller's context ends, the request ends immediately.
 func TestBucketHangs(t *testing.T) {
 	t.Parallel()
 	s := fakeBucket(t, func(w http.ResponseWriter, r *http.Request) {
@@ -274,7 +274,7 @@ func TestBucketHangs(t *testing.T) {
 	}
 }
 
-// The completion of an upload may fail with the status 200. The upload is then aborted.
+// An upload is aborted if its completion fails in an answer with the status 200.
 func TestBucketCompletionFails(t *testing.T) {
 	t.Parallel()
 	var sizes []int
@@ -302,7 +302,7 @@ func TestBucketCompletionFails(t *testing.T) {
 	}
 }
 
-// List reads all pages of a list and skips objects that are not blobs.
+// List reads all pages of the bucket's contents and skips objects that are not blobs.
 func TestBucketPages(t *testing.T) {
 	t.Parallel()
 	s := fakeBucket(t, func(w http.ResponseWriter, r *http.Request) {

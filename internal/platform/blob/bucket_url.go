@@ -38,7 +38,8 @@ var ignoredParams = []string{"request_checksum_calculation", "response_checksum_
 var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$`)
 	regionName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
-	// hostBucket matches names that may be a label of a host name. A wildcard certificate does not cover names with dots.
+	// hostBucket matches bucket names that can be a label of a host name. A wildcard certificate does not cover names with
+	// dots.
 	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
@@ -123,7 +124,7 @@ func (b *bucketURL) setEndpoint(endpoint, region string, plainHTTP bool) error {
 	return nil
 }
 
-// encryption returns the headers that ask for encryption by the service.
+// encryption returns the headers that request server-side encryption.
 func encryption(kind, key string) (http.Header, error) {
 	h := http.Header{}
 	if kind != "" {

@@ -19,11 +19,11 @@ import (
 
 const (
 	shards = 256
-	// tmpName is the folder of files that are being written. It is inside the store's folder, so that a rename never
-	// crosses file systems, and outside the shards, so that leftovers are found without reading all blobs.
+	// tmpName is the folder of files that are being written. The folder is inside the store's folder, so that a rename
+	// never crosses file systems. It is outside the shards, so that leftover files are found without listing all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
-	// slash replaces "/" in file names. Keys have no "=".
+	// slash replaces "/" in file names. Keys never contain "=".
 	slash = "="
 )
 
@@ -47,8 +47,8 @@ func openFolder(root string) (*Store, error) {
 	return &Store{b: f}, nil
 }
 
-// prepare creates the folders and deletes the leftovers of interrupted Puts. It deletes old files only, because another
-// process may be writing to the same folder.
+// prepare creates the folders and deletes leftover files of interrupted Puts. prepare deletes only old files, because
+// another process may be writing to the same folder.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
 		return err
@@ -114,7 +114,7 @@ func (f *folder) path(key string) string {
 }
 
 func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
-	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // The mode is 0600.
+	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // CreateTemp sets the mode 0600.
 	if err != nil {
 		return 0, full(err)
 	}
@@ -137,7 +137,7 @@ func fill(f *os.File, r io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// full wraps the error of a full disk with ErrFull, unless it is an error of the reader of a Put.
+// full wraps the error of a full disk with ErrFull, unless the error comes from the reader that was passed to Put.
 func full(err error) error {
 	if _, theirs := errors.AsType[*sourceError](err); theirs {
 		return err
@@ -152,8 +152,8 @@ func (f *folder) get(_ context.Context, key string) (io.ReadCloser, error) {
 	path := f.path(key)
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		// Open created the folder of the shard. If that folder is missing, the whole store is missing, for example not
-		// mounted.
+		// Open created the shard's folder, so if that folder is missing, the whole store is missing, for example because it
+		// is not mounted.
 		if _, err := os.Stat(filepath.Dir(path)); err != nil {
 			return nil, err
 		}
@@ -216,7 +216,7 @@ func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) err
 			}
 			info, err := e.Info()
 			if errors.Is(err, fs.ErrNotExist) {
-				continue // It was deleted meanwhile.
+				continue // The file was deleted after its name was read.
 			}
 			if err != nil {
 				return fmt.Errorf("list blobs: %w", err)
@@ -231,7 +231,7 @@ func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) err
 
 func (f *folder) close() error { return nil }
 
-// syncDir makes the names in a folder durable.
+// syncDir syncs a folder, so that the file names in it survive a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

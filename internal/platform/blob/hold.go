@@ -21,7 +21,7 @@ const (
 	holdPoll = 10 * time.Millisecond
 )
 
-// ErrNoFolder means that the blobs are in a bucket, which cannot be held.
+// ErrNoFolder means that the blobs are in a bucket, which does not support Hold.
 var ErrNoFolder = errors.New("only blobs in a folder can be held")
 
 // Held is a folder whose files stay readable while this process and others delete blobs.
@@ -36,10 +36,10 @@ type File struct {
 	Name string // relative path of the file in a folder store, with slashes
 }
 
-// Hold keeps the files of blobs that are deleted from now on, until Release. If the folder and the database are copied
-// during the hold, the copied folder has every blob that the copied database refers to. Delete does not wait for a
-// hold. The end of the process releases the hold. Only one hold exists at a time; other callers wait until ctx ends.
-// For a bucket Hold returns ErrNoFolder.
+// Hold keeps the files of blobs that are deleted after this call, until Release is called. If the folder and the
+// database are copied during the hold, the copied folder has every blob that the copied database refers to. Delete does
+// not wait for a hold. The end of the process releases the hold. Only one hold can exist at a time; other callers of
+// Hold wait for its release until their ctx ends. For a bucket Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {
@@ -73,8 +73,9 @@ func (h *Held) Release() error {
 	return err
 }
 
-// Each calls fn for each blob that existed when the hold began, and for some that were added since, in no particular
-// order. A blob may occur twice. If a file has been moved away before fn reads it, the blob occurs again.
+// Each calls fn, in no particular order, for each blob that existed when the hold began, and for some blobs that were
+// added later. Each may report a blob twice. If the file of a blob is moved before fn reads it, Each reports the blob
+// again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
@@ -88,11 +89,11 @@ func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 }
 
 func (f *folder) file(path, key string) File {
-	name, _ := filepath.Rel(f.root, f.path(key)) // it cannot fail, because the path begins with the root
+	name, _ := filepath.Rel(f.root, f.path(key)) // Rel cannot fail, because the path begins with the root
 	return File{path, filepath.ToSlash(name)}
 }
 
-// lock tries to lock the folder. held reports that another lock excludes it.
+// lock tries to lock the folder without waiting. The result held is true if a conflicting lock exists.
 func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	file, err := os.OpenFile(filepath.Join(f.root, holdName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -109,7 +110,7 @@ func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	return nil, false, fmt.Errorf("lock the blobs: %w", err)
 }
 
-// dropKept deletes the files that a process left behind that was killed during a Hold.
+// dropKept deletes the kept files of a process that was killed during a Hold.
 func (f *folder) dropKept() error {
 	if err := mkdir(filepath.Join(f.root, keptName)); err != nil {
 		return err

@@ -55,7 +55,7 @@ func TestHold(t *testing.T) {
 	if _, err := s.Get(t.Context(), "a/1"); !errors.Is(err, ErrNotFound) {
 		t.Errorf("Get of a deleted blob: %v", err)
 	}
-	other := open(t, root) // like another process that starts during the hold
+	other := open(t, root) // simulates another process that starts during the hold
 	if diff := cmp.Diff(map[string]int64{"a/2": 3}, list(t, other, "")); diff != "" {
 		t.Errorf("others see (-want +got):\n%s", diff)
 	}
@@ -111,7 +111,7 @@ func nameOf(key string, s *Store) string {
 	return f.file(f.path(key), key).Name
 }
 
-// Opening the folder deletes the files that a killed holder left behind and ends its hold.
+// If a process is killed during a Hold, opening the folder deletes the kept files and ends the hold.
 func TestHolderKilled(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -124,14 +124,14 @@ func TestHolderKilled(t *testing.T) {
 	if err := s.Delete(t.Context(), "a"); err != nil {
 		t.Fatal(err)
 	}
-	held.unlock() // as when the process ends
+	held.unlock() // simulates the end of the process
 	open(t, root)
 	if left, err := os.ReadDir(filepath.Join(root, keptName)); err != nil || len(left) > 0 {
 		t.Errorf("kept: %v, %v", left, err)
 	}
 }
 
-// While blobs are deleted, Each reports all that existed when the hold began.
+// Each reports all blobs that existed when the hold began, even if blobs are deleted in the meantime.
 func TestHoldMissesNothing(t *testing.T) {
 	t.Parallel()
 	s := open(t, t.TempDir())

@@ -64,7 +64,7 @@ func (m *memory) remove(_ context.Context, key string) error {
 	return nil
 }
 
-// list calls fn without the lock, because fn may delete blobs.
+// list calls fn without holding the lock, because fn may delete blobs.
 func (m *memory) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	m.mu.RLock()
 	if m.blobs == nil {

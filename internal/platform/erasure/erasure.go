@@ -1,26 +1,26 @@
-// Package erasure is shared by the packages that store mail. It helps these packages to erase everything about one
-// email address: it finds the address in texts, holds the scope of teams, and counts the results.
+// Package erasure helps the packages that store mail to erase all data about one email address. It finds the address in
+// texts, defines which teams are affected, and counts the erased rows.
 //
 // # What is erased
 //
-// Rows about the address alone are deleted. In rows with several addresses, [Placeholder] replaces the address. Each
-// package changes its own rows, in transactions of one or a few rows.
+// Rows that concern only the address are deleted. In rows with several addresses, [Placeholder] replaces the address.
+// Each package changes its own rows, in transactions of a few rows.
 //
 // # How it is found
 //
-// No index finds an address within a text, because each email would have to update that index. Instead, tables are read
-// once from end to end, in steps and outside of transactions. Letters are compared without regard to case, as
-// [message.Address.Key] does. Lower case differs between the engines: SQLite knows only ASCII, and PostgreSQL follows
-// its locale. SQL therefore only preselects rows by a pattern, and Go compares the texts.
+// No index finds an address within a text, because each email would have to update that index. An erasure reads each
+// table once from end to end, in steps and outside of transactions. Letters are compared without regard to case, as
+// [message.Address.Key] does. The function LOWER differs between the engines: SQLite converts only ASCII, and
+// PostgreSQL follows its locale. SQL therefore only preselects rows by a pattern, and Go code compares the texts.
 //
 // # When it fails
 //
-// An interrupted erasure must be run again. The next run starts over and skips rows that are already erased. Emails
-// that are still to be delivered or counted stay unchanged and are reported.
+// An interrupted erasure must be run again. The next run starts from the beginning and skips rows that are already
+// erased. Emails that are not yet delivered or counted stay unchanged and are reported.
 //
 // # What it does not do
 //
-// Package erasure itself neither reads nor changes rows.
+// Package erasure itself does not read or change rows.
 package erasure
 
 import (
@@ -49,7 +49,7 @@ type Address struct {
 	domains []string // the domain in ASCII, and in Unicode if that differs
 }
 
-// Parse parses an address. The error is an Invalid fault.
+// Parse parses an address. If the address is invalid, the error is an Invalid fault.
 func Parse(text string) (Address, error) {
 	parsed, err := message.ParseAddress(text)
 	if err != nil {
@@ -67,13 +67,13 @@ func Parse(text string) (Address, error) {
 // Key returns the address in lower case.
 func (a Address) Key() string { return a.key }
 
-// Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each stored spelling of the address and may
-// match other addresses; check with [Address.Is]. The pattern has wildcards for letters that the engines may change:
-// letters outside of ASCII, and i, because Turkish has another small letter for I.
+// Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each stored spelling of the address
+// and may match other addresses, so callers check the result with [Address.Is]. The pattern has wildcards for letters
+// that the engines may change: letters outside of ASCII, and i, because Turkish has another small letter for I.
 func (a Address) Like() string { return like(a.key) }
 
-// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. It matches each text that contains the address, and
-// may match others; check with [Address.In].
+// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each text that contains the
+// address and may match other texts, so callers check the result with [Address.In].
 func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
@@ -93,7 +93,7 @@ func like(text string) string {
 		case r == '%' || r == '_':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r >= utf8.RuneSelf || r == '"' || r == '\\': // JSON may contain an escape in its place
+		case r >= utf8.RuneSelf || r == '"' || r == '\\': // JSON may contain an escape instead of this character
 			b.WriteByte('%')
 		default:
 			b.WriteRune(r)
@@ -111,7 +111,7 @@ func (a Address) Is(mailbox string) bool {
 	return err == nil && parsed.Key() == a.key
 }
 
-// Spellings returns the addresses of a list that equal this one, in any case, each once.
+// Spellings returns the distinct spellings of a that a list contains; letters are compared without regard to case.
 func (a Address) Spellings(all []string) []string {
 	var some []string
 	for _, text := range all {
@@ -122,15 +122,15 @@ func (a Address) Spellings(all []string) []string {
 	return some
 }
 
-// In reports whether a text contains the address on its own, not within a longer address. The text may be JSON with
-// escapes.
+// In reports whether a text contains the address as a whole address, not as a part of a longer address. The text may be
+// JSON with escapes.
 func (a Address) In(text string) bool {
 	_, _, found := a.next(text, 0)
 	return found
 }
 
-// Replace returns the text with each occurrence of the address replaced by the placeholder. It is safe in JSON, since
-// the placeholder needs no escapes.
+// Replace returns the text with each occurrence of the address replaced by the placeholder. Replace can be used on
+// JSON, because the placeholder needs no escapes.
 func (a Address) Replace(text string) string {
 	var b strings.Builder
 	done := 0
@@ -150,8 +150,8 @@ func (a Address) Replace(text string) string {
 	return b.String()
 }
 
-// next returns the position of the next occurrence of the address from an offset on. It skips longer addresses that
-// contain it.
+// next returns the position of the next occurrence of the address from an offset on. Longer addresses that contain the
+// address are skipped.
 func (a Address) next(text string, from int) (start, end int, found bool) {
 	for at := from; ; at++ {
 		i := strings.IndexByte(text[at:], '@')
@@ -197,15 +197,15 @@ func cutDomain(text, domain string) (end int, found bool) {
 	return end, true
 }
 
-// continues reports whether the text before ends with a character of a local part. If so, the local part that follows
-// is only the end of a longer one.
+// continues reports whether the text before a match ends with a character that is allowed in a local part. If so, the
+// match is only the end of a longer local part.
 func continues(before string) bool {
 	r, size := lastOf(before)
 	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
-// goesOn reports whether the text after continues a domain. If so, the domain that precedes is only the start of a
-// longer one.
+// goesOn reports whether the text after a match continues the domain. If so, the match is only the start of a longer
+// domain.
 func goesOn(after string) bool {
 	r, size := firstOf(after)
 	if size > 0 && r == '.' {
@@ -225,33 +225,33 @@ func alphanumeric(r rune) bool {
 // Scope is the set of teams whose rows are erased. With DryRun, rows are only counted.
 type Scope struct {
 	Teams  []string // ids
-	All    bool     // Teams has all teams
+	All    bool     // Teams contains all teams
 	DryRun bool
-	// Refusals also erases the records that keep the address from being mailed: suppressions, unsubscriptions and topic
-	// opt-outs.
+	// If Refusals is true, the erasure includes records that prevent mail to the address: suppressions, unsubscriptions
+	// and topic opt-outs.
 	Refusals bool
 }
 
 // Has reports whether a team is in scope.
 func (s *Scope) Has(teamID string) bool { return s.All || slices.Contains(s.Teams, teamID) }
 
-// Count is the number of rows of a kind that were erased, or that stay for a reason that the kind names.
+// Count is the number of rows of one kind that were erased, or that were kept for a reason that the kind names.
 type Count struct {
 	Kind string `json:"kind"`
 	N    int    `json:"n"`
 	Left Left   `json:"left,omitzero"`
 }
 
-// Left says when rows that were not erased can be erased.
+// Left tells when rows that this run did not erase can be erased.
 type Left string
 
 const (
 	LeftSoon  Left = "soon"  // the rows can be erased in a few minutes
-	LeftLater Left = "later" // the rows can be erased once other work has ended
+	LeftLater Left = "later" // the rows can be erased once pending work has ended
 	LeftKept  Left = "kept"  // the rows can be erased with another [Scope]
 )
 
-// Report counts the erased rows by kind, in the order of the first rows of each kind.
+// Report counts the erased rows by kind. Kinds are in the order in which they were first added.
 type Report []Count
 
 // Add counts n more rows of a kind.
@@ -276,7 +276,7 @@ func (r *Report) add(more Count) {
 	(*r)[i].N += more.N
 }
 
-// Eraser erases an address from the rows of one package, in the teams of a scope. If it is interrupted, it is called
+// Eraser erases an address from the rows of one package, in the teams of a scope. An interrupted Eraser is called
 // again.
 type Eraser struct {
 	Name  string // name of the kind of rows

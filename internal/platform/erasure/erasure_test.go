@@ -60,8 +60,8 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Non-ASCII letters match in either case, with or without escapes, and never match ASCII letters. A domain matches its
-// Unicode form.
+// Non-ASCII letters of an address match in upper and lower case, with or without JSON escapes, and never match ASCII
+// letters. A domain in ASCII matches its Unicode form.
 func TestUnicode(t *testing.T) {
 	a, err := Parse("ÄÖ.ilga𐐀@München.Example")
 	if err != nil || a.Key() != "äö.ilga𐐨@xn--mnchen-3ya.example" {

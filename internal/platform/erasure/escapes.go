@@ -9,8 +9,8 @@ import (
 
 const unicodeEscape = len(`\u0000`)
 
-// firstOf returns the first character of a text and its length in bytes, 0 at the end of the text. It decodes an escape
-// of JSON (RFC 8259 section 7).
+// firstOf returns the first character of a text and the character's length in bytes, or 0 for an empty text. A JSON
+// escape (RFC 8259 section 7) is decoded.
 func firstOf(text string) (r rune, size int) {
 	if !strings.HasPrefix(text, `\`) {
 		return utf8.DecodeRuneInString(text)
@@ -29,7 +29,7 @@ func firstOf(text string) (r rune, size int) {
 	return '\\', 1
 }
 
-// lastOf returns the last character of a text and its length in bytes, as firstOf does for the first.
+// lastOf returns the last character of a text and its length in bytes, and decodes JSON escapes as firstOf does.
 func lastOf(text string) (r rune, size int) {
 	if at := len(text) - unicodeEscape; at >= 0 && begins(text, at) {
 		if r, ok := escaped(text[at:]); ok {
@@ -49,7 +49,7 @@ func lastOf(text string) (r rune, size int) {
 	return utf8.DecodeLastRuneInString(text)
 }
 
-// short are the escapes of one character.
+// short maps the letter of each two-character JSON escape to the character that the escape encodes.
 var short = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 // begins reports whether an escape begins at an offset, that is, whether an unescaped backslash is there.
@@ -61,8 +61,8 @@ func begins(text string, at int) bool {
 	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
-// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. ok is false if there is
-// none.
+// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. The result ok is false if
+// the text does not start with such an escape.
 func escaped(text string) (r rune, ok bool) {
 	if len(text) < unicodeEscape || text[:2] != `\u` {
 		return 0, false

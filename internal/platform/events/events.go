@@ -1,19 +1,19 @@
 // Package events records changes of emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
-// the transaction of its change.
+// the transaction that makes the change.
 //
 // Record writes the events of emails to their timelines and then calls each listener in the same transaction. Listeners
 // advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Through
-// listeners, packages of lower layers call packages of higher ones. Package node registers them; they run in the order
-// of their registration. A listener must have no effect outside the database before the commit.
+// listeners, packages of lower layers call packages of higher layers. Package node registers the listeners, which run
+// in the order of registration. Before the commit, a listener must not have effects outside the database.
 //
 // # When it fails
 //
-// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. Nothing of
-// the event is stored, and the caller repeats the action that caused it.
+// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. The event is
+// not stored, and the caller repeats the action that caused the event.
 //
 // # What it does not do
 //
-// The package does not decide which event occurred, and it sends nothing.
+// The package does not decide which event occurred and does not send emails or webhooks.
 package events
 
 import (
@@ -28,13 +28,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Type is the name of an event, as in webhooks.
+// Type is the name of an event, as it appears in webhooks.
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // event for the timeline only, never in webhooks
+	EmailQueued     Type = "email.queued" // only in the timeline, never in webhooks
 	EmailScheduled  Type = "email.scheduled"
-	EmailCanceled   Type = "email.canceled" // for the timeline only
+	EmailCanceled   Type = "email.canceled" // only in the timeline, never in webhooks
 	EmailSent       Type = "email.sent"
 	EmailDelivered  Type = "email.delivered"
 	EmailDelayed    Type = "email.delivery_delayed"
@@ -44,9 +44,9 @@ const (
 	EmailClicked    Type = "email.clicked"
 	EmailFailed     Type = "email.failed"
 	EmailSuppressed Type = "email.suppressed"
-	// EmailUnsubscribed is only for the timeline and the counts; webhooks send contact.updated instead.
+	// EmailUnsubscribed appears only in the timeline and in counts; webhooks send contact.updated for an unsubscription.
 	EmailUnsubscribed Type = "email.unsubscribed"
-	// Data is *Received, and EmailID is empty; the event is in the received email's timeline
+	// EmailReceived events have Data of type *Received and an empty EmailID; they are in the received email's timeline.
 	EmailReceived Type = "email.received"
 
 	DomainCreated Type = "domain.created"
@@ -60,7 +60,7 @@ const (
 	ContactUpdated Type = "contact.updated"
 	ContactDeleted Type = "contact.deleted"
 
-	BroadcastPaused Type = "broadcast.paused" // paused by the guard against bounces and complaints, not by a user
+	BroadcastPaused Type = "broadcast.paused" // paused because of too many bounces or complaints, not by a user
 
 	ApprovalRequested Type = "approval.requested"
 	ApprovalDecided   Type = "approval.decided"
@@ -78,15 +78,15 @@ type Event struct {
 	DomainID    string
 	BroadcastID string
 	Recipient   string // envelope address; empty if the event concerns the whole email
-	ContactID   string // recipient contact; empty if none, and for events of accepting and canceling
+	ContactID   string // recipient contact; empty if none, and in events for accepted and canceled emails
 
-	// Email returns the email's fields that are sent with the event, without querying the database. If it is nil, the
-	// caller of Record has not loaded the email, and listeners look it up.
+	// Email returns the email's fields that are sent with the event, without querying the database. If Email is nil, the
+	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
 	// Data of email events is *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. For contacts,
-	// broadcasts and approvals it is *Contact, *Broadcast and *Approval. For other events it has the type of the
-	// changed resource.
+	// broadcasts and approvals it is *Contact, *Broadcast and *Approval. For other events Data has the type of the changed
+	// resource.
 	Data any
 }
 
@@ -107,18 +107,18 @@ type Email struct {
 // Pair is a name with a value.
 type Pair struct{ Name, Value string }
 
-// Bounce is why a recipient's mail was returned (webhook reference 2.3).
+// Bounce describes why mail to a recipient bounced (webhook reference 2.3).
 type Bounce struct {
 	Type string `json:"type"` // Permanent, Transient or Undetermined
-	// General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected, Undetermined
+	// SubType is General, NoEmail, MailboxFull, MessageTooLarge, ContentRejected, AttachmentRejected or Undetermined.
 	SubType        string   `json:"subType"`
 	Message        string   `json:"message"`
 	DiagnosticCode []string `json:"diagnosticCode"`
 
-	// Suppress is true if the address itself fails permanently, so that nothing must be sent to it again. The sender must
-	// resolve blocks by a host's policy; those never suppress.
+	// Suppress is true if the address itself fails permanently, so that no further email may be sent to it. Suppress is
+	// false for blocks by a host's policy, which the sender must resolve.
 	Suppress bool `json:"-"`
-	// Simulated is true for the test addresses, which affect neither reputation nor suppressions.
+	// Simulated is true for test addresses, which do not affect reputation or suppressions.
 	Simulated bool `json:"-"`
 }
 
@@ -131,8 +131,8 @@ type Complaint struct {
 type Failed struct {
 	Reason string `json:"reason"`
 
-	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. The email has not failed as
-	// long as it has other recipients.
+	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. An email with other recipients
+	// does not fail.
 	Unmailed bool `json:"-"`
 }
 
@@ -144,7 +144,7 @@ type Suppressed struct {
 	DiagnosticCode []string `json:"diagnosticCode"`
 }
 
-// Open is a request for the tracking pixel.
+// Open describes an open of an email: a request for the tracking pixel.
 type Open struct {
 	IPAddress string    `json:"ipAddress"`
 	Timestamp time.Time `json:"timestamp"`
@@ -161,15 +161,15 @@ type Click struct {
 	Machine
 }
 
-// Machine tells whether a program rather than a person opened the email or followed the link. Its zero value means a
-// person.
+// Machine tells whether a program rather than a person opened the email or followed the link. The zero value of Machine
+// means a person.
 type Machine struct {
 	Is bool `json:"machine,omitzero"`
-	// Reason is the evidence: user_agent, prefetch, address, timing, burst or head.
+	// Reason names the evidence for a program: user_agent, prefetch, address, timing, burst or head.
 	Reason string `json:"machineReason,omitzero"`
 }
 
-// DetailMachine is the detail of opens and clicks by machines.
+// DetailMachine is the event detail of opens and clicks by programs.
 const DetailMachine = "machine"
 
 // Received is a received message (webhook reference 3).
@@ -184,7 +184,8 @@ type Received struct {
 	Attachments []ReceivedFile
 }
 
-// Approval is an email that needs, or has got, the decision of a person. It does not contain the email itself.
+// Approval describes an email that a person must approve or has approved or rejected. It does not contain the email
+// itself.
 type Approval struct {
 	ID         string
 	State      string
@@ -192,9 +193,9 @@ type Approval struct {
 	Recipients int
 	Subject    string
 	By         string // the name of the connected app that requested the email
-	Reason     string // why it was rejected or could not be sent; "" otherwise
-	EmailID    string // of the email that was sent; "" otherwise
-	URL        string // URL of the page for the decision
+	Reason     string // why the email was rejected or could not be sent; "" if neither
+	EmailID    string // id of the sent email; "" if the email was not sent
+	URL        string // URL of the page where a person decides
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 }
@@ -210,8 +211,8 @@ type Contact struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
-	// These fields are for listeners; webhooks do not contain them.
-	Switched bool          // Unsubscribed changed, or is true for a new contact
+	// The fields Switched and Topics are for listeners; webhooks do not contain them.
+	Switched bool          // whether Unsubscribed changed, or is true for a new contact
 	Topics   []TopicChange // new choices
 }
 
@@ -221,22 +222,22 @@ type TopicChange struct {
 	In      bool
 }
 
-// Broadcast is a paused broadcast.
+// Broadcast describes a paused broadcast.
 type Broadcast struct {
 	ID        string
 	Name      string
-	Reason    string // a name such as too_many_bounces
+	Reason    string // code of the reason, such as too_many_bounces
 	Message   string // the reason as a sentence, with a remedy
 	CreatedAt time.Time
 }
 
-// ReceivedFile is an attachment of a received message. Fields that the header of the attachment does not state are
-// empty.
+// ReceivedFile is an attachment of a received message. Fields that are missing in the attachment's header are empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }
 
-// Listener is called with events in the transaction that records them. An error fails the transaction.
+// Listener is called with events in the transaction that records them. If a listener returns an error, the transaction
+// fails.
 type Listener interface {
 	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
 }
@@ -247,8 +248,8 @@ type Recorder struct{ listeners []Listener }
 // Listen adds a listener. Listeners are called in the order in which they were added.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. It sets missing
-// ids and times.
+// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. Record sets
+// missing ids and times.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
 		e := &all[i]
@@ -270,7 +271,8 @@ func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	return nil
 }
 
-// TimelineID returns the id of the sent or received email to whose timeline the event belongs, or "" if there is none.
+// TimelineID returns the id of the sent or received email in whose timeline the event appears, or "" for an event
+// without a timeline.
 func (e *Event) TimelineID() string {
 	if r, ok := e.Data.(*Received); ok {
 		return r.ID
@@ -278,7 +280,7 @@ func (e *Event) TimelineID() string {
 	return e.EmailID
 }
 
-// Detail returns the part of an event's data that counts and filters use.
+// Detail returns the part of an event's data that statistics and filters use.
 func (e *Event) Detail() string {
 	machine := false
 	switch d := e.Data.(type) {
@@ -297,7 +299,7 @@ func (e *Event) Detail() string {
 
 func (e *Event) encoded() (string, error) {
 	if _, received := e.Data.(*Received); received || e.Data == nil {
-		return "", nil // a received email is stored elsewhere
+		return "", nil // the received email itself is stored in another table
 	}
 	text, err := json.Marshal(e.Data)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// listener stores the events that it gets and returns its error.
+// listener stores the events that it receives and returns a configurable error.
 type listener struct {
 	heard []events.Event
 	err   error
@@ -27,7 +27,8 @@ func (l *listener) Recorded(_ context.Context, _ *db.Tx, all []events.Event) err
 	return l.err
 }
 
-// Events that are recorded together appear in the timeline in order, and listeners get their ids and times.
+// Events that are recorded in one call appear in the timeline in order, and listeners receive the events with ids and
+// times.
 func TestTimeline(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{0, 1, 7, 8, 9, 16, 17, 40} {
@@ -38,7 +39,7 @@ func TestTimeline(t *testing.T) {
 			for i := range n {
 				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered,
 					Recipient: fmt.Sprint(i)},
-					events.Event{TeamID: "team", Type: events.DomainUpdated}) // belongs to no timeline
+					events.Event{TeamID: "team", Type: events.DomainUpdated}) // does not appear in a timeline
 			}
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				return recorder.Record(t.Context(), tx,
@@ -65,7 +66,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Recording many events together takes few statements.
+// Recording many events in one call needs few SQL statements.
 func TestStatementsOfEvents(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {
@@ -84,7 +85,7 @@ func TestStatementsOfEvents(t *testing.T) {
 	})
 }
 
-// If a timeline cannot be read, the error is returned instead of an event without a time.
+// If a timeline cannot be read, Timeline returns the error, not an entry without a time.
 func TestTimelineThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t)
 	err := d.Update(t.Context(), func(tx *db.Tx) error {

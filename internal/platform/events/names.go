@@ -10,21 +10,21 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of the events that callers send and that automations use.
+// Limits of custom events, which API callers send and automations use.
 const (
-	MaxName    = 255      // characters of the name of an event
-	MaxPayload = 32 << 10 // bytes of JSON of the payload of an event
+	MaxName    = 255      // maximum length of an event's name in characters
+	MaxPayload = 32 << 10 // maximum size of an event's JSON payload in bytes
 )
 
-// SystemPrefix begins the names of system events. Only the program itself sends system events.
+// SystemPrefix is the prefix of the names of system events. Only Postrider itself sends system events.
 const SystemPrefix = "postrider:"
 
 // reservedPrefixes are the prefixes of the names of system events, in lower case. The second prefix comes from the API
-// of another service. With it, automations written for that API keep working.
+// of another service, so that automations written for that API keep working.
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
 // ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling, or "" if it has none.
-// Upper and lower case count as equal.
+// Names are compared without regard to case.
 func ReservedPrefix(name string) string {
 	for _, prefix := range reservedPrefixes {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
@@ -34,8 +34,8 @@ func ReservedPrefix(name string) string {
 	return ""
 }
 
-// CanonicalName returns the form of an event's name in which names are compared: any reserved prefix becomes
-// SystemPrefix, and other names stay as they are.
+// CanonicalName returns an event's name in the form that is used for comparisons: a reserved prefix is replaced by
+// SystemPrefix, and other names are unchanged.
 func CanonicalName(event string) string {
 	if prefix := ReservedPrefix(event); prefix != "" {
 		return SystemPrefix + event[len(prefix):]
@@ -43,8 +43,9 @@ func CanonicalName(event string) string {
 	return event
 }
 
-// CheckName returns an Invalid or a Missing fault if a text cannot be the name of an event. It accepts names with a
-// reserved prefix; callers that refuse them use [ReservedPrefix]. field is the field of the request that has the name.
+// CheckName returns an Invalid or a Missing fault if a text is not a valid event name. Names with a reserved prefix are
+// valid; callers that refuse such names use [ReservedPrefix]. The parameter field is the request field that contains
+// the name.
 func CheckName(field, name string) error {
 	var problem string
 	switch {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Every reserved prefix, in any case, means the same system event.
+// CanonicalName treats all reserved prefixes, in upper or lower case, as the same prefix.
 func TestCanonicalName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]struct{ prefix, canonical string }{

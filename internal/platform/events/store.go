@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// rowsMax is the maximum number of events that one statement inserts, because each number of rows needs its own
-// prepared statement.
+// rowsMax is the maximum number of events that one statement inserts, because each row count needs its own prepared
+// statement.
 const rowsMax = 8
 
-// insert writes the events that belong to a timeline, up to rowsMax in one statement. An outcome often has two or three
-// events.
+// insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often has two
+// or three events.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var text strings.Builder
 	var args []any
@@ -65,11 +65,12 @@ type Entry struct {
 	At        time.Time
 }
 
-// timelineMax limits Timeline if the caller sets no limit, because an email can have many opens and clicks.
+// timelineMax is the maximum number of entries that Timeline returns if the caller sets no limit. An email can have
+// many opens and clicks.
 const timelineMax = 1000
 
-// Timeline returns a page of the events of an email, in the order in which they were recorded, and whether there are
-// more. Without a limit it has at most 1,000.
+// Timeline returns a page of an email's events in the order of recording, and whether more events follow. Without a
+// limit, a page has at most 1,000 events.
 func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Entry, bool, error) {
 	if p.Limit <= 0 {
 		p.Limit = timelineMax

@@ -1,6 +1,6 @@
-// Package blobtest has S3 buckets on the loopback interface for tests. A [Bucket] can delay writes, so that a test can
-// act while a blob is being written. A Bucket keeps its objects in memory and does not check signatures. [Versitygw]
-// starts a real S3 server.
+// Package blobtest provides tests with S3 buckets on the loopback interface. A [Bucket] can delay writes, so that a
+// test can act while a blob is being written. A Bucket keeps its objects in memory and does not check signatures.
+// [Versitygw] starts a real S3 server.
 package blobtest
 
 import (
@@ -16,7 +16,8 @@ import (
 	"time"
 )
 
-// Bucket implements the part of the S3 API that a store of small blobs needs: objects and ListObjectsV2, path style.
+// Bucket implements the part of the S3 API that a store of small blobs needs: objects and ListObjectsV2 with path-style
+// URLs.
 type Bucket struct {
 	URL string // URL of the store, for blob.Open
 
@@ -36,8 +37,8 @@ func New(t testing.TB) *Bucket {
 	return b
 }
 
-// Hold makes all writes wait until release is called, which must be called once. waiting receives a value for each
-// write that waits, up to a hundred.
+// Hold delays all writes until release is called, which the caller must do exactly once. The channel waiting receives a
+// value for each delayed write, up to a hundred values.
 func (b *Bucket) Hold() (waiting <-chan struct{}, release func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -72,7 +73,7 @@ func (b *Bucket) wait(r *http.Request) {
 func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // The upload was interrupted, so nothing is stored.
+		return // The client interrupted the upload, so nothing is stored.
 	}
 	if r.Method == http.MethodPut {
 		b.wait(r)

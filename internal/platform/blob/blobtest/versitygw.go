@@ -15,10 +15,10 @@ import (
 )
 
 // versitygwVersion is the version of the S3 server github.com/versity/versitygw. The server is not in go.mod, because
-// it depends on more modules than Postrider.
+// it depends on more modules than Postrider does.
 const versitygwVersion = "v1.8.0"
 
-// The access keys of all servers. Versitygw sets them in the environment of the test's process.
+// The access keys of all test servers. Versitygw sets these keys in the environment of the test process.
 const (
 	accessKey = "postrider-test"
 	secretKey = "secret of the loopback bucket"
@@ -28,9 +28,10 @@ var setKeys = sync.OnceValue(func() error {
 	return errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", accessKey), os.Setenv("AWS_SECRET_ACCESS_KEY", secretKey))
 })
 
-// Versitygw starts an S3 server that verifies signatures and stores objects in a temporary folder. It returns the URL
-// of a bucket for blob.Open, and the folder of the bucket. The server ends with the test. The first use on a machine
-// compiles the server, which takes minutes; the program is stored in the user's cache folder.
+// Versitygw starts an S3 server that verifies signatures and stores objects in a temporary folder. Versitygw returns
+// the URL of a bucket for blob.Open and the folder that stores the bucket's objects. The server stops when the test
+// ends. The first use on a machine compiles the server, which takes minutes; the binary is stored in the user's cache
+// folder.
 //
 // The server stores objects as files, so it cannot store both the keys "raw" and "raw/1".
 func Versitygw(t testing.TB) (url, dir string) {
@@ -82,7 +83,8 @@ func Versitygw(t testing.TB) (url, dir string) {
 	}
 }
 
-// installVersitygw returns the path of the program, and compiles it if it is missing. Other processes wait meanwhile.
+// installVersitygw returns the path of the server's binary, and compiles the binary if it is missing. Other processes
+// wait until the compilation ends.
 func installVersitygw() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

@@ -5,13 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// WithAddition returns a context that adds writes to a change, such as an audit entry. add runs at the end of the first
-// [DB.Update] or [DB.UpdateTogether] with this context that changes something and commits. add runs in the same
-// transaction, so its writes are stored if and only if the change is stored. add must only queue statements. add runs
-// again if the update runs again, or if an earlier update with the context was not committed or has an unknown outcome.
+// WithAddition returns a context that adds writes to a change, such as an audit entry. The function add runs at the end
+// of the first [DB.Update] or [DB.UpdateTogether] with this context that changes data and commits. It runs in the same
+// transaction, so its writes are stored if and only if the change is stored. The function add must only queue
+// statements. It runs again if the update runs again, or if an earlier update with the context was not committed or has
+// an unknown outcome.
 //
-// Queued statements count as changes, and so do statements that return rows, except SELECTs. A transaction without
-// changes, and one of [DB.UpdateApart], runs no addition.
+// Queued statements count as changes, and so do statements that return rows, except SELECTs. Transactions without
+// changes and transactions of [DB.UpdateApart] run no addition.
 func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
 }
@@ -26,10 +27,10 @@ type additionKey struct{}
 
 type addition struct {
 	add  func(ctx context.Context, tx *Tx)
-	done atomic.Bool // the transaction of the addition is on disk
+	done atomic.Bool // whether the addition's transaction was committed
 }
 
-// withAddition returns fn with the context's addition if one is pending.
+// withAddition returns a function that runs fn and then the context's pending addition, if any.
 func withAddition(ctx context.Context, fn func(*Tx) error) func(*Tx) error {
 	a, _ := ctx.Value(additionKey{}).(*addition)
 	if a == nil || a.done.Load() {

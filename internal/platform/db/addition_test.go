@@ -78,7 +78,7 @@ func TestAddition(t *testing.T) {
 				t.Error(err)
 			}
 			has(false, "after an update without")
-			for i := range 2 { // another addition would violate the primary key
+			for i := range 2 { // a second addition would violate the primary key
 				err := update(ctx, func(tx *db.Tx) error { put(ctx, tx, fmt.Sprint(name, i)); return nil })
 				if err != nil {
 					t.Error(err)
@@ -113,7 +113,7 @@ func TestAdditionFails(t *testing.T) {
 	})
 }
 
-// If a transaction runs again, its addition runs again too, and is stored once.
+// If a transaction runs again, its addition also runs again but is stored only once.
 func TestAdditionRunsAgain(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -129,7 +129,7 @@ func TestAdditionRunsAgain(t *testing.T) {
 	}
 }
 
-// Updates that share a transaction each store only their own addition.
+// If several updates share a transaction, each update stores only its own addition.
 func TestAdditionsTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

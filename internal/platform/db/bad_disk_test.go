@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Reads that fail because of the disk return outage errors, and work again when the disk works.
+// Reads that fail because of the disk return outage errors, and succeed again once the disk works.
 func TestReadsOfABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
@@ -33,7 +33,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			_, err = db.Collect(rows, err, text)
 			return err
 		},
-		"sorted rows": func() error { // SQLite reads all rows before it returns the first
+		"sorted rows": func() error { // to sort them, SQLite reads all rows before it returns the first row
 			rows, err := d.Query(t.Context(), `SELECT name FROM things ORDER BY name`)
 			_, err = db.Collect(rows, err, text)
 			return err
@@ -69,7 +69,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 	}
 }
 
-// A full disk fails an update, and those that share its transaction, with an outage error.
+// On a full disk, an update and all updates that share its transaction fail with an outage error.
 func TestFullDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	makeTable(t, d)
@@ -98,7 +98,7 @@ func TestFullDatabase(t *testing.T) {
 				big).Scan(&n)
 		},
 	}
-	limit(1) // SQLite raises the limit to the present size
+	limit(1) // SQLite raises the limit to the current file size
 	for name, way := range ways {
 		err := d.Update(t.Context(), func(tx *db.Tx) error { return way(t.Context(), tx) })
 		if !errors.Is(err, db.ErrUnavailable) || fault.KindOf(err) != fault.Unavailable {

@@ -7,15 +7,15 @@ import (
 )
 
 const (
-	clockEvery = 5 * time.Second      // time between readings of the server's clock
+	clockEvery = 5 * time.Second      // interval between readings of the server's clock
 	clockLimit = 2 * time.Second      // for one reading
-	clockGood  = 5 * time.Millisecond // a reading that takes at most this long replaces any other
+	clockGood  = 5 * time.Millisecond // a reading that takes at most this long always replaces the stored reading
 	clockOld   = time.Minute
-	clockTries = 3 // readings at the start; the first also opens the connection
+	clockTries = 3 // number of readings at the start; the first reading also opens the connection
 )
 
-// clock is the time that all processes on one database share. It adds the time measured by this machine's monotonic
-// clock to the server's time at the last reading. Its zero value is this machine's clock.
+// clock is the time that all processes on one database share. The clock adds the time measured by this machine's
+// monotonic clock to the server's time at the last reading. The zero value of clock is this machine's clock.
 type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
@@ -33,9 +33,9 @@ func (c *clock) now() time.Time {
 	return r.server.Add(time.Since(r.at)).UTC().Truncate(time.Microsecond)
 }
 
-// heard stores the server's time, which was requested at asked and received at answered. A slower reading is less
-// exact. heard drops a reading that took longer than both clockGood and the stored reading, unless the stored one is
-// older than clockOld.
+// heard stores a reading of the server's clock, which was requested at the time asked and received at the time
+// answered. The longer a reading takes, the less exact it is. Therefore heard drops a reading that took longer than
+// both clockGood and the stored reading, unless the stored reading is older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {
@@ -44,9 +44,9 @@ func (c *clock) heard(asked, answered, server time.Time) {
 	c.last.Store(&reading{at: answered, server: server.Add(took / 2), took: took})
 }
 
-// Now returns the present in whole microseconds UTC. On PostgreSQL it returns the server's time, so that times written
-// by different nodes can be compared. The error of the server's time is at most half a round trip. On SQLite it returns
-// this machine's time.
+// Now returns the current time in whole microseconds UTC. On PostgreSQL it returns the server's time, so that times
+// written by different nodes can be compared. The error of the server's time is at most half a round trip. On SQLite,
+// Now returns this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
 // readClock reads the server's time.

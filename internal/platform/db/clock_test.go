@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestClock stores readings of a server whose clock is an hour ahead.
+// TestClock stores readings of a server whose clock is one hour ahead of this machine's clock.
 func TestClock(t *testing.T) {
 	t.Parallel()
 	var c clock
@@ -25,7 +25,7 @@ func TestClock(t *testing.T) {
 	ahead(time.Hour + 4*time.Second)
 	read(11*time.Second, 2*time.Millisecond, time.Hour)
 	ahead(time.Hour)
-	read(20*time.Second, 10*time.Second, 2*time.Hour) // dropped: took longer, so it may be wrong by five seconds
+	read(20*time.Second, 10*time.Second, 2*time.Hour) // dropped: it took 10 s, so it may be wrong by 5 s
 	ahead(time.Hour)
 	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // the server's clock was set
 	ahead(2 * time.Hour)

@@ -2,55 +2,57 @@
 //
 // # SQL
 //
-// Parameters are $1, $2 and so on. Ids are TEXT made in Go; times are BIGINT microseconds UTC; booleans are BOOLEAN;
-// bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so that scans
-// need not handle NULL. A named unique index decides uniqueness, and [DB.UniqueViolation] reports it. No code selects
-// first and then inserts.
+// Parameters are $1, $2 and so on. Ids are TEXT and generated in Go; times are BIGINT microseconds UTC; booleans are
+// BOOLEAN; bytes are BYTEA; JSON is TEXT and never queried. Columns are NOT NULL, with an empty value for "none", so
+// that scans need not handle NULL. A named unique index ensures uniqueness, and [DB.UniqueViolation] reports a
+// violation. Code must not use a SELECT before an INSERT to check uniqueness.
 //
-// A list is one parameter, a []string, []int64 or []float64, so that a statement has one text for lists of all lengths.
-// The SQL must use the parameter in exactly one of these forms, because SQLite gets a different text for them. The list
-// of the second form must not be nil:
+// A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
+// of all lengths. The SQL must use a list parameter in exactly one of the following forms, which are translated for
+// SQLite. In the second form, the list must not be nil:
 //
 //	x = ANY($n)
 //	x <> ALL($n)
 //	SELECT UNNEST(CAST($n AS TEXT[]))
 //
-// A query that uses a partial index repeats the condition of that index literally. For example, neither engine
-// concludes from dedupe = $1 that dedupe is not empty.
+// A query that uses a partial index repeats the index's condition literally. For example, neither engine infers from
+// dedupe = $1 that dedupe is not empty.
 //
-// SQLite keeps no statistics. If it would use the primary key although another index finds fewer rows, the comment
-// /*sqlite: INDEXED BY name */ after the table names that index. Without that index the statement fails.
+// SQLite databases have no planner statistics, because ANALYZE never runs on them. If SQLite would use the primary key
+// although another index finds fewer rows, the comment /*sqlite: INDEXED BY name */ after the table name selects that
+// index. The statement fails if the index does not exist.
 //
 // # Reading and writing
 //
-// A [Reader] runs every SELECT. Only [DB.Update] gives a [Tx], and only a Tx writes. If Update returns nil, all changes
-// of its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored. On SQLite,
-// Updates that wait at the same time share one commit and one fsync, each in a separate savepoint. On PostgreSQL each
-// Update is a transaction, and writes whose result is not needed travel together (see [Tx.Queue]).
+// A [Reader] runs SELECTs. Only a [Tx] can write, and only [DB.Update] provides a Tx. If Update returns nil, all
+// changes of its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored. On
+// SQLite, concurrent Updates share one commit and one fsync, each in a separate savepoint. On PostgreSQL each Update is
+// a transaction, and writes whose result is not needed are sent in one round trip (see [Tx.Queue]).
 //
-// The function given to Update may run more than once, and on SQLite it runs on the only writer. The function must not
-// use the network, render, hash, sign, or do other slow work.
+// The function given to Update may run more than once, and on SQLite it blocks the only writer. Therefore the function
+// must not use the network, render, hash, sign, or do other slow work.
 //
-// [DB.ReadLong] runs reads of very many rows. These reads have a time limit, and few may run at once, so that other
-// reads find free connections.
+// [DB.ReadLong] runs reads of very many rows. Long reads have a time limit, and only a few of them may run at the same
+// time, so that free connections remain for other reads.
 //
 // # When it fails
 //
-// Open refuses a damaged SQLite file if it finds the damage (see [Options.Beside]).
+// Open returns an error if it detects that an SQLite file is damaged (see [Options.Beside]).
 //
-// A full disk, a lost connection, a silent server or a failed commit causes a fault of kind Unavailable that wraps
-// [ErrUnavailable], for reads and writes alike. No single wait for PostgreSQL takes longer than Options.Patience,
-// except in [DB.Migrate]. A statement that fails ends its Update; no statement may follow it.
+// If the disk is full, the connection is lost, the server does not answer, or a commit fails, reads and writes return a
+// fault of kind Unavailable that wraps [ErrUnavailable]. No single wait for PostgreSQL takes longer than
+// Options.Patience, except in [DB.Migrate]. After a statement of an Update has failed, the Update fails and must not
+// run further statements.
 //
-// If a connection to PostgreSQL is lost between COMMIT and its answer, Update looks up the outcome on a new connection,
-// by the row that [Tx.Proof] names. Update returns nil if the transaction was committed. Update runs the function again
-// only if the transaction was certainly not committed. If Update cannot find out the outcome, or if SQLite's COMMIT
-// ends with an I/O error, the error is [ErrUnknown], and the function does not run again. The caller's retry must then
-// be safe; idempotency keys and job fences serve this purpose.
+// If a connection to PostgreSQL is lost between COMMIT and its answer, Update determines the outcome on a new
+// connection with the query that was passed to [Tx.Proof]. Update returns nil if the transaction was committed. Update
+// runs the function again only if the transaction was certainly not committed. If Update cannot determine the outcome,
+// or if SQLite's COMMIT ends with an I/O error, Update returns [ErrUnknown] and does not run the function again. A
+// caller that retries after ErrUnknown must be idempotent, for example by an idempotency key or a job fence.
 //
 // # What it does not do
 //
-// The package does not check permissions to read or write a row, and it knows nothing of email.
+// The package does not check permissions and contains no code specific to email.
 package db
 
 import (
@@ -75,7 +77,7 @@ type Row interface {
 	Scan(dest ...any) error
 }
 
-// Rows is the result of a query. The caller must close it and check Err; [Collect] does both.
+// Rows is the result of a query. The caller must close the Rows and check Err; [Collect] does both.
 type Rows interface {
 	Row
 	Next() bool
@@ -89,7 +91,7 @@ type querier interface {
 	queryRow(ctx context.Context, sql string, args []any) Row
 }
 
-// Reader runs SELECTs. Packages that must not write are given a Reader instead of a [DB].
+// Reader runs SELECTs. Packages that must not write receive a Reader, not a [DB].
 type Reader struct{ q querier }
 
 // Query runs a SELECT.
@@ -97,12 +99,12 @@ func (r Reader) Query(ctx context.Context, sql string, args ...any) (Rows, error
 	return r.q.query(ctx, sql, args)
 }
 
-// QueryRow runs a SELECT for one row; Scan reports [ErrNoRows] when there is none.
+// QueryRow runs a SELECT for one row; Scan returns [ErrNoRows] if the query finds no row.
 func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	return r.q.queryRow(ctx, sql, args)
 }
 
-// Collect reads all rows with scan and closes them. The query must limit the number of rows.
+// Collect reads all rows with the function scan and closes the Rows. The caller's query must limit the number of rows.
 func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -128,7 +130,7 @@ type writer interface {
 	queueHold(ctx context.Context, missing error, table, id string)
 }
 
-// Tx is one transaction. It is valid until the function that received it returns.
+// Tx is one transaction. A Tx is valid until the function that received it returns.
 type Tx struct {
 	Reader
 	w         writer
@@ -145,7 +147,7 @@ func (t *Tx) Query(ctx context.Context, sql string, args ...any) (Rows, error) {
 	return t.w.query(ctx, sql, args)
 }
 
-// QueryRow is like Query for one row. If there is no row, Scan returns [ErrNoRows].
+// QueryRow is like Query but reads one row. Scan returns [ErrNoRows] if there is no row.
 func (t *Tx) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	t.mayChange(sql)
 	return t.w.queryRow(ctx, sql, args)
@@ -167,35 +169,39 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 	return n, err
 }
 
-// Queue runs a statement whose result is not needed. On PostgreSQL the statement travels with the next statement that
-// needs an answer, at the latest with the commit, which reports its error. Statements keep their order.
+// Queue runs a statement whose result is not needed. On PostgreSQL the statement is sent together with the next
+// statement that needs an answer, or with the commit. That statement or commit reports the error of a queued statement.
+// Queued statements run in the order of the calls.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.changes++
 	t.w.queue(ctx, sql, args)
 }
 
-// QueueOne queues an UPDATE or a DELETE that must change a row, such as one with a fence. If it changes none, the
-// transaction fails with the error missing; on PostgreSQL it fails only when the statement's answer arrives.
+// QueueOne queues an UPDATE or a DELETE that must change a row, such as one with a fence. If the statement changes no
+// row, the transaction fails with the error missing; on PostgreSQL this failure is reported only when the statement's
+// answer arrives.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.changes++
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold prevents the deletion of a row until the transaction ends. Another transaction that deletes the row waits,
-// and then sees all changes of this transaction. If the row does not exist, the transaction fails as with QueueOne.
+// QueueHold prevents the deletion of a row until the transaction ends. Another transaction that tries to delete the row
+// waits for the end of this transaction, and then sees its changes. If the row does not exist, the transaction fails as
+// with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
 
-// Now returns the time of this transaction by [DB.Now], read once, so that all its rows have the same time.
+// Now returns the time of the transaction. [DB.Now] is called once per transaction, so that all rows that it writes
+// have the same time.
 func (t *Tx) Now() time.Time { return t.now }
 
-// OneWriter reports whether no other transaction can write while this one runs, as on SQLite. On PostgreSQL others can,
-// so a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED, which skips rows that another node is claiming.
+// OneWriter reports whether only one transaction can write at a time, as on SQLite. If OneWriter is false, as on
+// PostgreSQL, a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED, which skips rows that another node is claiming.
 func (t *Tx) OneWriter() bool { return t.oneWriter }
 
-// Serialize makes transactions with the same name run one after another. It is for decisions that no index can make. On
-// SQLite, which has one writer, it does nothing.
+// Serialize makes transactions with the same name run one after another. Serialize is for constraints that no index can
+// enforce. On SQLite, which has one writer, Serialize does nothing.
 func (t *Tx) Serialize(ctx context.Context, name string) error {
 	if t.oneWriter {
 		return nil
@@ -204,8 +210,8 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 	return err
 }
 
-// AfterCommit runs f after the transaction is on disk. It is for hints, such as waking a worker, because a crash loses
-// them.
+// AfterCommit runs f after the transaction is committed. A crash may prevent the call, so f should only send hints,
+// such as a wake-up of a worker.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
 // proof is a query that finds a row if and only if a transaction was committed.
@@ -216,7 +222,8 @@ type proof struct {
 
 // Proof sets the query that decides whether the transaction was committed if the answer to its COMMIT is lost. The
 // query must find a row if and only if the transaction was committed. The transaction must insert that row under a new
-// id, and nothing may delete it within a minute. A transaction needs one proof; later calls are ignored.
+// id, and nothing may delete it within a minute. A transaction needs only one proof; further calls of Proof are
+// ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
@@ -248,7 +255,7 @@ type DB struct {
 	log    *slog.Logger
 	hints  hints
 	beside bool
-	wait   time.Duration // the longest wait for the database
+	wait   time.Duration // maximum wait for the database
 	long   *fairshare.Turns
 
 	together [classes]together
@@ -262,20 +269,20 @@ type Options struct {
 	Log      *slog.Logger
 	Trace    func(Statement) // called with each statement; may be nil
 
-	// Break reports whether a statement must fail. It is for tests, and nil otherwise.
+	// Break reports whether a statement must fail. Only tests set Break.
 	Break func(Statement) bool
 
 	// Borrow makes Open use the connections of that database on PostgreSQL in place of URL, MaxConns and Patience. Close
 	// leaves these connections open. It is for tests, and nil otherwise.
 	Borrow *DB
 
-	// Beside must be set if a node may be running on the same database. Commands set it. Close then sends this
-	// process's hints to that node. Without Beside, Open checks an SQLite file that was not closed cleanly, for at most
-	// a minute, and fails if it finds damage.
+	// Beside must be set if a node may be running on the same database. Commands set Beside. If Beside is set, Close sends
+	// this process's hints to that node. If Beside is not set, Open checks an SQLite file that was not closed cleanly, for
+	// at most a minute, and fails if it finds damage.
 	Beside bool
 }
 
-// Open opens the database and checks that it answers. It does not migrate; see [DB.Migrate].
+// Open opens the database and checks that the database answers. Open does not run migrations; [DB.Migrate] does.
 func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -312,12 +319,12 @@ func IsPostgres(url string) bool {
 // Engine returns "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether only one node works on this database: true for SQLite. A command may still change rows while
-// that node runs.
+// Alone reports whether only one node can use this database, which is true for SQLite. Even then, a command may change
+// rows while the node runs.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
-// Snapshot writes a consistent copy of an SQLite database to an empty file. Reads and writes continue in the meantime.
-// On PostgreSQL it returns an error.
+// Snapshot writes a consistent copy of an SQLite database to an empty file. Reads and writes continue while Snapshot
+// runs. On PostgreSQL, Snapshot returns an error.
 func (d *DB) Snapshot(ctx context.Context, to string) error {
 	s, ok := d.e.(*sqliteDB)
 	if !ok {
@@ -326,8 +333,8 @@ func (d *DB) Snapshot(ctx context.Context, to string) error {
 	return s.snapshot(ctx, to)
 }
 
-// Close waits for Updates in progress and closes all connections. With [Options.Beside] it first sends pending hints,
-// for at most 5 s.
+// Close waits for Updates in progress and closes all connections. With [Options.Beside], Close first sends pending
+// hints, for at most 5 s.
 func (d *DB) Close() {
 	if d.beside {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -337,26 +344,26 @@ func (d *DB) Close() {
 	d.e.close()
 }
 
-// Ready returns an error if the database does not answer, or if PostgreSQL accepts no writes, as a standby. It does not
-// check whether SQLite can write.
+// Ready returns an error if the database does not answer, or if PostgreSQL does not accept writes, for example on a
+// standby. Ready does not check whether SQLite can write.
 func (d *DB) Ready(ctx context.Context) error { return d.e.ready(ctx) }
 
-// Update runs fn in a transaction. It returns nil after the commit is on disk. If it returns an error other than
-// [ErrUnknown], nothing has changed.
+// Update runs fn in a transaction. Update returns nil after the commit is on disk. If Update returns an error other
+// than [ErrUnknown], no changes are stored.
 func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, withAddition(ctx, fn))
 }
 
-// UpdateApart is Update on a separate connection, for heartbeats, which must not wait for the rest of the process's
-// work. Such updates must be few and small. On SQLite it equals Update, because the one writer never delays an update
-// for long.
+// UpdateApart is Update on a separate connection, for heartbeats, which must not wait for other work of the process.
+// Such updates must be few and small. On SQLite, UpdateApart equals Update, because the one writer never delays an
+// update for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
 
-// Repeat runs step in one transaction after another until one changes nothing. It is for work on many rows: each
-// transaction handles a bounded number. step returns how many rows it changed, and must not find them again. An error
-// ends Repeat; the caller may call it again later.
+// Repeat runs step in consecutive transactions until a transaction changes no rows. Repeat is for work on many rows, of
+// which each transaction handles a bounded number. The function step returns how many rows it changed, and must not
+// select those rows again. An error ends Repeat; the caller may call Repeat again later.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -387,7 +394,7 @@ func (d *DB) Violates(err error, index string) bool {
 	return ok && name == index
 }
 
-// Micros returns a time as it is stored: microseconds since 1970 UTC, or 0 for the zero time.
+// Micros returns a time in the stored form: microseconds since 1970 UTC, or 0 for the zero time.
 func Micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0
@@ -403,8 +410,8 @@ func Time(us int64) time.Time {
 	return time.UnixMicro(us).UTC()
 }
 
-// Now returns the present by this machine's clock, in UTC and whole microseconds, as the database stores it. Use
-// [DB.Now] for times that are compared with those of other nodes.
+// Now returns the current time of this machine's clock, in UTC and whole microseconds, as the database stores times.
+// Use [DB.Now] for times that are compared with times of other nodes.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
 // recovered calls fn and converts a panic to an error, so that SQLite's one writer continues to run.
@@ -417,7 +424,7 @@ func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	return fn(t)
 }
 
-// hints carries wake-ups between nodes. A lost hint delays work by at most a poll interval.
+// hints sends wake-ups between nodes. A lost hint delays work by at most a poll interval.
 type hints struct {
 	mu      sync.Mutex
 	pending map[string]map[string]bool
@@ -431,7 +438,7 @@ func (h *hints) init() {
 	h.kick = make(chan struct{}, 1)
 }
 
-// Hint calls the subscribers of topic on every node with payload. It never blocks, and a hint may be lost.
+// Hint calls the subscribers of topic on every node with payload. Hint never blocks, and a hint may be lost.
 func (d *DB) Hint(topic, payload string) {
 	h := &d.hints
 	h.mu.Lock()
@@ -455,8 +462,8 @@ func (d *DB) Hint(topic, payload string) {
 	}
 }
 
-// OnHint sets f to be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. f
-// must not block. Call OnHint before Run.
+// OnHint sets f to be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. The
+// function f must not block. Call OnHint before Run.
 func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.mu.Lock()
 	defer d.hints.mu.Unlock()
@@ -464,13 +471,13 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 }
 
 const (
-	hintDelay = 10 * time.Millisecond // how long hints are collected before they are sent together
+	hintDelay = 10 * time.Millisecond // how long hints are collected before one message sends them
 	closeTime = 5 * time.Second       // limits the sending of hints in Close
 )
 
-// Run sends hints to other processes, receives theirs, and reads the server's time, until ctx ends. The node of an
-// SQLite file only receives, because no other process listens there. If listening fails, Run logs it and tries again
-// every 2 s. On PostgreSQL the hints sent in between are lost.
+// Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. The node
+// of an SQLite file only receives hints, because no other process listens on that file. If listening fails, Run logs
+// the error and retries every 2 s. On PostgreSQL, hints that are sent before the retry succeeds are lost.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string
@@ -539,8 +546,9 @@ func (d *DB) flushHints(ctx context.Context) {
 	}
 }
 
-// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. It omits payloads above
-// 4,000 bytes, and all after the eighth message: a node that receives that many hints looks for work anyway.
+// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. packHints omits
+// payloads above 4,000 bytes and payloads that do not fit into eight messages. A node that receives so many hints polls
+// for work anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string
 	var b strings.Builder

@@ -138,7 +138,7 @@ func TestHooksAndMissingRows(t *testing.T) {
 		})
 		t.Run("readers cannot write", func(t *testing.T) {
 			if d.Engine() != "sqlite" {
-				return // PostgreSQL's pool can write; only the type Reader prevents it
+				return // PostgreSQL's pool can write; only the type Reader prevents writes
 			}
 			if rows, err := d.Query(ctx, `DELETE FROM things RETURNING id`); err == nil {
 				for rows.Next() {
@@ -182,7 +182,7 @@ func TestUniqueViolation(t *testing.T) {
 	})
 }
 
-// Updates of many callers share commits; each must succeed or fail by itself.
+// Concurrent updates share commits, but each update succeeds or fails independently.
 func TestConcurrentUpdates(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -254,7 +254,7 @@ func TestQueueOne(t *testing.T) {
 	})
 }
 
-// Each of several simultaneous updates succeeds or fails by itself, and its AfterCommit functions run once.
+// Each of several simultaneous updates succeeds or fails independently, and runs its AfterCommit functions once.
 func TestUpdatesTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -310,8 +310,8 @@ func TestCancelledUpdateDoesNothing(t *testing.T) {
 	})
 }
 
-// TestMigrationNumbers checks that no two migrations have the same number, so that their order is clear. Two migrations
-// were released as 0009 and keep their names.
+// TestMigrationNumbers checks that no two migrations have the same number, so that their order is unambiguous. An
+// exception is the number 0009, with which two migrations were released.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
@@ -337,7 +337,8 @@ func TestMigrateTwice(t *testing.T) {
 	})
 }
 
-// If nodes start together on an empty database, one of them applies the migrations, and the others wait for it.
+// If several nodes start at the same time on an empty database, one node applies the migrations and the others wait for
+// it.
 func TestNodesMigrateTogether(t *testing.T) {
 	url := dbtest.EmptyPostgresURL(t)
 	var wg sync.WaitGroup
@@ -370,7 +371,7 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	wg.Go(func() { b.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// The listener needs a moment to connect; hints may be lost, so the test repeats the hint.
+	// Hints are lost until the listener has connected, so the test repeats the hint.
 	for {
 		a.Hint("work", "lane 1")
 		select {
@@ -384,7 +385,8 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// If more statement texts run at the same time than the cache holds, no statement is closed while it is in use.
+// If more statement texts run at the same time than the statement cache holds, the cache does not close statements in
+// use.
 func TestMoreTextsThanAreKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var wg sync.WaitGroup
@@ -410,7 +412,7 @@ func TestMoreTextsThanAreKept(t *testing.T) {
 	})
 }
 
-// A list is passed as one parameter, whatever its length.
+// A list of any length is passed as one parameter.
 func TestLists(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)
@@ -485,7 +487,7 @@ func TestLists(t *testing.T) {
 	})
 }
 
-// TestHold locks a row that exists, and one that does not.
+// TestHold calls QueueHold with an existing row and with a missing row.
 func TestHold(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// InsertRows inserts many rows and returns how many it inserted or updated. into is the table with its columns, such as
-// `things (id, name)`. conflict is an ON CONFLICT clause or "". Each argument is the content of one column: a list with
-// one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows. At least one
-// argument must be a list, and all lists must have the same length.
+// InsertRows inserts many rows and returns how many it inserted or updated. The parameter into is the table with its
+// columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
+// column: a list with one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows.
+// At least one argument must be a list, and all lists must have the same length.
 //
-// PostgreSQL runs one statement with the lists, which is much cheaper than many statements. SQLite runs one statement
-// for each row, so that values need no encoding as JSON. Because PostgreSQL runs one statement, ON CONFLICT DO UPDATE
-// must not update a row twice.
+// On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. In one
+// statement, ON CONFLICT DO UPDATE must not update a row twice. On SQLite, InsertRows runs one statement per row, so
+// that values need no JSON encoding.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)
@@ -28,7 +28,7 @@ func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...a
 	return all, err
 }
 
-// QueueRows is InsertRows for rows whose number is not needed, as Queue is to Exec.
+// QueueRows is like InsertRows but queues the statement and does not return the number of rows.
 func (t *Tx) QueueRows(ctx context.Context, into, conflict string, columns ...any) {
 	if !t.oneWriter {
 		t.Queue(ctx, insertLists(into, conflict, columns), columns...)
@@ -40,7 +40,7 @@ func (t *Tx) QueueRows(ctx context.Context, into, conflict string, columns ...an
 	})
 }
 
-// insertLists returns the statement for PostgreSQL.
+// insertLists returns the INSERT statement for PostgreSQL.
 func insertLists(into, conflict string, columns []any) string {
 	var selected, unnested, names []string
 	for i, c := range columns {
@@ -58,7 +58,7 @@ func insertLists(into, conflict string, columns []any) string {
 		strings.Join(unnested, ", ") + ") AS u (" + strings.Join(names, ", ") + ") " + conflict
 }
 
-// pgType returns the type of a column's values, and whether there is one for each row.
+// pgType returns the PostgreSQL type of a column's values, and whether column is a list with one value per row.
 func pgType(column any) (name string, list bool) {
 	switch column.(type) {
 	case string:
@@ -81,7 +81,7 @@ func pgType(column any) (name string, list bool) {
 	panic(fmt.Sprintf("db: rows have no columns of the type %T", column))
 }
 
-// eachRow calls do with the statement for one row and its arguments, for each row.
+// eachRow calls the function do once per row, with the INSERT statement for one row and the row's arguments.
 func eachRow(into, conflict string, columns []any, do func(text string, args []any) error) error {
 	places := make([]string, len(columns))
 	rows := -1
@@ -99,7 +99,7 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		case []bool:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		default:
-			pgType(c) // refuses on SQLite too the types that PostgreSQL refuses
+			pgType(c) // SQLite must refuse the same types as PostgreSQL
 			at[i] = func(int) any { return c }
 		}
 		if n >= 0 && rows >= 0 && n != rows {

@@ -2,7 +2,7 @@ package db
 
 import "github.com/go-json-experiment/json"
 
-// EncodeList returns the JSON of a list for a column, or "" if the list is empty.
+// EncodeList encodes a list as JSON for a column. An empty list is encoded as "".
 func EncodeList[T any](list []T) (string, error) {
 	if len(list) == 0 {
 		return "", nil
@@ -11,7 +11,7 @@ func EncodeList[T any](list []T) (string, error) {
 	return string(text), err
 }
 
-// DecodeList returns the list that EncodeList encoded.
+// DecodeList decodes the result of EncodeList.
 func DecodeList[T any](text string) (list []T, err error) {
 	if text == "" {
 		return nil, nil

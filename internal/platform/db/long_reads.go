@@ -12,10 +12,10 @@ import (
 )
 
 var (
-	// ErrCrowded means that a long read got no slot in time and did nothing.
+	// ErrCrowded means that a long read did not start, because no slot became free in time.
 	ErrCrowded = errors.New("too many long reads run at once")
 
-	// ErrTooLong means that a long read was ended by its time limit.
+	// ErrTooLong means that a long read reached its time limit and was ended.
 	ErrTooLong = errors.New("a long read was ended because its time was over")
 )
 
@@ -24,18 +24,18 @@ const longTime = 5 * time.Second
 
 // Long names the owner of a long read and its time limits.
 type Long struct {
-	Owner string        // for example a team; owners take turns
-	Wait  time.Duration // the longest wait for a slot; 0 means 5 seconds
-	Time  time.Duration // the longest duration of the read itself; 0 means 5 seconds
+	Owner string        // for example a team; slots are shared fairly among owners
+	Wait  time.Duration // maximum wait for a slot; 0 means 5 seconds
+	Time  time.Duration // maximum duration of the read itself; 0 means 5 seconds
 }
 
 // ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,
-// or a quarter of the connections to PostgreSQL. So other reads always find a free reader. Owners take turns,
-// and a single owner gets at most half of the slots, rounded up.
+// or a quarter of the connections to PostgreSQL. Other reads therefore always find a free connection. Slots are shared
+// fairly among owners, and a single owner gets at most half of the slots, rounded up.
 //
-// fn must use the context and the Reader that it receives, and must start no other long read. When the time limit ends,
-// the running statement is ended on the server too. The rows of a query arrive after the database has found all of
-// them, and must be closed before the next query.
+// The function fn must use the context and the Reader that it receives, and must not start another long read. When the
+// time limit is reached, the running statement is also canceled on the server. A query returns its first row only after
+// the database has found all rows. Rows must be closed before the next query.
 //
 // If no slot becomes free in time, or the read takes too long, the error is a fault of kind Unavailable that is
 // [ErrCrowded] or [ErrTooLong].
@@ -62,7 +62,7 @@ func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, 
 	return err
 }
 
-// newLong returns the slots of long reads.
+// newLong returns the slots that long reads share.
 func newLong(places int) *fairshare.Turns {
 	places = max(places, 1)
 	return fairshare.NewTurns(places, places/2)

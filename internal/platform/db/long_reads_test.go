@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// endless is a query that returns its first row at once and then goes on for days.
+// endless is a query that returns its first row immediately and then runs for days.
 const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
 	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
 
-// counted counts the rows of endless, so it returns its only row at the end.
+// counted counts the rows of the query endless, so its only row arrives when that query ends.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
 // running returns how many endless queries are executing. SQLite's queries run in this process and occupy readers.
@@ -32,7 +32,7 @@ func running(t *testing.T, d *db.DB) (n int) {
 	return n
 }
 
-// readEndless reads until the context ends.
+// readEndless returns a function that runs an endless query until the context ends.
 func readEndless(text string) func(ctx context.Context, r db.Reader) error {
 	return func(ctx context.Context, r db.Reader) error {
 		if text == counted {
@@ -49,7 +49,7 @@ func readEndless(text string) func(ctx context.Context, r db.Reader) error {
 	}
 }
 
-// The time limit ends a long read, also after it has returned a row.
+// The time limit ends a long read, even after the read has returned a row.
 func TestLongReadsEnd(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -79,7 +79,7 @@ func TestLongReadsEnd(t *testing.T) {
 	})
 }
 
-// However many long reads wait, other reads find a reader and each owner gets a slot.
+// Even if many long reads wait, other reads find a free connection, and each owner gets a slot.
 func TestLongReadsLeaveReaders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { // with six readers or connections
@@ -166,8 +166,8 @@ func TestLongReadsInOrder(t *testing.T) {
 	})
 }
 
-// PostgreSQL's long reads always use indexes; other reads use what the planner estimates. PostgreSQL compiles no plans
-// (JIT).
+// PostgreSQL's long reads always use indexes; other reads use the plan that the planner estimates to be fastest. JIT
+// compilation is off.
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -180,7 +180,7 @@ func TestLongReadsOfPostgres(t *testing.T) {
 			}
 			return value
 		}
-		for range 3 { // each time on another connection
+		for range 3 { // each iteration uses another connection
 			err := d.ReadLong(t.Context(), db.Long{Owner: "a"}, func(ctx context.Context, r db.Reader) error {
 				if scan, jit := shown(ctx, r, "enable_seqscan"), shown(ctx, r, "jit"); scan != "off" || jit != "off" {
 					t.Errorf("enable_seqscan is %s and jit %s in a long read", scan, jit)

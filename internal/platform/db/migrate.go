@@ -14,9 +14,9 @@ import (
 var migrations embed.FS
 
 // Migrate brings the schema up to date and returns the names of the migrations that it applied. All pending migrations
-// run in one transaction under a lock. So nodes that start together migrate once, and a failed migration changes
-// nothing. Migrate returns an error if the text of an applied migration has changed, because released migrations never
-// change.
+// run in one transaction under a lock. Nodes that start at the same time therefore apply migrations only once, and a
+// failed migration changes nothing. Migrate returns an error if the text of an applied migration has changed, because
+// released migrations never change.
 func (d *DB) Migrate(ctx context.Context) ([]string, error) {
 	return d.migrateFrom(ctx, migrations)
 }
@@ -104,7 +104,7 @@ func appliedMigrations(ctx context.Context, w writer) (map[string]string, error)
 }
 
 // runScript runs the statements of a migration. A statement ends with ";" at the end of a line. A statement after the
-// comment "-- only: postgres" (or sqlite) runs on that engine only.
+// comment "-- only: postgres" or "-- only: sqlite" runs only on the engine that the comment names.
 func runScript(ctx context.Context, w writer, engine, text string) error {
 	for stmt := range strings.SplitSeq(text, ";\n") {
 		only := ""

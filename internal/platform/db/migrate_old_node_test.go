@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A node of the previous release accepts an email while a new node starts and migrates. The email keeps its body.
+// If a node of the previous release accepts an email while a new node starts and migrates, the email keeps its body.
 func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	ctx := t.Context()
 	url := dbtest.EmptyPostgresURL(t)
@@ -37,7 +37,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 			_, err := after.Migrate(context.Background())
 			migrated <- err
 		}()
-		for until := time.Now().Add(8 * time.Second); time.Now().Before(until); { // until the migration waits for this
+		for until := time.Now().Add(8 * time.Second); time.Now().Before(until); { // waits for the migration
 			var n int
 			if err := before.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&n); err != nil || n > 0 {
@@ -61,7 +61,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 }
 
 // The migration sets the first email of each stored content to the oldest email that uses it, or to the content's own
-// id if none does.
+// id if no email uses the content.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
 		"postgres": dbtest.EmptyPostgresURL(t)} {

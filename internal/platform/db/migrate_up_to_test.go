@@ -7,7 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// MigrateUpTo applies migrations up to the given one, to test a migration beside a node of the previous release.
+// MigrateUpTo applies the migrations up to and including last. Tests use it to run a migration while a node of the
+// previous release is running.
 func MigrateUpTo(t *testing.T, d *DB, last string) {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -7,18 +7,18 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the database could not be reached or could not carry out a statement. Nothing was stored,
-	// and a retry may help. Causes are a lost or refused connection, a full disk, or a server that answers too late, is
+	// ErrUnavailable means that the database could not be reached or could not execute a statement. Nothing was stored,
+	// and a retry may succeed. Causes are a lost or refused connection, a full disk, or a server that answers too late, is
 	// starting, is stopping or is a standby.
 	ErrUnavailable = errors.New("the database is not available")
 
 	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during it.
-	// Either the whole transaction was stored, or nothing, or it may still be stored later. A caller that retries must
-	// recognise the effects of the first try.
+	// The transaction was stored completely, was not stored, or may still be stored later. A caller that retries must
+	// recognize the effects of the first attempt.
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a database fault for the log. errors.Is matches it with its kind.
+// outage is the cause of a database fault, as the log shows it. With errors.Is, an outage matches its kind.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string
@@ -29,10 +29,10 @@ func (o *outage) Error() string        { return o.what + ": " + o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == o.kind }
 
-// Temporary reports that the failure may pass. Until then, every request fails.
+// Temporary reports that the failure is temporary. During an outage, all requests fail.
 func (o *outage) Temporary() bool { return true }
 
-// unavailable returns the fault for a failure of the database that the user did not cause and that may pass.
+// unavailable returns the fault for a temporary failure of the database that the user did not cause.
 func unavailable(what string, err error) error {
 	return fault.New(fault.Unavailable, "", "The database is not available at present. Try again in a moment.").
 		Because(&outage{ErrUnavailable, what, err})

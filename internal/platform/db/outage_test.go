@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// prove returns an update that inserts a row and names it as its proof.
+// prove returns an update that inserts a row and sets a query for that row as its proof (see db.Tx.Proof).
 func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	return func(tx *db.Tx) error {
 		*ran++
@@ -27,7 +27,7 @@ func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	}
 }
 
-// committing returns the ways to commit, each with a separate transaction.
+// committing returns the functions that commit an update: Update and its variants.
 func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) error {
 	return map[string]func(context.Context, func(*db.Tx) error) error{
 		"alone": d.Update,
@@ -37,7 +37,7 @@ func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) e
 	}
 }
 
-// If the answer to a commit is lost, the commit has happened: the update succeeds and does not run again.
+// If only the answer to a COMMIT is lost, the update succeeds and does not run again.
 func TestLostAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -62,7 +62,7 @@ func TestLostAnswer(t *testing.T) {
 	}
 }
 
-// If a commit did not reach the server, the update runs again once it is certain that the first run stored nothing.
+// If a COMMIT does not reach the server, the update runs again once it is certain that the first run stored nothing.
 func TestLostCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -90,7 +90,8 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// The outcome of an update without a proof cannot be determined. It may have been stored, so it never runs again.
+// The outcome of an update without a proof cannot be determined. Such an update may have been stored, so it never runs
+// again.
 func TestUnknownCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -115,8 +116,8 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// While the server still works on the transaction, Update waits. If the transaction does not end, Update terminates its
-// server process, which rolls it back, and runs the update again.
+// Update waits while the server still works on the transaction. If the transaction does not end, Update terminates its
+// server process, which rolls the transaction back, and runs the update again.
 func TestSlowCommit(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ends=%v", ends), func(t *testing.T) {
@@ -181,7 +182,7 @@ func poll(t *testing.T, f func() bool) {
 	}
 }
 
-// An update that only queues takes one round trip, including its proof.
+// An update that only queues statements needs one round trip, including its proof.
 func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	p := dbtest.Proxy(t)
 	d, err := db.Open(t.Context(), db.Options{URL: p.URL(), MaxConns: 1})
@@ -203,7 +204,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	}
 }
 
-// When the answers to shared transactions are lost, each of their updates is stored once and succeeds.
+// If the answers to shared transactions are lost, each of their updates is stored once and succeeds.
 func TestManyLostAnswers(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -238,8 +239,8 @@ var outages = map[string]func(*pgproxy.Proxy){
 	"cut before each COMMIT": func(p *pgproxy.Proxy) { p.DropCommits(1000) },
 }
 
-// In every outage, reads and writes end in bounded time with the same kind of error, and work again afterwards on the
-// same pool.
+// In every outage, reads and writes fail in bounded time with the same kind of error, and succeed again on the same
+// pool after the outage.
 func TestOutages(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -307,7 +308,8 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// A server that became a standby answers reads and refuses writes. The node is not ready, and writes may be retried.
+// If the server became a standby, the node is not ready, reads succeed, and writes fail with an error that allows a
+// retry.
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))
@@ -351,7 +353,7 @@ func TestFaultyStatementIsNoOutage(t *testing.T) {
 	})
 }
 
-// The server ends an idle transaction after our time limit or the operator's, whichever is shorter, and rolls it back.
+// The server rolls back an idle transaction after Postrider's time limit or the operator's, whichever is shorter.
 func TestTransactionThatStandsStill(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	makeTable(t, dbtest.Open(t, url))

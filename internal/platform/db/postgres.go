@@ -17,18 +17,18 @@ import (
 const (
 	patience       = 20 * time.Second // time limit for a connection, and for each answer
 	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL says otherwise
-	migrationTime  = 24 * time.Hour   // for a statement of a migration, or for the wait while another node migrates
-	stillTime      = 15 * time.Second // maximum pause in a transaction; a client may vanish silently
-	pgEndTime      = 5 * time.Second  // time limit to roll back or to close a connection that is given up
-	pgProveTime    = 10 * time.Second // time limit to find out whether a transaction was committed
-	migrationLock  = 794613           // the advisory lock under which one node migrates
+	migrationTime  = 24 * time.Hour   // limit for a migration statement, and for the wait while another node migrates
+	stillTime      = 15 * time.Second // maximum idle time in a transaction, in case the client vanishes silently
+	pgEndTime      = 5 * time.Second  // time limit for a rollback or for closing a broken connection
+	pgProveTime    = 10 * time.Second // time limit for finding out whether a transaction was committed
+	migrationLock  = 794613           // the advisory lock that a node holds while it migrates
 	readOnly       = "25006"          // SQLSTATE of a write on a standby, such as a former primary
 	divisionByZero = "22012"
 )
 
 type postgresDB struct {
 	pool     *pgxpool.Pool
-	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that they never wait for others
+	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that both never wait for other work
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
@@ -79,13 +79,13 @@ func (p *postgresDB) name() string { return "postgres" }
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings of long reads. The settings force PostgreSQL to use indexes. Values of all properties
-// share their statistics, so PostgreSQL would expect too many rows and read the values of all teams. Each long read
-// uses one server process.
+// longSettings are the settings of long reads. The settings force PostgreSQL to use indexes. All contact properties
+// share one table and its statistics, so PostgreSQL would overestimate the number of rows and read the values of all
+// teams. Each long read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
-// readLong runs fn in a transaction, whose settings travel with the first statement. When the context ends, the driver
-// cancels the statement on the server and closes the connection.
+// readLong runs fn in a transaction, whose settings are sent together with the first statement. When the context ends,
+// the driver cancels the statement on the server and closes the connection.
 func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error {
 	c, err := p.acquire(ctx, p.pool)
 	if err != nil {
@@ -112,7 +112,7 @@ func (p *postgresDB) close() {
 	p.pool.Close()
 }
 
-// acquire takes a connection from a pool. The answers on the connection must arrive within p.patience from now on.
+// acquire takes a connection from a pool. Answers on the connection must arrive within p.patience.
 func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.Conn, error) {
 	limited, cancel := context.WithTimeout(ctx, p.patience)
 	defer cancel()
@@ -139,8 +139,9 @@ func (p *postgresDB) release(c *pgxpool.Conn) {
 	c.Release()
 }
 
-// limit makes the connection fail if its answers do not arrive within d; 0 is no limit. The deadline is set on the
-// socket, because a context with a deadline for each statement costs more. On a closed connection it has no effect.
+// limit makes the connection fail if its answers do not arrive within d; if d is 0, there is no limit. The deadline is
+// set on the socket, which is faster than a context with a deadline for each statement. On a closed connection, limit
+// has no effect.
 func limit(c *pgx.Conn, d time.Duration) {
 	var until time.Time
 	if d > 0 {
@@ -205,9 +206,10 @@ func (r *pgRows) Err() error {
 	return r.err
 }
 
-// pgError converts an error of a statement or an update. Errors that may pass become unavailable: a lost connection, a
-// server out of resources, and the errors with which a server ends connections. Other errors of PostgreSQL and of the
-// update's function stay unchanged. A standby's refusal to write also closes the connection.
+// pgError converts an error of a statement or an update. Temporary errors become Unavailable faults: a lost connection,
+// a server out of resources, and the errors with which a server ends connections. Other errors of PostgreSQL and of the
+// update's function are returned unchanged. If the server is a standby and refuses to write, pgError also closes the
+// connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
@@ -239,17 +241,17 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	return err
 }
 
-// passes reports whether an error with that SQLSTATE comes from the state of the server rather than from the
+// passes reports whether an error with the SQLSTATE code comes from the state of the server rather than from the
 // statement.
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {
 	case "08", // connection exceptions, which a pooler may report
 		"53", // out of resources: connections, memory, the disk
-		"57", // operator intervention: ended by an operator or a time limit; starting, stopping
+		"57", // operator intervention: canceled by an operator or a time limit; server starting or stopping
 		"58": // input or output error
 		return true
 	}
-	// 55P03: a lock that the server's lock_timeout did not wait for.
+	// SQLSTATE 55P03 means that the wait for a lock exceeded the server's lock_timeout.
 	return code == readOnly || code == "55P03" || isConflictCode(code)
 }
 
@@ -258,10 +260,10 @@ func isConflict(err error) bool {
 	return ok && isConflictCode(e.Code)
 }
 
-// isConflictCode reports whether code is a deadlock or a failure to serialize.
+// isConflictCode reports whether code is the SQLSTATE of a deadlock or a serialization failure.
 func isConflictCode(code string) bool { return code == "40001" || code == "40P01" }
 
-// ready checks that the server takes writes.
+// ready checks that the server accepts writes.
 func (p *postgresDB) ready(ctx context.Context) error {
 	var no bool
 	err := p.queryRow(ctx, `SELECT pg_is_in_recovery() OR current_setting('transaction_read_only')::BOOLEAN`,
@@ -297,7 +299,8 @@ func (p *postgresDB) unique(err error) (string, bool) {
 	return e.ConstraintName, true
 }
 
-// migrate calls run with a transaction that holds the migration lock. It waits while another node migrates.
+// migrate calls the function run with a transaction that holds the migration lock. If another node is migrating,
+// migrate waits for it.
 func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error {
 	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime}
 	return patient.update(ctx, func(t *Tx) error {

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pgConflictTries = 8 // tries of a transaction that PostgreSQL aborted because of a conflict
-	pgBrokenTries   = 2 // tries of a transaction whose connection broke before anything was stored
+	pgConflictTries = 8 // attempts of a transaction that PostgreSQL aborts because of a conflict
+	pgBrokenTries   = 2 // attempts of a transaction whose connection breaks before anything is stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -25,8 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn until PostgreSQL commits it or the tries are used up. It repeats fn after deadlocks and
-// serialisation failures, and on connections that were already broken. Callers cannot prevent any of these failures.
+// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. It retries failures that
+// callers cannot prevent: deadlocks, serialization failures, and connections that were already broken.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -47,11 +47,11 @@ func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*
 	}
 }
 
-// outcome is how a transaction ended.
+// outcome describes how a transaction ended.
 type outcome struct {
 	after []func()
 	err   error
-	tries int // total tries allowed after an outcome that stored nothing
+	tries int // maximum number of attempts if nothing was stored
 }
 
 func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) outcome {
@@ -66,14 +66,14 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"
-		// The commit continues even if the caller is canceled: otherwise its outcome could be unknown.
+		// The commit continues even if the caller's context is canceled, so that its outcome is known.
 		if err = w.commit(context.WithoutCancel(ctx)); err == nil {
 			return outcome{after: t.after}
 		}
 	}
-	quick := time.Since(began) < p.patience/2 // if so, a closed connection broke and did not time out
+	quick := time.Since(began) < p.patience/2 // true if a closed connection cannot have timed out
 	if w.inDoubt(err) {
-		p.release(c) // c is broken, and settling takes time
+		p.release(c) // release the broken connection first, because settling takes time
 		c = nil
 		switch committed, cause := p.settle(identity(w.c), t.proof); {
 		case cause != nil:
@@ -93,13 +93,13 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	return o
 }
 
-// pgTx is a transaction whose statements wait in a batch until an answer is needed. An Update that only queues takes
-// one round trip, including its BEGIN and COMMIT.
+// pgTx is a transaction that collects statements in a batch until an answer is needed. An Update that only queues
+// statements needs one round trip, including its BEGIN and COMMIT.
 type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // the error to report if the statement at that position of the batch yields no row
+	fence    map[int]error // errors for statements that must return a row, by position in the batch
 	begun    bool
 	asked    bool // COMMIT was sent
 	refused  bool // the server reported an error and rolled back
@@ -114,19 +114,20 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	t.batch.Queue(text, args...)
 }
 
-// queueOne makes the server abort the transaction if no row changes, because the COMMIT may already be on its way.
+// queueOne makes the server abort the transaction if no row changes. The client cannot abort it, because the COMMIT may
+// already be sent.
 func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
 
-// queueHold takes the weakest lock that a DELETE waits for. Other transactions may still change the row and hold it
-// too.
+// queueHold acquires the weakest row lock that blocks a DELETE. Other transactions may still update the row or acquire
+// the same lock.
 func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows makes the transaction fail with the error missing if a statement yields no row: the server then divides by
-// zero.
+// queueRows makes the transaction fail with the error missing if a statement returns no row. The queued statement then
+// divides by zero on the server.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {
@@ -135,7 +136,7 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed returns missing when err is the division by zero of a statement from queueRows, and err otherwise.
+// failed returns missing if err is the division by zero of a statement from queueRows, and err otherwise.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing
@@ -143,8 +144,8 @@ func failed(err error, missing error) error {
 	return err
 }
 
-// send sends the batch with one more statement, and reads every answer except that statement's, which the caller
-// reads.
+// send sends the batch with one more statement, and reads all answers except the answer to that statement, which the
+// caller reads.
 func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResults, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -218,7 +219,7 @@ func (t *pgTx) commit(ctx context.Context) error {
 		t.refused = isRefusal(err)
 		return err
 	case tag.String() == "COMMIT":
-		return nil // even if the connection broke afterwards
+		return nil // committed, even if the connection broke afterwards
 	case closed != nil:
 		t.refused = isRefusal(closed)
 		return closed
@@ -234,7 +235,8 @@ func isRefusal(err error) bool {
 	return ok && e.SeverityUnlocalized == "ERROR"
 }
 
-// inDoubt reports whether the outcome is unknown: the COMMIT may have reached the server, but no answer arrived.
+// inDoubt reports whether the transaction's outcome is unknown, because the COMMIT may have reached the server but no
+// answer arrived.
 func (t *pgTx) inDoubt(err error) bool {
 	return t.asked && !t.refused && t.c.IsClosed() && !pgconn.SafeToRetry(err)
 }
@@ -251,7 +253,7 @@ func (t *pgTx) rollback(ctx context.Context) {
 	}
 }
 
-// batchRows closes its batch together with its rows.
+// batchRows are rows whose Close also closes the batch that they belong to.
 type batchRows struct {
 	pgx.Rows
 	br pgx.BatchResults

@@ -11,11 +11,11 @@ import (
 )
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
-// may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status). But the
-// id would have come with the lost answer, because the server sends its answers at the end of a request. So settle
-// looks up two facts: whether the server process of the connection still exists, and whether the row of [Tx.Proof]
-// exists, which only this transaction could have made. If the row exists, the transaction was committed. If neither
-// exists, nothing was stored, and nothing will be stored.
+// may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
+// client does not know that id: the server would have sent it with the lost answer. Therefore settle checks whether the
+// connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this transaction can
+// have inserted. If the row exists, the transaction was committed. If neither the process nor the row exists, nothing
+// was stored and nothing will be stored.
 
 // backend is the server process of a connection. The start time is needed because another process may get the same
 // pid later.
@@ -32,9 +32,9 @@ const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1,
 	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
 
-// introduce records the server process of a new connection, and makes the process end if a transaction is idle for
-// longer than still. A machine that lost its power or network does not close its connections, and its locks would be
-// held for hours. If the server does not report the process, commits can be settled only by finding the row.
+// introduce records the server process of a new connection, and sets the time after which the server ends an idle
+// transaction. Without this limit, the locks of a client machine that lost its power or network would be held for
+// hours. If the server does not report its process, settle can only confirm a commit by finding the row.
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
@@ -42,8 +42,8 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	if _, err := c.Exec(ctx, stillLimit, once, strconv.FormatInt(still.Milliseconds(), 10)+" ms"); err != nil {
 		return err
 	}
-	// JIT compilation of a filter with many rules would take seconds, for a read of milliseconds. A server may refuse
-	// this setting.
+	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. A server may
+	// refuse to change the setting jit.
 	if _, err := c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
 		return err
 	}
@@ -59,14 +59,14 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	return nil
 }
 
-// identity returns the server process of a connection, which may be closed, or nil if it is unknown.
+// identity returns the server process of an open or closed connection, or nil if the process is unknown.
 func identity(c *pgx.Conn) *backend {
 	b, _ := c.PgConn().CustomData()[backendKey].(*backend)
 	return b
 }
 
-// settle determines whether a transaction was committed if its connection was lost after COMMIT was sent. It tries for
-// pgProveTime, or for p.patience if that is shorter, and returns an error if it could not find out.
+// settle determines whether a transaction was committed if its connection was lost after COMMIT was sent. After
+// pgProveTime, or after p.patience if that is shorter, settle stops trying and returns an error.
 func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) {
 	if row == nil {
 		return false, errors.New("nothing that the transaction stored can be looked up")
@@ -100,9 +100,10 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look looks once, first for the process and then for the row: if the process has ended, the row's state is final. With
-// endIt, look terminates the process, because a process with a cut network might read the COMMIT later. look does not
-// terminate a process that waits for a standby, whose transaction is committed but not yet replicated.
+// look checks once whether the server process exists and then whether the proof's row exists. If the process has ended,
+// the result for the row is final. If endIt is true, look terminates the process, because after a network failure the
+// process might still read the COMMIT later. The function look does not terminate a process that waits for a standby,
+// because its transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool
 	if b == nil {
@@ -132,7 +133,7 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-			err = nil // the node may lack the right to terminate the process, which may end by itself
+			err = nil // the node may lack the right to terminate the process, which may still end without that
 		}
 	}
 	return false, false, err

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Sizes reports each table, and a table grows with its content.
+// Sizes reports a size for each table, and the size grows with the table's content.
 func TestSizes(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -20,28 +20,28 @@ import (
 )
 
 const (
-	groupMax   = 256                  // the most updates that share one commit
-	groupTime  = 8 * time.Millisecond // a group that runs for this time takes no more updates
-	queueDepth = 1024                 // waiting updates before callers block
+	groupMax   = 256                  // maximum number of updates that share one commit
+	groupTime  = 8 * time.Millisecond // a group that has run for this time accepts no more updates
+	queueDepth = 1024                 // maximum number of waiting updates; further callers block
 )
 
-// pragmas of both handles, with their reasons. The pragmas are in the DSN, because a PRAGMA statement sent to a pool
-// affects only one connection.
+// pragmas are the PRAGMA settings of both handles, the writer and the readers. The pragmas are in the DSN, because a
+// PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
 	"journal_mode(WAL)",        // readers never wait for the writer
 	"synchronous(FULL)",        // a commit is on disk when it returns
 	"foreign_keys(1)",          // PostgreSQL always checks foreign keys
-	"temp_store(MEMORY)",       // sorting needs no temporary file
-	"wal_autocheckpoint(4000)", // 32 MB of log between checkpoints, which pause commits
+	"temp_store(MEMORY)",       // sorting does not create temporary files
+	"wal_autocheckpoint(4000)", // a checkpoint, which delays commits, runs after each 32 MB of log
 	"journal_size_limit(67108864)",
 }
 
-// sqliteDB has one connection that writes and a pool of connections that read.
+// sqliteDB has one connection for writes and a pool of connections for reads.
 type sqliteDB struct {
 	path   string
 	beside bool // a node may be running on the same file
-	marked bool // the file was closed cleanly before, or is new
+	marked bool // whether the file was closed cleanly, or is new
 	fresh  bool
 
 	read   *sql.DB
@@ -95,7 +95,7 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	return s, nil
 }
 
-// open opens another handle on the file, with the pragmas and extra ones.
+// open opens another handle on the file, with the usual pragmas and the pragmas in extra.
 func (s *sqliteDB) open(extra ...string) (*sql.DB, error) {
 	q := url.Values{}
 	for _, p := range append(append([]string{}, pragmas...), extra...) {
@@ -135,8 +135,8 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 	return nil
 }
 
-// disconnect closes the readers and then the writer. The last connection copies the log into the file, which neither
-// a reader nor a connection with open statements can do.
+// disconnect closes the readers and then the writer. When the last connection closes, it copies the write-ahead log
+// into the file. A reader, or a connection with open statements, cannot do this.
 func (s *sqliteDB) disconnect() {
 	s.stmts.close()
 	s.wstmts.close()
@@ -151,9 +151,9 @@ func (s *sqliteDB) disconnect() {
 	}
 }
 
-// prepareFile creates the file with private permissions, because SQLite would make it readable by all. It also corrects
-// the permissions of the files of an earlier run. SQLite gives its other files the mode of the first. A new folder
-// becomes private; an existing one may be shared and stays unchanged.
+// prepareFile creates the database file with private permissions, because SQLite would make the file readable for all
+// users. prepareFile also corrects the permissions of files from an earlier run. SQLite creates its other files with
+// the mode of the database file. A new folder becomes private; an existing folder may be shared and stays unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -178,15 +178,15 @@ func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
 	return fn(wholeReads{s})
 }
 
-// wholeReads stores all rows of a query before it returns the first. The driver can interrupt a statement only until
-// its first row. With rare matches, the step to the next row could take minutes and occupy its reader.
+// wholeReads reads all rows of a query before it returns the first row. The driver can interrupt a statement only until
+// its first row. If matching rows are rare, the search for the next row could block a reader for minutes.
 type wholeReads struct{ *sqliteDB }
 
 func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, error) {
 	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
-// ready runs a query on the readers. It does not check whether the writer can write.
+// ready runs a query on a reader. It does not check whether the writer can write.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int
 	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
@@ -204,8 +204,8 @@ func (s *sqliteDB) close() {
 	})
 }
 
-// update puts fn in the writer's queue and waits for its commit. It waits even if ctx ends, because returning early
-// would leave the outcome unknown.
+// update adds fn to the writer's queue and waits for its commit. update waits even if ctx ends, because otherwise the
+// caller would not know the outcome.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {
@@ -237,7 +237,8 @@ func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
 
-// run is the one writer. It commits together all updates that were queued during the last commit, without a timer.
+// run is the writer goroutine. In one transaction, it commits all updates that were queued during the previous commit;
+// no timer is used.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)
@@ -257,7 +258,7 @@ func (s *sqliteDB) run() {
 	}
 }
 
-// commitGroup runs the first update and the updates queued after it in one transaction.
+// commitGroup runs a group of updates, and the updates that are queued in the meantime, in one transaction.
 func (s *sqliteDB) commitGroup(group []*pendingUpdate) {
 	ctx := context.Background()
 	start := time.Now()
@@ -301,8 +302,9 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError returns the error for a COMMIT that failed and was rolled back. No reader sees the transaction. However,
-// if the disk failed, the log may contain the whole transaction, and a crash before the next commit would restore it.
+// commitError returns the error for a COMMIT that failed and was rolled back. Readers never see such a transaction.
+// However, if the disk failed, the log may contain the whole transaction, and the recovery after a crash would restore
+// it unless another commit came first.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)
@@ -310,11 +312,11 @@ func commitError(err error) error {
 	return unavailable("commit", err)
 }
 
-// leavesDoubt reports whether a COMMIT with that result code may have written the whole transaction.
+// leavesDoubt reports whether a COMMIT that failed with a result code may have written the whole transaction.
 func leavesDoubt(code int) bool { return code&0xff == lib.SQLITE_IOERR }
 
-// runOne runs one update in a savepoint and stores the update's error in it. If runOne itself returns an error, the
-// whole group fails.
+// runOne runs one update in a savepoint and stores the update's error in u.err. If runOne returns an error, the whole
+// group fails.
 func (s *sqliteDB) runOne(ctx context.Context, u *pendingUpdate) error {
 	if err := u.ctx.Err(); err != nil {
 		u.err = err
@@ -354,8 +356,8 @@ func (s *sqliteDB) raw(ctx context.Context, text string) error {
 	return err
 }
 
-// sqliteTx is a savepoint on the writer. Its statements run without the caller's context, because interrupting one
-// would roll back every update that shares the commit.
+// sqliteTx is a savepoint on the writer. Its statements run without the caller's context, because interrupting a
+// statement would roll back every update that shares the commit.
 type sqliteTx struct {
 	s   *sqliteDB
 	err error // the error of the first queued statement that failed
@@ -384,7 +386,7 @@ func (t *sqliteTx) queueOne(ctx context.Context, missing error, text string, arg
 	}
 }
 
-// queueHold only checks that the row exists. It needs no lock, because there is one writer.
+// queueHold only checks that the row exists. SQLite needs no row lock, because it has only one writer.
 func (t *sqliteTx) queueHold(ctx context.Context, missing error, table, id string) {
 	var one int
 	err := t.queryRow(ctx, `SELECT 1 FROM `+table+` WHERE id = $1`, []any{id}).Scan(&one)
@@ -429,8 +431,8 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// sqliteError converts failures that may pass, of the disk, memory or locks, to unavailable faults. Errors of the
-// statement itself and of a damaged file stay unchanged.
+// sqliteError converts temporary failures (of the disk, memory or locks) to Unavailable faults. Other errors, such as
+// an invalid statement or a damaged file, are returned unchanged.
 func sqliteError(what string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -448,8 +450,8 @@ type failedRow struct{ err error }
 
 func (r failedRow) Scan(...any) error { return r.err }
 
-// unique reads the columns from SQLite's message and looks up their unique index. SQLite's message names an index only
-// if the index is on an expression.
+// unique parses the column names in SQLite's error message and looks up the unique index on these columns. SQLite's
+// message names an index only if the index is on an expression.
 func (s *sqliteDB) unique(err error) (string, bool) {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -499,17 +501,17 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 	return m
 }
 
-// migrate calls run with a transaction of the one writer.
+// migrate calls the function run with a transaction of the writer.
 func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
 }
 
 const (
-	hintPoll  = 100 * time.Millisecond // how often hints of other processes are read, because SQLite does not notify
+	hintPoll  = 100 * time.Millisecond // interval at which hints are read, because SQLite has no notifications
 	hintBatch = 1000
 )
 
-// notify stores a hint in the file for the node that runs on it.
+// notify stores a hint in the database file for the node that uses the file.
 func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	return s.update(ctx, func(t *Tx) error {
 		t.Queue(ctx, `INSERT INTO hints (topic, payload) VALUES ($1, $2)`, topic, payload)
@@ -517,8 +519,8 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// listen calls got every hintPoll with the hints that other processes stored. Hints from before the node started are
-// superfluous but harmless.
+// Every hintPoll, listen calls the function got with each hint that other processes have stored. Hints from before the
+// node's start are not needed, but are harmless.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)
 	defer tick.Stop()

@@ -17,13 +17,14 @@ import (
 // checkMax limits how long a starting node checks its file. Checking a gigabyte takes some seconds.
 const checkMax = time.Minute
 
-// stopMark returns the name of the mark: a file next to the database that records a clean shutdown, with the size and
-// modification time of the database. A process that opens the database as its node removes the mark. That process
-// writes the mark again after its last connection has copied everything into the file. A copy of the database does not
+// stopMark returns the name of the stop mark, a file next to the database that records a clean shutdown. The mark
+// contains the size and modification time of the database file. A node that opens the database removes the mark, and
+// writes it again after its last connection has copied the log into the file. A copy of the database file does not
 // match the mark, because its modification time differs.
 func stopMark(path string) string { return path + ".stopped" }
 
-// stoppedAs returns the content that the mark must have now, or "" if a write-ahead log exists.
+// stoppedAs returns the stop mark's content for the current state of the database file, or "" if a write-ahead log
+// exists.
 func stoppedAs(path string) string {
 	info, err := os.Stat(path)
 	if err != nil || fileExists(path+"-wal") {
@@ -49,15 +50,16 @@ func closedInOrder(path string) bool {
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped writes the mark. If writing fails, or a power cut loses the mark, the next start checks the file, which
-// is harmless.
+// markStopped writes the stop mark. If this fails, or the mark is lost in a power failure, the next start checks the
+// file unnecessarily, which is harmless.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
 		_ = os.WriteFile(stopMark(path), []byte(mark), 0o600)
 	}
 }
 
-// check returns an error if the file is damaged. After checkMax it logs a warning and stops checking, without an error.
+// check returns an error if the database file is damaged. After checkMax, it stops checking, logs a warning and returns
+// nil.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()
 	var size int64
@@ -82,7 +84,7 @@ func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) err
 	return nil
 }
 
-// quickCheck returns a few of the defects of the file, if it has any.
+// quickCheck returns up to three defects of the database file.
 func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	rows, err := read.QueryContext(ctx, "PRAGMA quick_check(3)")
 	if err != nil {
@@ -101,7 +103,8 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged returns err, or an error that says what to do if err means that the file is damaged.
+// damaged replaces an error that reports a damaged file with an error that also says what to do. It returns other
+// errors unchanged.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {
@@ -117,7 +120,7 @@ func damagedAs(path, what string) error {
 		"See \"Backing up and restoring\" in docs/operating.md", path, what, path)
 }
 
-// snapshot writes a consistent copy of the database to an empty file. Reads and writes continue in the meantime.
+// snapshot writes a consistent copy of the database to an empty file. Reads and writes continue while snapshot runs.
 func (s *sqliteDB) snapshot(ctx context.Context, to string) error {
 	d, err := s.open()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// opened opens a file as a node, or like a command beside a node, and returns the log.
+// opened opens a file as a node does, or as a command does while a node is running, and returns the log output.
 func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err error) {
 	t.Helper()
 	var log bytes.Buffer
@@ -21,7 +21,7 @@ func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err 
 	return d, log.String(), err
 }
 
-// expect opens an undamaged file, checks whether the integrity check ran, and closes the file.
+// expect opens an undamaged file, verifies whether the integrity check ran, and closes the file.
 func expect(t *testing.T, what, path string, beside, looked bool) {
 	t.Helper()
 	d, said, err := opened(t, path, beside)
@@ -34,7 +34,7 @@ func expect(t *testing.T, what, path string, beside, looked bool) {
 	}
 }
 
-// filled creates a database of some hundred pages, and leaves it open.
+// filled creates a database of several hundred pages and leaves the database open.
 func filled(t *testing.T, path string) *db.DB {
 	t.Helper()
 	d, _, err := opened(t, path, false)
@@ -97,7 +97,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	d.Close()
 	expect(t, "after a command that wrote", path, false, false)
 
-	// after kill -9: a write-ahead log exists, and no mark
+	// After kill -9, a write-ahead log exists and the stop mark does not.
 	expect(t, "after a kill", running, false, true)
 	expect(t, "after a kill and a stop", running, false, false)
 	other := copied(t, path)
@@ -166,7 +166,7 @@ func TestSnapshot(t *testing.T) {
 	d := filled(t, filepath.Join(t.TempDir(), "a.db"))
 	defer d.Close()
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // pairs; a snapshot must contain both rows or none
+	go func() { // writes pairs of rows; a snapshot must contain both rows of a pair or none
 		defer close(stopped)
 		for i := 0; ; i++ {
 			select {

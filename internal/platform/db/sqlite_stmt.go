@@ -13,29 +13,29 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const cachedStmts = 400 // maximum prepared statements kept for the readers, and for the writer
+const cachedStmts = 400 // maximum number of prepared statements of the readers, and also of the writer
 
-// stmtCache keeps prepared statements by their text. If it is full, a new statement replaces an arbitrary one. A
-// stmtCache is safe for concurrent use.
+// stmtCache keeps prepared statements by their text. If the cache is full, a new statement replaces an arbitrary other
+// statement. A stmtCache is safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex
 	m       map[stmtKey]*cachedStmt
 }
 
-// stmtKey is a text, and whether all its lists have one element. Most lists have one element, and such lists need no
-// encoding as JSON.
+// stmtKey is a statement's text, and whether all list arguments have exactly one element. Most lists have one element,
+// and such lists need no JSON encoding.
 type stmtKey struct {
 	text string
 	ones bool
 }
 
-// cachedStmt is a statement with a count of its users; the last user closes it. The cache counts as a user while it
-// keeps the statement, and so does each caller of get until it calls release.
+// cachedStmt is a prepared statement with a count of its users; the last user closes the statement. The cache counts as
+// a user while it contains the statement. Each caller of get counts as a user until it calls release.
 type cachedStmt struct {
 	st    *sql.Stmt
-	lists bool // whether it has parameters that are lists
-	ones  bool // of one element each
+	lists bool // whether the statement has list parameters
+	ones  bool // whether each list has exactly one element
 	users atomic.Int64
 }
 
@@ -46,13 +46,14 @@ func (c *cachedStmt) release() {
 	}
 }
 
-// get returns the statement for a text. The caller must release it after running it and closing its rows.
+// get returns the prepared statement for a text. The caller must call release after it has run the statement and closed
+// its rows.
 func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
 	key := stmtKey{text, haveOnes(args)}
 	c.mu.RLock()
 	kept := c.m[key]
 	if kept != nil {
-		kept.users.Add(1) // users is above 0, because the cache counts as a user until it removes the statement
+		kept.users.Add(1) // users is above 0, because the cache itself counts as a user
 	}
 	c.mu.RUnlock()
 	if kept != nil {
@@ -70,7 +71,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if kept := c.m[key]; kept != nil { // another goroutine was quicker
+	if kept := c.m[key]; kept != nil { // another goroutine prepared it first
 		st.Close()
 		kept.users.Add(1)
 		return kept, nil
@@ -91,7 +92,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 	return kept, nil
 }
 
-// close closes the unused statements. The last users of the others close them.
+// close closes the statements that are not in use. Statements in use are closed by their last user.
 func (c *stmtCache) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,7 +109,7 @@ var (
 	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment for PostgreSQL
 )
 
-// listsAsJSON replaces the operators on list parameters by SQLite's operators on JSON arrays.
+// listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays.
 func listsAsJSON(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `IN (SELECT value FROM json_each($$$1))`)
 	native = noneOf.ReplaceAllString(native, `NOT IN (SELECT value FROM json_each($$$1))`)
@@ -116,7 +117,7 @@ func listsAsJSON(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// listsAsOnes replaces the operators on list parameters for lists of one element each.
+// listsAsOnes replaces the operators on list parameters with operators on single values, for lists of one element each.
 func listsAsOnes(text string) (native string, lists bool) {
 	native = anyOf.ReplaceAllString(text, `= $$$1`)
 	native = noneOf.ReplaceAllString(native, `<> $$$1`)
@@ -124,7 +125,7 @@ func listsAsOnes(text string) (native string, lists bool) {
 	return native, native != text
 }
 
-// haveOnes reports whether there are lists among the arguments and each has one element.
+// haveOnes reports whether the arguments contain lists and each list has exactly one element.
 func haveOnes(args []any) bool {
 	ones := false
 	for _, a := range args {
@@ -252,16 +253,16 @@ func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
 	return &sqlRow{st.st.QueryRowContext(ctx, args...), st}
 }
 
-// sqlRows implements Rows by database/sql's rows.
+// sqlRows implements Rows with the rows of database/sql.
 type sqlRows struct {
 	*sql.Rows
 	st *cachedStmt
 }
 
-// Err is the error that ended the rows, if one did.
+// Err returns the error that ended the iteration of the rows, or nil.
 func (r *sqlRows) Err() error { return sqliteError("read rows", r.Rows.Err()) }
 
-// Close may be called more than once.
+// Close closes the rows and may be called more than once.
 func (r *sqlRows) Close() {
 	r.Rows.Close()
 	if r.st != nil {

@@ -2,29 +2,31 @@ package db
 
 import "context"
 
-// Statement is a statement that the database received.
+// Statement is an SQL statement that the database received.
 type Statement struct {
 	SQL  string
 	Args []any
 }
 
-// broken replaces a statement that a test makes fail. It fails on both engines.
+// broken replaces a statement that a test makes fail. Both engines reject this text.
 const broken = `THIS STATEMENT IS BROKEN BY A TEST`
 
-// traced reports each statement that an engine receives, except the engine's own ones: migrations, hints, readiness
-// checks and readings of the clock.
+// traced reports each statement that callers run on an engine. It does not report internal statements: migrations,
+// hints, readiness checks and readings of the clock.
 type traced struct {
 	engine
 	tracer
 }
 
-// tracer reports statements to trace and makes those fail for which breaks returns true. Both may be nil.
+// tracer passes each statement to the function trace, and makes a statement fail if the function breaks returns true
+// for it. Both functions may be nil.
 type tracer struct {
 	trace  func(Statement)
 	breaks func(Statement) bool
 }
 
-// report passes a statement to the trace and returns the statement to run in its place.
+// report passes a statement to the function trace and returns the statement to run, which is broken if the test wants a
+// failure.
 func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {

@@ -11,20 +11,22 @@ import (
 const (
 	// togetherMax is how many updates may share a transaction.
 	togetherMax = 16
-	// togetherAtOnce is how many shared transactions run at a time, for each class. With more, each transaction would
-	// have fewer updates. With only one, each round trip to a distant database would wait for the previous one.
+	// togetherAtOnce is how many shared transactions of each class run at a time. With a higher number, each transaction
+	// would contain fewer updates. With only one transaction, each round trip to a distant database would wait for the
+	// previous round trip.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
 
-// UpdateTogether is Update for many small updates of running work, such as outcomes. On PostgreSQL, up to 16
-// simultaneous updates of class c share a transaction and its wait for the disk. Updates that arrive during a commit go
-// into the next one; there is no timer. On SQLite it is the same as Update, which shares commits anyway.
+// UpdateTogether is like Update, for many small updates such as the results of deliveries. On PostgreSQL, up to 16
+// simultaneous updates of class c share a transaction and its wait for the disk. Updates that arrive during a commit
+// are part of the next shared transaction; no timer is used. On SQLite, UpdateTogether is the same as Update, because
+// SQLite's updates always share commits.
 //
 // A failing update does not make others fail. If a shared transaction fails, each of its updates runs again in a
-// separate transaction, so fn may run more than once. If the database itself failed, all updates return that error;
-// after [ErrUnknown] none runs again. The statements run until the transaction ends, even if ctx is canceled. An update
-// that waits for its turn longer than Options.Patience returns [ErrUnavailable].
+// separate transaction, so fn may run more than once. If the database itself failed, all updates return the database's
+// error; after [ErrUnknown] no update runs again. The statements run until the transaction ends, even if ctx is
+// canceled. An update that waits for its turn longer than Options.Patience returns [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -32,16 +34,16 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 	return d.together[c].update(ctx, d, withAddition(ctx, fn))
 }
 
-// Class is a class of updates that may share a transaction. Updates of different classes never do.
+// Class is a class of updates that may share a transaction. Updates of different classes never share a transaction.
 type Class int
 
 const (
-	Accepting Class = iota // updates for whose answer a client waits
+	Accepting Class = iota // updates whose result a client is waiting for
 	Recording              // updates that record outcomes of work in progress
 	classes
 )
 
-// together collects updates that may share a transaction. Its zero value is ready to use.
+// together collects updates that may share a transaction. The zero value of together is ready to use.
 type together struct {
 	mu      sync.Mutex
 	waiting []*shared
@@ -92,8 +94,8 @@ func (g *together) leave(p *shared) bool {
 	return i >= 0
 }
 
-// commitAll commits waiting updates in groups until none wait. The callers of these updates wait for it, so it needs no
-// shutdown. commitAll must not use the context of the update that started it, which may end first.
+// commitAll commits waiting updates in groups until no updates wait. The callers of these updates wait for commitAll,
+// so it needs no shutdown. commitAll must not use the context of the update that started it, which may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()
@@ -127,7 +129,7 @@ func commitShared(ctx context.Context, d *DB, group []*shared) {
 		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
 			own = d.Update(ctx, p.fn) // one update failed, so each runs in its own transaction
 			if errors.Is(own, ErrUnavailable) {
-				err = own // the remaining updates return this error too
+				err = own // the remaining updates also return this error
 			}
 		}
 		p.done <- own

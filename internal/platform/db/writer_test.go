@@ -24,8 +24,8 @@ func TestWriterEndsWhatWasLeft(t *testing.T) {
 	}
 }
 
-// If the disk is full, the log lacks the end of the transaction. If only the sync fails, the log may contain the whole
-// transaction.
+// If a COMMIT fails on a full disk, the log lacks the end of the transaction. If only the sync of the log fails, the
+// log may contain the whole transaction.
 func TestCommitsInDoubt(t *testing.T) {
 	for code, want := range map[int]bool{lib.SQLITE_IOERR_FSYNC: true, lib.SQLITE_IOERR: true, lib.SQLITE_FULL: false,
 		lib.SQLITE_BUSY:                  false,

@@ -111,7 +111,7 @@ func (a Address) Is(mailbox string) bool {
 	return err == nil && parsed.Key() == a.key
 }
 
-// Spellings returns the distinct spellings of a that a list contains; letters are compared without regard to case.
+// Spellings returns the distinct spellings of the address in a list of mailboxes, regardless of case.
 func (a Address) Spellings(all []string) []string {
 	var some []string
 	for _, text := range all {

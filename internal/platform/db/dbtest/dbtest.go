@@ -1,16 +1,16 @@
 // Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
-// PostgreSQL server. Both are copies of an empty, migrated database.
+// PostgreSQL server. Both databases are copies of an empty, migrated database.
 //
 // A package whose tests use dbtest contains this function:
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser of a server,
-// tests use that server instead: `make test` starts one server for all packages. If PostgreSQL's programs are missing,
-// tests fail and say how to install them; no test is skipped.
+// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES contains the URL of a server with a
+// superuser's name, tests use that server and start none. `make test` starts one server for all packages. If
+// PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing PostgreSQL.
 //
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests of both engines run on that engine only. `make race` and tools
-// that run the tests very often set it. The output names the engine.
+// that run the tests very often set this variable. The test output names the engine.
 package dbtest
 
 import (
@@ -54,7 +54,7 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// After makes f run when the tests are over, before Main exits. Call it before Main.
+// After registers f to run when the tests have ended, before Main exits. Call After before Main.
 func After(f func()) { shared.after = append(shared.after, f) }
 
 // maxConns is the number of connections of a test's database, besides those that Options.MaxConns does not count.
@@ -68,8 +68,8 @@ func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	each(t, func(t *testing.T) { f(t, SQLite(t)) }, func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// each runs a subtest for each engine, or for the one that POSTRIDER_TEST_ENGINE names. If the function of an engine is
-// nil, each runs no test on that engine.
+// each runs a subtest for each engine, or only for the engine that POSTRIDER_TEST_ENGINE names. If the function of an
+// engine is nil, each runs no test on that engine.
 func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	t.Helper()
 	only := os.Getenv(engineVariable)
@@ -127,7 +127,7 @@ var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 	return os.ReadFile(path)
 })
 
-// Open opens the migrated database at url and closes it with the test.
+// Open opens the migrated database at url and closes it when the test ends.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
 	return open(t, db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)})

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// MemoryFolder returns a folder whose files are kept in memory, or "" if the system has none with enough space. A
-// database is created there in a tenth of the time that it takes on a disk.
+// MemoryFolder returns a folder whose files are kept in memory, or "" if the system has no such folder with enough
+// space. Creating a database in memory takes a tenth of the time that a disk needs.
 func MemoryFolder() string {
 	const path, space = "/dev/shm", 2 << 30
 	var fs syscall.Statfs_t
@@ -18,7 +18,7 @@ func MemoryFolder() string {
 	return path
 }
 
-// folder is a temporary folder. Its lock shows other test processes that it is in use.
+// folder is a temporary folder. A lock on the folder tells other test processes that the folder is in use.
 type folder struct {
 	path string
 	lock *os.File
@@ -29,8 +29,8 @@ const (
 	lockName     = "lock"
 )
 
-// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. It first removes
-// the folders of processes that were killed.
+// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. newFolder first
+// removes the folders of killed processes.
 func newFolder(dir, name string) (*folder, error) {
 	dir = cmp.Or(dir, os.TempDir())
 	removeUnused(dir)
@@ -39,7 +39,7 @@ func newFolder(dir, name string) (*folder, error) {
 		return nil, err
 	}
 	f := &folder{path: path}
-	unlocked := filepath.Join(path, "unlocked") // the file gets its final name once it is locked
+	unlocked := filepath.Join(path, "unlocked") // the file is renamed to its final name once it is locked
 	if f.lock, err = os.Create(unlocked); err == nil {
 		err = syscall.Flock(int(f.lock.Fd()), syscall.LOCK_EX)
 	}
@@ -72,8 +72,8 @@ func (f *folder) remove() {
 	f.lock.Close()
 }
 
-// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. It returns nil if
-// the files stay in the usual folder.
+// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. useMemory returns
+// nil if the files stay in the system's folder for temporary files.
 func useMemory() *folder {
 	dir := MemoryFolder()
 	if dir == "" || os.Getenv("TMPDIR") != "" {

@@ -11,25 +11,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// weak lists columns in which many rows have the same value. If a read has conditions on these columns only, it reads
-// all rows of a team, a kind of job, an endpoint or a broadcast.
+// weak lists columns in which many rows have the same value. A query with conditions on only these columns reads all
+// rows of a team, a job kind, a webhook endpoint or a broadcast.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked", "broadcast_id"}
 
-// repeated are columns of email_events with equal values in many events: one recipient can make any number of such
-// events by following a link repeatedly.
+// repeated lists columns of email_events that have the same value in many events. One recipient can cause any number of
+// such events by following a link repeatedly.
 var repeated = []string{"email_id", "type", "recipient", "detail"}
 
-// Allowed names statements that may read without bound.
+// Allowed describes statements that may read an unlimited number of rows.
 type Allowed struct {
 	Text   string // part of the statement, with single spaces
 	Reason string
-	Only   string // the engine that needs it, or empty for both
+	Only   string // the engine that needs the exception, or empty for both engines
 }
 
-// CheckPlans fails the test for each traced statement whose run time grows with the number of rows, unless it is
-// allowed. Such a statement reads a whole table or index, or all rows with the same value of a weak column, without a
-// LIMIT that ends the read. Subqueries that read, for each event of an email, all events that one recipient can repeat
-// fail too.
+// CheckPlans reports a test error for each traced statement whose run time grows with the number of rows, unless the
+// statement is allowed. Such a statement reads a whole table or index, or all rows with the same value of a weak
+// column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each event of an email,
+// all events that one recipient can repeat.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
@@ -73,7 +73,7 @@ func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	}
 }
 
-// longReads are the steps of a plan whose run time grows with the number of rows.
+// longReads returns the steps of a statement's plan whose run time grows with the number of rows.
 func (tr *Trace) longReads(t *testing.T, s db.Statement, tables map[string][][2]string) []string {
 	if tr.d.Engine() == "postgres" {
 		return tr.longReadsPostgres(t, s, tables)
@@ -132,15 +132,15 @@ func tableOf(text, name string, tables map[string][][2]string) string {
 	return ""
 }
 
-// ofEvents reports whether a condition of a subquery refers to the email of an event outside of it. prefix is the
-// subquery's name for its table, with a dot, or "".
+// ofEvents reports whether a condition of a subquery compares email_id with the email_id of an event outside of the
+// subquery. The parameter prefix is the subquery's alias for its table with a dot, or "".
 func ofEvents(condition, prefix, text string, tables map[string][][2]string) bool {
 	m := regexp.MustCompile(`\b` + regexp.QuoteMeta(prefix) + `email_id = (\w+)\.`).FindStringSubmatch(condition)
 	return m != nil && tableOf(text, m[1], tables) == "email_events"
 }
 
-// narrow reports whether a condition of an index has a column that few rows share, or a range. Columns in also count as
-// columns whose values many rows share.
+// narrow reports whether a condition of an index has a column that few rows share, or a range. The columns in the
+// parameter also are treated as columns whose values many rows share.
 func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
 		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {
@@ -170,7 +170,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 		case p.Type == "Limit":
 			bounded = true
 		case strings.Contains(p.Type, "Sort") || p.Type == "Aggregate" || p.Type == "Hash":
-			bounded = false // such a step reads all its input before it returns a row
+			bounded = false // such a step reads all its input before it returns its first row
 		case each && p.Table == "email_events" && !narrow(p.Cond, repeated...) && ofEvents(p.Cond, "", s.SQL, tables):
 			long = append(long, fmt.Sprintf("%s of %s for each event, %s", p.Type, p.Table, p.Cond))
 		case tables[p.Table] != nil && strings.Contains(p.Type, "Scan") && !bounded && !narrow(p.Cond):
@@ -184,7 +184,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 	return long
 }
 
-// generic returns PostgreSQL's plan of a statement for any arguments.
+// generic returns PostgreSQL's generic plan of a statement, which is independent of the arguments.
 func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	t.Helper()
 	args := ""
@@ -212,8 +212,8 @@ func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	return b.String()
 }
 
-// tables are the tables of the schema with their columns and types, except those that stay small or have one row for
-// each team.
+// tables returns the tables of the schema with their columns and types, except tables that stay small or have one row
+// per team.
 func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	t.Helper()
 	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
@@ -246,7 +246,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 	const rows = 4000
 	few := map[string]int{"team_id": 20, "webhook_id": 100, "kind": 10, "lane": 200, "type": 10}
 	states := `(ARRAY['pending', 'failed', 'success', 'verified'])[1 + g % 4]`
-	for table, columns := range tables { // one transaction for each table, because each answer has a time limit
+	for table, columns := range tables { // one transaction per table, because each answer has a time limit
 		var names, values []string
 		for _, c := range columns {
 			name, value := c[0], "g"

@@ -85,8 +85,8 @@ func dropDatabase(name string) error {
 	return nil
 }
 
-// copyDatabase copies the files of the template. From version 15 on, PostgreSQL copies pages through its log by default,
-// which takes twice as long for small databases.
+// copyDatabase copies the files of the template. From version 15 on, PostgreSQL by default writes the copied pages to
+// its log, which takes twice as long for small databases.
 func copyDatabase(ctx context.Context, c *pgx.Conn, name, template string) error {
 	query := "CREATE DATABASE " + name + " TEMPLATE " + template
 	if c.PgConn().ParameterStatus("server_version") >= "15" {
@@ -169,7 +169,7 @@ func control(f func(ctx context.Context, c *pgx.Conn) error) (err error) {
 	return f(ctx, controlConn.conn)
 }
 
-// shared is the one server of a test binary.
+// shared is the PostgreSQL server that all tests of a test binary use.
 var shared struct {
 	ready  bool
 	once   sync.Once
@@ -179,7 +179,7 @@ var shared struct {
 	after  []func()
 }
 
-// start starts the shared server unless it runs.
+// start starts the shared server unless it is already running.
 func start(t testing.TB) {
 	t.Helper()
 	if !shared.ready {

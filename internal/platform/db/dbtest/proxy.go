@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// Proxy starts a proxy in front of a new migrated database of PostgreSQL. Its URL names that database.
+// Proxy starts a proxy in front of a new migrated PostgreSQL database. The proxy's URL names that database.
 func Proxy(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
 	p, err := pgproxy.Start(PostgresURL(t))
@@ -21,7 +21,8 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 	return p
 }
 
-// Proxied opens a new migrated database of PostgreSQL through a proxy. A patience of 0 is the default.
+// Proxied opens a new migrated PostgreSQL database through a proxy. If patience is 0, the default of db.Options
+// applies.
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
 	p := Proxy(t)
@@ -31,8 +32,8 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 // tornVariable is the environment variable that makes tests cut every answer. make torn sets it to "all".
 const tornVariable = "POSTRIDER_TEST_TORN"
 
-// TornStep returns the distance between two answers that a test cuts. In make torn it is 1. In make test it is step,
-// because each cut costs a new connection with empty caches.
+// TornStep returns the distance between two answers that a test cuts: 1 in `make torn`, and step in `make test`,
+// because after each cut a new connection with empty caches is needed.
 func TornStep(step int) int {
 	if os.Getenv(tornVariable) == "all" {
 		return 1
@@ -40,16 +41,17 @@ func TornStep(step int) int {
 	return step
 }
 
-// EachTorn calls act repeatedly and cuts another answer of the database in the middle each time, until every answer was
-// cut once. prepare runs before each call. check runs after it with the error of act, while the connection is intact.
+// EachTorn calls the function act repeatedly, and each time cuts a different answer of the database in the middle,
+// until every answer was cut once. The function prepare runs before each call of act. After each call, the function
+// check receives the error of act; the connection is intact while check runs.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()
 	return SomeTorn(t, p, 1, prepare, act, check)
 }
 
-// SomeTorn is EachTorn for actions of many answers. In make test it cuts the first answer and then every step-th
-// answer.
+// SomeTorn is like EachTorn but for actions with many answers. In `make test`, SomeTorn cuts the first answer and then
+// every step-th answer.
 func SomeTorn(t testing.TB, p *pgproxy.Proxy, step int, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

@@ -21,7 +21,7 @@ import (
 
 // Server is a PostgreSQL server on a free loopback port, with a separate data folder.
 type Server struct {
-	URL string // URL for a superuser; it stays the same after a restart of the server
+	URL string // URL with a superuser's name; a restart of the server does not change it
 
 	bin, dir string
 	port     int
@@ -30,8 +30,8 @@ type Server struct {
 	cmd      *exec.Cmd
 }
 
-// NewServer starts a server for this test alone, which the test may stop and start. The server's data is in a new
-// folder in dir, or in the system's folder for temporary files if dir is empty.
+// NewServer starts a server that only this test uses, so that the test may stop and restart the server. The server's
+// data is in a new folder in dir, or in the system's folder for temporary files if dir is empty.
 func NewServer(t testing.TB, dir string) *Server {
 	t.Helper()
 	s, err := Launch(dir, 0)
@@ -118,8 +118,8 @@ func (s *Server) Up() bool {
 	return err == nil
 }
 
-// Stop stops the server and waits until it has ended. SIGINT closes all connections and shuts down in order; SIGQUIT
-// leaves the data as a crash would, and the next start recovers it.
+// Stop stops the server and waits until it has ended. SIGINT closes all connections and shuts the server down in order.
+// SIGQUIT leaves the data as after a crash, and the next start recovers the data.
 func (s *Server) Stop(how os.Signal) {
 	if s.cmd != nil {
 		s.cmd.Process.Signal(how)
@@ -152,7 +152,8 @@ func waitFor(url string) error {
 	}
 }
 
-// binaries finds the folder of PostgreSQL's server programs: in PATH, or where Debian installs them, newest first.
+// binaries returns the folder of PostgreSQL's server programs. It searches PATH and then Debian's installation folders,
+// newest version first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(p), nil
@@ -165,7 +166,7 @@ func binaries() (string, error) {
 	return filepath.Dir(dirs[0]), nil
 }
 
-// unprivileged finds a user to run the server as, since it refuses to run as root.
+// unprivileged returns a user to run the server as, because PostgreSQL refuses to run as root.
 func unprivileged() (uid, gid int, err error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		if u, e := user.Lookup(name); e == nil {

@@ -13,12 +13,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Trace records the statements that are given to a database.
+// Trace records the statements that a database runs.
 type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
-	// EachBroken uses these fields: left is the number of statements before the one to break, or -1 to break none.
+	// EachBroken sets left to the number of statements before the statement to break, or to -1 to break none. The field
 	// broken is the text of the broken statement.
 	left   int
 	broken string
@@ -27,7 +27,7 @@ type Trace struct {
 	act    func()
 }
 
-// EachTraced is Each with a trace of the statements.
+// EachTraced is like Each, with a trace of the SQL statements.
 func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {
@@ -37,8 +37,9 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	each(t, func(t *testing.T) { run(t, SQLiteFile(t)) }, func(t *testing.T) { run(t, PostgresURL(t)) })
 }
 
-// SQLiteTraced is EachTraced on SQLite alone. Tests that break each statement in turn use it: how a service handles a
-// statement that fails does not depend on the engine. The packages db and jobs break statements on both engines.
+// SQLiteTraced is like EachTraced, but only on SQLite. Tests that break each statement in turn use SQLiteTraced,
+// because a service handles failed statements in the same way on both engines. The packages db and jobs break
+// statements on both engines.
 func SQLiteTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	each(t, func(t *testing.T) {
@@ -47,7 +48,7 @@ func SQLiteTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	}, nil)
 }
 
-// PostgresTraced is Postgres with a trace of the statements.
+// PostgresTraced is like Postgres, with a trace of the SQL statements.
 func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 	t.Helper()
 	return traced(t, PostgresURL(t))
@@ -61,10 +62,11 @@ func traced(t *testing.T, url string) (*db.DB, *Trace) {
 	return trace.d, trace
 }
 
-// SetDB sets the database of the trace. It is for a database that the caller opens with Record as its Trace.
+// SetDB sets the database of the trace. Callers use SetDB if they open the database themselves, with Record as
+// Options.Trace.
 func (tr *Trace) SetDB(d *db.DB) { tr.d = d }
 
-// Record stores a statement. The database calls it as Options.Trace.
+// Record stores a statement. The database calls Record as Options.Trace.
 func (tr *Trace) Record(s db.Statement) {
 	tr.mu.Lock()
 	tr.st = append(tr.st, s)
@@ -78,15 +80,15 @@ func (tr *Trace) Record(s db.Statement) {
 	}
 }
 
-// Before calls act once, before the next statement that contains a text. If act writes, on SQLite the statement must
-// not be part of a transaction.
+// Before calls act once, before the next statement that contains the text. If act writes to an SQLite database, that
+// statement must not be part of a transaction.
 func (tr *Trace) Before(text string, act func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
 	tr.before, tr.act = text, act
 }
 
-// Break reports whether a statement must fail. The database calls it as Options.Break.
+// Break reports whether a statement must fail. The database calls Break as Options.Break.
 func (tr *Trace) Break(s db.Statement) bool {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -99,10 +101,10 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls act repeatedly and makes another of its statements fail each time, as if a table were missing, until
-// every statement has failed once. Whenever a statement fails, act must return an error that is our fault, except for
-// statements that contain one of mayFail. prepare runs before each call and check after it, while no statement fails;
-// either may be nil.
+// EachBroken calls the function act repeatedly, and each time makes a different statement of act fail as if a table
+// were missing, until every statement has failed once. If a statement fails, act must return an error for which
+// fault.Ours is true, except for statements that contain a text of mayFail. The function prepare runs before each call
+// of act, and check runs after it. No statements fail in prepare and check, and both may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -137,8 +139,8 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set breaks the statement that follows left others, or none if left is -1. It returns the statement that was broken
-// before.
+// set makes the statement after the next left statements fail, or no statement if left is -1. The function set returns
+// the statement that failed since its last call.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -147,7 +149,7 @@ func (tr *Trace) set(left int) (broken string) {
 	return broken
 }
 
-// Take returns the statements since its last call.
+// Take returns the statements that were recorded since the last call of Take.
 func (tr *Trace) Take() []db.Statement {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Unreadable makes reads of an open SQLite database fail, as on a failing disk, until mend is called. It replaces the
-// file descriptors by write-only ones. Pages in a connection's cache are not read again; a write invalidates the caches
-// of the other connections.
+// Unreadable makes reads of an open SQLite database fail, as on a failing disk, until mend is called. Unreadable
+// replaces the database's file descriptors with write-only descriptors. Pages in a connection's cache are not read
+// again; a write invalidates the caches of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
 	saved := map[int]int{} // by SQLite's descriptor
@@ -33,7 +33,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	for _, entry := range fds {
 		name, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
 		if err != nil || name != path && name != path+"-wal" {
-			continue // a descriptor of another file, or one that was closed meanwhile
+			continue // a descriptor of another file, or a descriptor that has been closed
 		}
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -51,7 +51,8 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	return mend
 }
 
-// writeOnly replaces a descriptor by one that can only write the file, and returns a duplicate of the original.
+// writeOnly replaces a descriptor with a write-only descriptor of the same file, and returns a duplicate of the
+// original descriptor.
 func writeOnly(fd int, name string) (was int, err error) {
 	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

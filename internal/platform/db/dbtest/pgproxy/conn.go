@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Codes that a client may send in the place of the protocol version (section 55.7, SSLRequest and similar).
+// Codes that a client may send in place of the protocol version (section 55.7, SSLRequest and similar messages).
 const (
 	cancelRequest = 80877102
 	sslRequest    = 80877103
@@ -21,7 +21,7 @@ const (
 // frameMax limits the length of a frame in bytes. A longer frame means that the proxy misread the stream.
 const frameMax = 1 << 30
 
-// conn is a client's connection and its own connection to the server.
+// conn is a client's connection together with the proxy's connection to the server for this client.
 type conn struct {
 	p       *Proxy
 	client  net.Conn
@@ -30,10 +30,10 @@ type conn struct {
 	mu     sync.Mutex
 	server net.Conn // nil before the server is connected
 	closed bool
-	losing bool // the answer of a COMMIT is being lost: the client receives nothing more
+	losing bool // whether the answer to a COMMIT is being lost; if so, the client receives nothing more
 }
 
-// close ends both sides.
+// close closes both connections.
 func (c *conn) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -70,7 +70,7 @@ func (c *conn) serve() {
 	<-done
 }
 
-// begin reads the start of a connection and returns what to send of it to the server.
+// begin reads the first messages of a connection and returns the bytes to forward to the server.
 func (c *conn) begin() ([]byte, error) {
 	for {
 		head := make([]byte, 8)
@@ -115,7 +115,8 @@ func fatal(sqlstate string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
 }
 
-// dial connects to the server. It returns false if that fails or the connection has been closed.
+// dial connects to the server. The function dial returns false if the connection attempt fails or the client's
+// connection has been closed.
 func (c *conn) dial() bool {
 	server, err := net.Dial("tcp", c.p.server)
 	if err != nil {
@@ -173,7 +174,7 @@ func (c *conn) requests() {
 			c.close()
 			return
 		}
-		// The server answers once it has seen the end of the request: a Sync, or the simple query itself.
+		// The server answers once it has received the end of the request: a Sync, or the simple query itself.
 		if c.isLosing() && (frame[0] == 'S' || frame[0] == 'Q') {
 			c.client.Close()
 			return
@@ -216,7 +217,7 @@ func (c *conn) answers() {
 			if frame[0] != 'Z' {
 				continue
 			}
-			c.p.mu.Lock() // ReadyForQuery: the server has finished
+			c.p.mu.Lock() // ReadyForQuery means that the server has finished the request
 			c.p.lost++
 			c.p.mu.Unlock()
 			return

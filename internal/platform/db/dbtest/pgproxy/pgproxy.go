@@ -1,12 +1,12 @@
 // Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: it refuses
 // connections, closes them, stops answering, and loses a COMMIT or its answer.
 //
-// A Proxy passes everything at first. The proxy reads the frames of the wire protocol (PostgreSQL's documentation,
-// chapter 55), so that faults happen at known points. If [Proxy.Lost] counts a lost answer, the server has carried out
-// that COMMIT.
+// A new Proxy forwards all messages until a method requests a fault. The proxy reads the frames of the wire protocol
+// (PostgreSQL's documentation, chapter 55), so that faults happen at known points. Once [Proxy.Lost] counts a lost
+// answer, the server has executed the COMMIT of that answer.
 //
-// The proxy speaks no TLS: clients that prefer TLS continue without it, and clients that require TLS fail. Start
-// refuses a URL with several hosts or a Unix socket. The proxy holds whole frames in memory.
+// The proxy does not support TLS: clients that prefer TLS continue without TLS, and clients that require TLS fail.
+// Start refuses a URL with several hosts or a Unix socket. The proxy buffers whole frames in memory.
 package pgproxy
 
 import (
@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// Proxy passes connections on to one server. Its methods may be called at any time and from any goroutine.
+// Proxy forwards connections to one server. Its methods may be called at any time and from any goroutine.
 type Proxy struct {
 	url    url.URL
 	server string // host and port
@@ -28,10 +28,10 @@ type Proxy struct {
 	conns    map[*conn]bool
 	silent   chan struct{} // closed to end a Hang; nil if the proxy does not hang
 	turned   string        // SQLSTATE for refused connections
-	lose     int           // answers to COMMIT that are still to be lost
-	drop     int           // COMMITs that are still to be dropped
-	whole    int           // answers to pass on before one is torn
-	tear     int           // answers still to be torn; negative for all
+	lose     int           // number of answers to COMMIT that the proxy still has to lose
+	drop     int           // number of COMMITs that the proxy still has to drop
+	whole    int           // number of answers to forward before an answer is torn
+	tear     int           // number of answers still to be torn; negative for all
 	torn     int
 	lost     int
 	commits  int
@@ -57,7 +57,7 @@ func Start(databaseURL string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL is the URL of the database through the proxy.
+// URL returns the URL of the database through the proxy.
 func (p *Proxy) URL() string {
 	u := p.url
 	u.Host = p.addr
@@ -102,8 +102,8 @@ func (p *Proxy) TurnAway(sqlstate string) {
 	p.turned = sqlstate
 }
 
-// Hang passes nothing on until Pass or Close, and closes nothing, like a network that drops every packet or a suspended
-// server.
+// Hang stops all forwarding until Pass or Close, but keeps connections open, like a network that drops every packet or
+// a suspended server.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,15 +112,15 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Cut closes all connections at once. The proxy still accepts new connections.
+// Cut closes all connections immediately. The proxy still accepts new connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.end()
 }
 
-// LoseAnswers passes the next n COMMITs to the server, and closes the connection of each before its answer. While the
-// server works on one of them, the proxy drops all requests to cancel statements.
+// LoseAnswers forwards the next n COMMITs to the server, and closes the connection of each COMMIT before the answer
+// arrives. While the server executes such a COMMIT, the proxy drops all requests to cancel statements.
 func (p *Proxy) LoseAnswers(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear closes connections in the middle of an answer: it passes the next skip rows and results of statements, and then
-// sends only half of each of the following n. A negative n tears all of them until Pass.
+// Tear closes connections in the middle of an answer. The proxy forwards the next skip rows and statement results, and
+// then sends only half of each of the following n answers. A negative n tears all following answers until Pass.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *Proxy) Torn() int {
 	return p.torn
 }
 
-// Lost returns how many COMMITs were dropped, or carried out with their answers lost.
+// Lost returns how many COMMITs were dropped, or were executed but lost their answers.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -163,15 +163,16 @@ func (p *Proxy) Commits() int {
 	return p.commits
 }
 
-// Requests returns how many round trips clients have made. Messages that the server answers together count once.
+// Requests returns how many round trips clients have made. Messages that the server answers in one response count as
+// one round trip.
 func (p *Proxy) Requests() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.requests
 }
 
-// listen opens the listener, on its previous address if there is one. The caller must hold the lock, unless nothing
-// else uses p yet.
+// listen opens the listener, on its previous address if it had one. The caller must hold the lock, unless no other
+// goroutine uses p yet.
 func (p *Proxy) listen() error {
 	l, err := net.Listen("tcp", p.addr)
 	if err != nil {
@@ -236,7 +237,7 @@ func (p *Proxy) wait() {
 	}
 }
 
-// loses reports whether the server is working on a COMMIT whose answer is to be lost.
+// loses reports whether the server is executing a COMMIT whose answer the proxy will lose.
 func (p *Proxy) loses() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -248,7 +249,7 @@ func (p *Proxy) loses() bool {
 	return false
 }
 
-// fate is the proxy's treatment of a COMMIT.
+// fate tells what the proxy does with a COMMIT.
 type fate int
 
 const (

@@ -1,30 +1,31 @@
-// Package fairshare divides a limited number of slots among owners, so that an owner with many requests cannot take
-// all.
+// Package fairshare divides a limited number of slots among owners, so that an owner with many requests cannot take all
+// slots.
 //
-// A slot is a unit of a limited resource: a connection, a worker, a byte of memory. An owner is the user of slots: a
+// A slot is a unit of a limited resource: a connection, a worker, a byte of memory. An owner is a user of slots: a
 // team, or the network of an unauthenticated client.
 //
 // # Invariants
 //
-// An owner without slots may take its first ones as soon as enough are free. An owner with slots may take more only if
-// it then holds at most greed times the number of slots that stay free. Network switches share their buffers by the
-// same dynamic thresholds (Choudhury and Hahne, 1998). So a single owner gets greed/(greed+1) of the slots, and two
-// busy owners get greed/(2*greed+1) each. Some slots always stay free for the next owner. An owner's first request is
-// limited only by the number of free slots. The pool never takes slots back.
+// An owner that holds no slots may acquire slots as soon as enough slots are free. An owner that holds slots may
+// acquire more only if it then holds at most greed times the number of slots that stay free. Network switches share
+// their buffers by the same dynamic thresholds (Choudhury and Hahne, 1998). As a result, a single owner gets
+// greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. Some slots therefore stay free for the
+// next owner. An owner's first request is limited only by the number of free slots. The pool never revokes slots.
 //
-// Waiting owners take turns, one request each. While an owner without slots waits for more than are free, owners with
-// slots may take no more, so that free slots accumulate. Other owners without slots may still take some.
+// Waiting owners are served round-robin, one request each. While an owner without slots waits for more slots than are
+// free, owners with slots may not acquire more, so that free slots accumulate. Other owners without slots may still
+// acquire some.
 //
-// [Turns] is a simpler form for short work and few slots.
+// [Turns] is a simpler pool for short work and few slots.
 //
 // # When it fails
 //
-// A request whose context ends while it waits takes nothing. Slots that are never released are lost, so callers release
-// them in a defer. Releasing more slots than were taken from a Pool panics.
+// A request whose context ends while it waits acquires no slots. Slots that are never released are lost, so callers
+// release slots in a defer. Releasing more slots than were acquired from a Pool panics.
 //
 // # What it does not do
 //
-// A pool has no time limits: it never takes slots back from an owner that holds them forever.
+// A pool has no time limits: it does not revoke slots, even if an owner never releases them.
 package fairshare
 
 import (
@@ -33,11 +34,11 @@ import (
 	"sync"
 )
 
-// Greed is the greed that most pools use. An owner may hold up to seven times the number of free slots. So if there is
-// only one owner, it gets 7/8 of all slots.
+// Greed is the value of greed that most pools use. With Greed, an owner may hold up to seven times the number of free
+// slots, so a single owner gets 7/8 of all slots.
 const Greed = 7
 
-// Pool is a number of slots that owners share. It is safe for concurrent use.
+// Pool is a limited number of slots that owners share. A Pool is safe for concurrent use.
 type Pool struct {
 	capacity, greed int64
 
@@ -45,25 +46,25 @@ type Pool struct {
 	free    int64
 	held    map[string]int64
 	waiting map[string][]*request // waiting requests by owner; no list is empty
-	turns   []string              // the owners in waiting, the next one first
+	turns   []string              // keys of waiting in the order in which owners are served
 }
 
-// request is a waiting request.
+// request is an Acquire call that waits for slots.
 type request struct {
 	n       int64
 	granted chan struct{}
 }
 
-// New returns a pool with all its slots free. A greed below 1 counts as 1.
+// New returns a pool with all its slots free. A greed below 1 is treated as 1.
 func New(capacity, greed int64) *Pool {
 	return &Pool{capacity: capacity, greed: max(greed, 1), free: capacity, held: map[string]int64{},
 		waiting: map[string][]*request{}}
 }
 
-// Acquire takes n slots for an owner and waits until it may. If n is greater than the capacity, Acquire takes the whole
-// capacity. If ctx ends first, Acquire takes nothing and returns the cause of ctx.
+// Acquire acquires n slots for an owner and waits until they are available. If n is greater than the capacity, Acquire
+// acquires the whole capacity. If ctx ends first, Acquire acquires no slots and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
-	if p.TryAcquire(owner, n) { // Release checks the waiting requests, so this need not
+	if p.TryAcquire(owner, n) { // waiting requests are checked only by Release
 		return nil
 	}
 	p.mu.Lock()
@@ -75,7 +76,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case <-r.granted: // takes precedence over the end of ctx; a single select would choose at random
+	case <-r.granted: // checked before the end of ctx, because a single select would choose at random
 		return nil
 	default:
 	}
@@ -96,7 +97,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	return context.Cause(ctx)
 }
 
-// TryAcquire takes n slots for an owner if it may have them now, and reports whether it did.
+// TryAcquire acquires n slots for an owner if they are available immediately, and reports whether it acquired them.
 func (p *Pool) TryAcquire(owner string, n int64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -116,7 +117,7 @@ func (p *Pool) Release(owner string, n int64) {
 	p.grant()
 }
 
-// Available returns how many slots an owner may take now.
+// Available returns how many slots an owner could acquire immediately.
 func (p *Pool) Available(owner string) int64 {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -138,7 +139,7 @@ func (p *Pool) Held(owner string) int64 {
 	return p.held[owner]
 }
 
-// may reports whether the thresholds let an owner take n more.
+// may reports whether the thresholds allow an owner to acquire n more slots.
 func (p *Pool) may(owner string, n int64) bool {
 	held := p.held[owner]
 	return n <= p.free && (held == 0 || held+n <= p.greed*(p.free-n))
@@ -154,7 +155,7 @@ func (p *Pool) tight() bool {
 	return false
 }
 
-// grant gives slots to waiting requests, by turns, until no owner may have more.
+// grant gives slots to waiting requests, round-robin by owner, until no owner may acquire more.
 func (p *Pool) grant() {
 	for i, skipped, tight := 0, 0, p.tight(); skipped < len(p.turns); {
 		if i >= len(p.turns) {
@@ -170,14 +171,14 @@ func (p *Pool) grant() {
 		p.take(owner, r.n)
 		close(r.granted)
 		p.remove(owner, 0)
-		if len(p.waiting[owner]) > 0 { // the owner's next request comes after the other owners
+		if len(p.waiting[owner]) > 0 { // the owner's next request is served after the other owners
 			p.turns = append(slices.Delete(p.turns, i, i+1), owner)
 		}
 		skipped, tight = 0, p.tight()
 	}
 }
 
-// remove removes a request from the waiting ones.
+// remove removes a waiting request of an owner.
 func (p *Pool) remove(owner string, i int) {
 	if all := slices.Delete(p.waiting[owner], i, i+1); len(all) > 0 {
 		p.waiting[owner] = all

@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// fill acquires slots for an owner, one at a time, until the pool refuses. It returns how many it got.
+// fill acquires slots for an owner, one at a time, until the pool refuses. The function fill returns how many slots it
+// acquired.
 func fill(p *fairshare.Pool, owner string) (n int) {
 	for p.TryAcquire(owner, 1) {
 		n++
@@ -24,7 +25,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	for _, c := range []struct {
 		capacity, greed int64
 		owners          int
-		first, last     int // slots of the first and of the last greedy owner
+		first, last     int // slots of the first and of the last owner that fills the pool
 	}{
 		{500, 7, 1, 437, 437},
 		{500, 7, 2, 437, 55},
@@ -92,7 +93,7 @@ func TestWaitersHaveTurns(t *testing.T) {
 		for range 3 {
 			wait("a")
 		}
-		wait("b") // takes the slot that was kept free
+		wait("b") // acquires the slot that stayed free
 		wait("b")
 		wait("c")
 		for range 6 {
@@ -105,8 +106,8 @@ func TestWaitersHaveTurns(t *testing.T) {
 	})
 }
 
-// A large request of an owner without slots is granted once enough slots are free, although other owners keep making
-// small requests.
+// A large request of an owner without slots is granted once enough slots are free, even if other owners continue to
+// make small requests.
 func TestLargeRequestOfANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := fairshare.New(100, 7)
@@ -152,8 +153,8 @@ func TestRequestThatIsGivenUp(t *testing.T) {
 	})
 }
 
-// The slots in use never exceed the capacity, an owner that is entitled to a free slot never waits, and at the end all
-// slots are free.
+// The slots in use never exceed the capacity, an owner that is entitled to a free slot does not wait, and all slots are
+// free at the end.
 func TestPlacesAddUp(t *testing.T) {
 	p := fairshare.New(64, 7)
 	var mu sync.Mutex

@@ -6,10 +6,11 @@ import (
 	"sync"
 )
 
-// Turns is a number of slots that owners take by turns. It is for short work, or for so few slots that none can be kept
-// free for new owners. When all slots are taken, the next one goes to the waiting owner that holds the fewest; owners
-// with equal numbers take turns. So a new owner waits until one slot is released, however many owners wait. Some slots
-// may be reserved for owners that hold none. Turns is safe for concurrent use.
+// Turns is a limited number of slots that owners share in turn. Turns is for short work, or for so few slots that none
+// can be kept free for new owners. When all slots are in use, the next released slot goes to the waiting owner that
+// holds the fewest slots; among equal owners, the order is round-robin. A new owner therefore waits only until one slot
+// is released, even if many owners wait. Some slots may be reserved for owners that hold no slots. Turns is safe for
+// concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int
@@ -17,17 +18,17 @@ type Turns struct {
 	busy    int
 	held    map[string]int
 	waiting map[string][]chan struct{} // waiting requests by owner; no list is empty
-	owners  []string                   // the owners in waiting, the next one first
+	owners  []string                   // keys of waiting in the order in which owners are served
 }
 
-// NewTurns returns Turns with all slots free. limit is the number of slots. When only reserve or fewer slots are free,
-// they go to owners that hold none.
+// NewTurns returns a Turns with limit slots, all free. The last reserve free slots are only for owners that hold no
+// slots.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
-// SetLimit changes the number of slots. It takes none back: if the new limit is below the number taken, no owner gets a
-// slot until enough are released.
+// SetLimit changes the number of slots. SetLimit does not revoke slots: if more slots are in use than the new limit
+// allows, no owner gets a slot until enough slots are released.
 func (t *Turns) SetLimit(limit, reserve int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -35,8 +36,8 @@ func (t *Turns) SetLimit(limit, reserve int) {
 	t.pass()
 }
 
-// Acquire takes a slot for an owner and waits until it may. If ctx ends first, it takes nothing and returns the cause
-// of ctx.
+// Acquire acquires a slot for an owner and waits until a slot is available. If ctx ends first, Acquire acquires no slot
+// and returns the cause of ctx.
 func (t *Turns) Acquire(ctx context.Context, owner string) error {
 	t.mu.Lock()
 	if t.may(owner) {
@@ -59,27 +60,27 @@ func (t *Turns) Acquire(ctx context.Context, owner string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
 		t.remove(owner, i)
-	} else { // the slot was granted as ctx ended
+	} else { // the slot was granted at the moment when ctx ended
 		t.release(owner)
 	}
 	return context.Cause(ctx)
 }
 
-// Release returns a slot of an owner.
+// Release frees one slot of an owner.
 func (t *Turns) Release(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.release(owner)
 }
 
-// Busy returns how many slots are taken.
+// Busy returns how many slots are in use.
 func (t *Turns) Busy() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.busy
 }
 
-// Unused reports whether no owner has a slot or waits for one.
+// Unused reports whether no slots are in use and no owner waits for a slot.
 func (t *Turns) Unused() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +113,7 @@ func (t *Turns) pass() {
 	}
 }
 
-// may reports whether an owner may have a slot now.
+// may reports whether an owner may acquire a slot immediately.
 func (t *Turns) may(owner string) bool {
 	return t.busy < t.limit-t.reserve || t.busy < t.limit && t.held[owner] == 0
 }
@@ -122,7 +123,8 @@ func (t *Turns) take(owner string) {
 	t.held[owner]++
 }
 
-// remove removes a waiting request. Its owner's other requests move behind the other owners.
+// remove removes a waiting request. The remaining requests of the same owner are then served after those of the other
+// owners.
 func (t *Turns) remove(owner string, i int) {
 	at := slices.Index(t.owners, owner)
 	t.owners = slices.Delete(t.owners, at, at+1)

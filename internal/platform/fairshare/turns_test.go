@@ -31,7 +31,7 @@ func TestTurnsOfOwners(t *testing.T) {
 			synctest.Wait()
 			return ended
 		}
-		for range 3 { // an owner alone takes all
+		for range 3 { // a single owner gets all slots
 			enter(t.Context(), "a")
 		}
 		for range 100 {
@@ -108,7 +108,7 @@ func TestTurnsKeepAReserve(t *testing.T) {
 			turns.Release("a")
 			synctest.Wait()
 		}
-		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // b may get nine at once, since both owners have slots
+		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // b may get nine in a row, because both hold slots
 			t.Errorf("entered %v after 10 of the first have left", entered)
 		}
 		ends := map[string]int{"a": 9, "b": 1}

@@ -19,15 +19,15 @@ func NewAPIKey() string {
 }
 
 // HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, for storage and look-up. Only secrets that people
-// choose need a slow, salted hash. 142 random bits can be neither guessed nor tabulated, and a slow hash would dominate
-// the cost of every request.
+// choose need a slow, salted hash. An API key has 142 random bits, which can be neither guessed nor tabulated, and a
+// slow hash would dominate the time of every request.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
 }
 
-// APIKeyHint returns the part of a key that may be shown and stored in clear, "re_" and 8 characters. It returns "" if
-// token does not have the form of NewAPIKey.
+// APIKeyHint returns the part of a key that may be displayed and stored as plain text: "re_" and 8 characters. If token
+// does not have the form of NewAPIKey, APIKeyHint returns "".
 func APIKeyHint(token string) string {
 	hint, secret, ok := strings.Cut(strings.TrimPrefix(token, apiKeyPrefix), "_")
 	if !ok || !strings.HasPrefix(token, apiKeyPrefix) || len(hint) != 8 || len(secret) != 24 {
@@ -36,8 +36,8 @@ func APIKeyHint(token string) string {
 	return apiKeyPrefix + hint
 }
 
-// randomText returns n characters of base62. Bytes from 248 up are discarded: 256 is not a multiple of 62, so the
-// remainders of all bytes would favour the first eight characters.
+// randomText returns n characters of base62. Random bytes of 248 and above are discarded. Otherwise the first eight
+// characters would be more likely, because 256 is not a multiple of 62.
 func randomText(n int) string {
 	out := make([]byte, 0, n)
 	var buf [32]byte

@@ -25,8 +25,8 @@ func TestNewAPIKey(t *testing.T) {
 	}
 }
 
-// TestRandomTextIsUnbiased counts characters. Bytes modulo 62 would make eight characters a quarter more likely, which
-// is forty standard deviations. The test allows eight.
+// TestRandomTextIsUnbiased counts how often each character occurs. If all bytes were used modulo 62, eight characters
+// would be a quarter more likely, which is forty standard deviations. The test allows eight standard deviations.
 func TestRandomTextIsUnbiased(t *testing.T) {
 	t.Parallel()
 	const each = 5000

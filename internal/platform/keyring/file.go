@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Parse returns the keyring of a master key in hexadecimal: 64 digits in either case, surrounding white space
-// ignored. Errors never contain the text of the key.
+// Parse returns the keyring of a hexadecimal master key: 64 digits in upper or lower case. Surrounding white space is
+// ignored. Errors never contain the key.
 func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)
@@ -26,9 +26,9 @@ func Parse(text string) (*Keyring, error) {
 	return New(master)
 }
 
-// LoadOrCreate returns the keyring of the key file at path. If the file does not exist, it creates one with a new key.
-// Nodes that start at the same time on one folder agree on one key, and a returned key is on disk. LoadOrCreate refuses
-// a file that other users than its owner can read.
+// LoadOrCreate returns the keyring of the key file at path. If the file does not exist, LoadOrCreate creates it with a
+// new key. Nodes that start at the same time with the same folder agree on one key. When LoadOrCreate returns, the key
+// is on disk. LoadOrCreate refuses a file that users other than its owner can read or change.
 func LoadOrCreate(path string) (*Keyring, error) {
 	k, err := load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +69,7 @@ func load(path string) (*Keyring, error) {
 }
 
 // create writes a new key to a temporary file and links it to its final name. A link, unlike a rename, fails if the
-// name exists already. In that case another process was faster: its key stays, and this key is discarded.
+// name exists already. If the name exists, another process created the key first; create then discards its own key.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -82,7 +82,7 @@ func create(path string) error {
 	defer os.Remove(f.Name())
 
 	master := make([]byte, MasterSize)
-	rand.Read(master) // Read never returns an error: it ends the program instead.
+	rand.Read(master) // rand.Read never returns an error; it ends the program.
 	_, err = f.WriteString(hex.EncodeToString(master) + "\n")
 	if err == nil {
 		err = f.Sync()
@@ -96,7 +96,7 @@ func create(path string) error {
 	return syncDir(dir)
 }
 
-// syncDir makes the names in a folder durable.
+// syncDir syncs a folder, so that the file names in it survive a power failure.
 func syncDir(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {

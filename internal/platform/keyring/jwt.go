@@ -9,9 +9,9 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp` in whole
-// seconds, which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token
-// can read them. life must be at least a second. The algorithm is always HS256 (RFC 7518 section 3.2).
+// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp` in whole seconds,
+// which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token can read
+// the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -29,9 +29,9 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 	return token, nil
 }
 
-// VerifyJWT checks a token that JWT made for the same purpose and decodes its claims into claims, a pointer that may
-// be nil. It returns ErrForged or ErrExpired. It refuses algorithms other than HS256, including `none`, whatever the
-// header names (RFC 8725 section 3.1), and tokens without `exp`. The caller must check claims other than `exp`.
+// VerifyJWT checks a token that JWT made for the same purpose and decodes its claims into claims, a pointer that may be
+// nil. Its errors are ErrForged and ErrExpired. VerifyJWT refuses tokens without `exp` and tokens with an algorithm
+// other than HS256, including `none` (RFC 8725 section 3.1). The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {
 	if len(token) > tokenMax {
 		return ErrForged
@@ -41,7 +41,7 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 		return ErrForged
 	}
 	payload, err := signed.Verify(k.key("jwt", purpose))
-	// Some bits of a base64 text do not matter. Comparing the text ensures that a token has only one valid spelling.
+	// A base64 decoder ignores some bits of the text. The comparison ensures that a token has only one valid spelling.
 	if spelled, e := signed.CompactSerialize(); err != nil || e != nil || spelled != token {
 		return ErrForged
 	}
@@ -61,7 +61,7 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 	return nil
 }
 
-// isJWT reports whether a token may be a JWT by its header (RFC 8725 section 3.11). A header without a type passes.
+// isJWT reports whether a token's header is that of a JWT (RFC 8725 section 3.11). A header without a type is accepted.
 func isJWT(h jose.Header) bool {
 	typ, ok := h.ExtraHeaders[jose.HeaderType]
 	return !ok || typ == "JWT"

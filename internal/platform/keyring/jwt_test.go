@@ -31,7 +31,7 @@ func TestJWTVector(t *testing.T) {
 
 const jwtHeader = `{"alg":"HS256","typ":"JWT"}`
 
-// signHS256 makes tokens that the keyring would not make, in the compact form of RFC 7515 section 7.1.
+// signHS256 creates tokens that the keyring would not create, in the compact form of RFC 7515 section 7.1.
 func signHS256(key, header, payload []byte) string {
 	enc := base64.RawURLEncoding
 	input := enc.EncodeToString(header) + "." + enc.EncodeToString(payload)
@@ -95,8 +95,8 @@ func TestJWTRefusesToMake(t *testing.T) {
 	}
 }
 
-// TestVerifyJWTRefuses signs tokens that JWT would never make with the right key: the header must not choose the
-// algorithm.
+// TestVerifyJWTRefuses creates tokens that JWT would never create, and signs them with the right key. VerifyJWT must
+// refuse them, because a token's header must not choose the algorithm.
 func TestVerifyJWTRefuses(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

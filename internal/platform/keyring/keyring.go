@@ -1,22 +1,23 @@
-// Package keyring holds the one master key of an installation. The package derives the keys to encrypt stored secrets,
-// to sign links, to make short tags for return paths, and to sign access tokens (JWT). It also makes and hashes API
-// keys, which need no master key.
+// Package keyring holds the master key of an installation. The package derives keys from the master key to encrypt
+// stored secrets, to sign links, to create short tags for return paths, and to sign access tokens (JWT). Package
+// keyring also generates and hashes API keys, which do not depend on the master key.
 //
 // # Invariants
 //
-// The master key itself is never used on data. Each pair of use (seal, sign, tag, jwt) and purpose has a separate key
-// by HKDF (RFC 5869), so a value made for one purpose is refused for another. MACs are compared in constant time.
-// Functions that read tokens return either the exact data that was signed or sealed here, or an error.
+// The master key itself never encrypts or signs data. HKDF (RFC 5869) derives a separate key for each pair of use
+// (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is refused for another. MACs are
+// compared in constant time. Functions that read tokens return either exactly the data that this keyring signed or
+// sealed, or an error.
 //
 // # When it fails
 //
-// If the master key is lost, sealed secrets are unreadable and links invalid, and nothing can recover them. With
-// another master key the errors are ErrUnsealable and ErrForged, never wrong data.
+// If the master key is lost, sealed secrets are unreadable, links are invalid, and neither can be recovered. With a
+// different master key, functions return ErrUnsealable or ErrForged, never wrong data.
 //
 // # What it does not do
 //
 // The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. The package does not rotate
-// the master key. Sealed and signed data starts with a version byte, which makes a rotation possible later.
+// the master key. Sealed and signed data starts with a version byte, so that later versions can add a rotation.
 package keyring
 
 import (
@@ -39,10 +40,10 @@ const MasterSize = 32
 // sealVersion is the first byte of sealed data: AES-256-GCM, with the 12-byte nonce before the ciphertext.
 const sealVersion = 1
 
-// ErrUnsealable means that data was sealed with another key, purpose or context, or has been altered since.
+// ErrUnsealable means that data was sealed with another key, purpose or context, or was altered after it was sealed.
 var ErrUnsealable = errors.New("sealed data cannot be opened: other key, other context, or altered")
 
-// Keyring derives keys from one master key. It is safe for concurrent use, and its keys never change.
+// Keyring derives keys from one master key. A Keyring is safe for concurrent use, and its keys never change.
 type Keyring struct {
 	root []byte // the extracted pseudorandom key of HKDF, not the master itself
 
@@ -64,19 +65,19 @@ func New(master []byte) (*Keyring, error) {
 	return k, nil
 }
 
-// key derives the 32-byte key of a use and purpose, which takes a few microseconds. Because of the NUL between use and
-// purpose, ("a", "bc") and ("ab", "c") have different keys.
+// key derives the 32-byte key of a use and a purpose. The derivation takes a few microseconds. A NUL between use and
+// purpose ensures that ("a", "bc") and ("ab", "c") have different keys.
 func (k *Keyring) key(use, purpose string) []byte {
 	sub, err := hkdf.Expand(sha256.New, k.root, use+"\x00"+purpose, 32)
 	if err != nil {
-		// Expand refuses only lengths above 255 hashes (RFC 5869 section 2.3); ours is one.
+		// Expand refuses only lengths above 255 hashes (RFC 5869 section 2.3); this key has the length of one hash.
 		panic("keyring: derive: " + err.Error())
 	}
 	return sub
 }
 
 // aead returns AES-256-GCM with a random nonce. A key must not encrypt more than 2^32 messages (NIST SP 800-38D section
-// 8.3). Each purpose has its own key, and an installation stores far fewer secrets.
+// 8.3). Each purpose has its own key, and an installation stores far fewer secrets than that limit.
 func (k *Keyring) aead(purpose string) (cipher.AEAD, error) {
 	block, err := aes.NewCipher(k.key("seal", purpose))
 	if err != nil {
@@ -85,9 +86,9 @@ func (k *Keyring) aead(purpose string) (cipher.AEAD, error) {
 	return cipher.NewGCMWithRandomNonce(block)
 }
 
-// Seal encrypts plain for storage. Only the same purpose and context open it again; a context that names the row (for
-// example by its id) prevents a sealed value from being moved to another row. The result is 29 bytes longer than
-// plain.
+// Seal encrypts plain for storage. Sealed data can only be opened with the same purpose and context. A context that
+// identifies the row (for example by its id) prevents a sealed value from being moved to another row. The result of
+// Seal is 29 bytes longer than plain.
 func (k *Keyring) Seal(purpose string, plain, context []byte) ([]byte, error) {
 	aead, err := k.aead(purpose)
 	if err != nil {
@@ -98,7 +99,7 @@ func (k *Keyring) Seal(purpose string, plain, context []byte) ([]byte, error) {
 	return aead.Seal(out, nil, plain, bound(context)), nil
 }
 
-// Open decrypts what Seal returned for the same purpose and context. For anything else the error is ErrUnsealable.
+// Open decrypts what Seal returned for the same purpose and context. For all other data, Open returns ErrUnsealable.
 func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	if len(sealed) == 0 || sealed[0] != sealVersion {
 		return nil, fmt.Errorf("open %s: unknown version: %w", purpose, ErrUnsealable)
@@ -114,33 +115,33 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// bound is the additional data of a seal. It contains the version, so that data of a later version cannot pass for
-// this one.
+// bound returns the additional authenticated data of a seal. This data contains the version, so that data of a later
+// version is not accepted as data of this version.
 func bound(context []byte) []byte {
 	return append([]byte{sealVersion}, context...)
 }
 
-// Tag returns the first n bytes (4 to 32) of the HMAC-SHA256 of data. It is for return paths, where every character
-// counts; guessing a tag of n bytes takes 2^(8n-1) tries on average. Compare tags with hmac.Equal. Each email has
-// four tags, so the key of a purpose is derived only once.
+// Tag returns the first n bytes (4 to 32) of the HMAC-SHA256 of data. Tags are for return paths, where space is
+// limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Compare tags with hmac.Equal. The key of a
+// purpose is derived only once, because each email has four tags.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
 }
 
-// AppendTag appends the result of Tag to dst. It allocates nothing if dst has room for 32 bytes more.
+// AppendTag appends the result of Tag to dst. AppendTag allocates no memory if dst has capacity for 32 more bytes.
 func (k *Keyring) AppendTag(dst []byte, purpose string, data []byte, n int) []byte {
 	t := k.Tagger(purpose)
 	defer t.Release()
 	return t.Append(dst, data, n)
 }
 
-// Tagger makes many tags of one purpose. It is not safe for concurrent use.
+// Tagger computes many tags of one purpose. A Tagger is not safe for concurrent use.
 type Tagger struct {
 	hash hash.Hash
 	pool *sync.Pool
 }
 
-// Tagger returns a Tagger for a purpose, to be released after use.
+// Tagger returns a Tagger for a purpose; the caller must call Release after use.
 func (k *Keyring) Tagger(purpose string) Tagger {
 	pool := k.tagHashes(purpose)
 	return Tagger{pool.Get().(hash.Hash), pool}
@@ -156,11 +157,11 @@ func (t Tagger) Append(dst, data []byte, n int) []byte {
 	return t.hash.Sum(dst)[:len(dst)+n]
 }
 
-// Release ends the use of t.
+// Release makes the Tagger's hash available for reuse; the Tagger must not be used afterwards.
 func (t Tagger) Release() { t.pool.Put(t.hash) }
 
-// tagHashes returns the hashes with the key of a purpose. The map itself never changes, and a new purpose replaces it,
-// so it is read without a lock.
+// tagHashes returns the hashes with the key of a purpose. The map tags is read without a lock, because it is never
+// modified: a new purpose replaces the whole map.
 func (k *Keyring) tagHashes(purpose string) *sync.Pool {
 	if pool := (*k.tags.Load())[purpose]; pool != nil {
 		return pool
@@ -179,7 +180,7 @@ func (k *Keyring) tagHashes(purpose string) *sync.Pool {
 	return pool
 }
 
-// sum is HMAC-SHA256 (RFC 2104).
+// sum returns an HMAC-SHA256 (RFC 2104).
 func sum(key, data []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(data)

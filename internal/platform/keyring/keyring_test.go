@@ -104,7 +104,7 @@ func TestKeysDifferByUseAndPurpose(t *testing.T) {
 	}
 }
 
-// TestKeysStay fixes the derivation of keys: a change would make all sealed data unreadable.
+// TestKeysStay fails if the derivation of keys changes, because a change would make all sealed data unreadable.
 func TestKeysStay(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)
@@ -141,7 +141,7 @@ func BenchmarkTag(b *testing.B) {
 	}
 }
 
-// the values that TestKeysStay expects; the first version of this package made them
+// values that TestKeysStay expects, created by the first version of this package
 const (
 	wantTag    = "48417babdbe2bead"
 	wantSealed = "0194641f09bfa45ce3f096e0643a4d4dbd2eff50f8321a1fea89067bbc2d89488f9fa9cc4c03e0"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// AppendTag and Tag return the same tags, also when called concurrently.
+// AppendTag and Tag return the same tags, even in concurrent calls.
 func TestAppendTag(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Errors of Verify and VerifyJWT. A caller may reveal which one occurred, because only a token that was made here can
-// expire.
+// Errors of Verify and VerifyJWT. A caller may reveal which of these errors occurred, because only tokens that this
+// keyring signed return ErrExpired.
 var (
 	ErrForged  = errors.New("token was not made here, or for another purpose, or has been altered")
 	ErrExpired = errors.New("token has expired")
@@ -17,22 +17,23 @@ var (
 
 const (
 	tokenVersion = 1
-	// tokenMAC is half of a SHA-256, the least that RFC 2104 section 5 recommends, so that links stay short.
+	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256, the minimum that RFC 2104 section 5 recommends,
+	// so that links stay short.
 	tokenMAC = 16
 	// tokenMax is the maximum length of a token in characters. It bounds the work that a forged token can cause.
 	tokenMax = 8192
 )
 
-// LinkExpiry returns the expiry of a download link that is made now: one hour from now, in whole milliseconds as in the
+// LinkExpiry returns the expiry of a download link that is created now: one hour later, in whole milliseconds as in the
 // API.
 func LinkExpiry(now time.Time) time.Time {
 	return now.Add(time.Hour).UTC().Truncate(time.Millisecond)
 }
 
-// Sign returns a URL-safe token (letters, digits, - and _) that contains parts. The token expires at the time in
-// expires, in whole seconds. If expires is the zero time, the token never expires. Anybody who has the token can read
-// the parts but not change them. Sign panics if the token would be longer than the 8,192 characters that Verify
-// accepts: parts are ids, addresses and URLs, not bodies.
+// Sign returns a URL-safe token (letters, digits, - and _) that contains parts. The token expires at the given time, in
+// whole seconds. If expires is the zero time, the token never expires. Anybody who has the token can read the parts but
+// not change them. Parts should be short texts such as ids, addresses and URLs: Sign panics if the token would be
+// longer than the 8,192 characters that Verify accepts.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}
 	var until uint64
@@ -52,14 +53,16 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 	return token
 }
 
-// Verify returns the parts of a token that Sign made for the same purpose. Other tokens return ErrForged, and expired
-// ones ErrExpired. Each token has one valid spelling: another text that decodes to the same bytes returns ErrForged.
+// Verify returns the parts of a token that Sign made for the same purpose. For expired tokens Verify returns
+// ErrExpired, and for all other tokens ErrForged. Each token has one valid spelling: for another text that decodes to
+// the same bytes, Verify returns ErrForged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end, so the data is encoded again and compared.
+	// The decoder ignores line breaks and unused bits at the end. Therefore Verify encodes the data again and compares the
+	// result with the token.
 	if err != nil || len(data) < 1+tokenMAC || base64.RawURLEncoding.EncodeToString(data) != token {
 		return nil, ErrForged
 	}

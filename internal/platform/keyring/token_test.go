@@ -57,7 +57,7 @@ func TestVerifyForged(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)
 	now := time.Unix(1_800_000_000, 0)
-	// 20 bytes of data make 27 characters, the last of which has two unused bits.
+	// The base64 encoding of 20 bytes has 27 characters, and the last character has two unused bits.
 	token := k.Sign("click", time.Time{}, "")
 	for i := range token {
 		bent := token[:i] + string(token[i]^1) + token[i+1:]
@@ -93,7 +93,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzSplitParts tests the parser without the signature, which otherwise protects it from foreign data.
+// FuzzSplitParts tests the parser with arbitrary data, which signatures otherwise keep away from the parser.
 func FuzzSplitParts(f *testing.F) {
 	f.Add([]byte{1, 'a', 0, 2, 'b', 'c'})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'a'})

@@ -36,10 +36,11 @@ func (e *StatusError) Error() string {
 	return fmt.Sprintf("server answered %d %s", e.Code, http.StatusText(e.Code))
 }
 
-// Client returns an HTTP client that checks all its connections. A request, including its body, ends after timeout.
-// If redirects is 0, a redirect is returned as the response; otherwise at most that many are followed, each to a URL
-// that CheckURL accepts. Reading more than maxBody bytes of a body, after decompression, returns ErrTooLarge. Create
-// a client once and keep it: it has its own pool of connections.
+// Client returns an HTTP client that checks the address of each connection. A request, including its body, ends after
+// timeout. If redirects is 0, the client returns a redirect as the response. If redirects is greater, the client
+// follows at most that many redirects, each to a URL that CheckURL accepts. Reading more than maxBody bytes of a
+// decompressed body returns ErrTooLarge. Each client has its own connection pool, so callers should create a client
+// once and reuse it.
 func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *http.Client {
 	return &http.Client{
 		Timeout:   timeout,
@@ -54,7 +55,7 @@ func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *htt
 			if _, err := g.CheckURL(r.URL.String()); err != nil {
 				return fmt.Errorf("redirect: URL %w", err)
 			}
-			// A URL may be secret and must not be sent to the next host.
+			// The URL may be secret, so it must not be sent to the next host as the referrer.
 			r.Header.Del("Referer")
 			return nil
 		},
@@ -74,8 +75,8 @@ func (g *Guard) transport() *http.Transport {
 	}
 }
 
-// fetcher is the client of Fetch. Each request has its own connection, because connections to an address are counted
-// as its requests.
+// fetcher is the client of Fetch. Each request uses its own connection, because the limit of requests per address
+// counts connections.
 func (g *Guard) fetcher() *http.Client {
 	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch has its own limits of size and time.
 	t := g.transport()
@@ -86,7 +87,7 @@ func (g *Guard) fetcher() *http.Client {
 	return c
 }
 
-// Fetched is the response to a Fetch. The caller must close it.
+// Fetched is the response that Fetch returns. The caller must close it.
 type Fetched struct {
 	Type   string // Content-Type as sent, possibly empty
 	Length int64  // length in bytes; -1 if not sent
@@ -98,8 +99,9 @@ type Fetched struct {
 	leave func()
 }
 
-// timeLimit ends a fetch if its headers take longer than fetchTimeout, or if its body takes longer than that from the
-// first Read. It does not run between the headers and the first Read, because the caller may wait before it reads.
+// timeLimit ends a fetch if its headers take longer than fetchTimeout, or if its body takes longer than fetchTimeout
+// from the first Read. The time between the headers and the first Read does not count, because the caller may wait
+// before it reads.
 type timeLimit struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -113,7 +115,7 @@ func newTimeLimit(ctx context.Context) *timeLimit {
 	return l
 }
 
-// explain returns the error of the time limit if the limit ended the fetch, and err otherwise.
+// explain returns the time limit's error if the limit ended the fetch. If not, explain returns err.
 func (l *timeLimit) explain(err error) error {
 	if err != nil && context.Cause(l.ctx) == os.ErrDeadlineExceeded {
 		return fmt.Errorf("no more within %v: %w", fetchTimeout, os.ErrDeadlineExceeded)
@@ -126,8 +128,8 @@ func (l *timeLimit) end() {
 	l.cancel(nil)
 }
 
-// Read reads the body. It returns ErrTooLarge beyond the limit of Fetch, and ErrSlow when the server sends too
-// slowly.
+// Read reads the body. Read returns ErrTooLarge if the body exceeds the limit of Fetch, and ErrSlow if the server sends
+// too slowly.
 func (f *Fetched) Read(p []byte) (int, error) {
 	if f.pace.since.IsZero() {
 		f.pace.since = time.Now()
@@ -147,14 +149,15 @@ func (f *Fetched) Close() error {
 	return f.body.Close()
 }
 
-// Fetch downloads a URL. Only status 200 is success. The headers must arrive within 30 seconds, after at most 3
-// redirects. The body must arrive within 30 seconds from the first Read, with at most maxBytes and at least 4 KB a
-// second.
+// Fetch downloads a URL. Any status other than 200 is an error. The headers must arrive within 30 seconds, after at
+// most 3 redirects. The body may have at most maxBytes; it must arrive within 30 seconds from the first Read, at a rate
+// of at least 4 KB per second.
 //
-// owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and from one
-// address, or one if the host was slow for it in the last 5 minutes. All owners together may run 16 fetches, which they
-// share as package fairshare describes. Further calls wait until ctx ends and then return ErrBusy. Other errors are
-// those of CheckURL, ErrRefused, ErrTooLarge, ErrSlow, *StatusError, and those of the network.
+// The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and
+// from one address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
+// may run 16 fetches from one host, which they share as package fairshare describes. Further calls wait for a slot and
+// return ErrBusy if ctx ends first. Other errors are errors of CheckURL, ErrRefused, ErrTooLarge, ErrSlow,
+// *StatusError, and network errors.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {
@@ -204,13 +207,13 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// leastRate is the lowest allowed average rate of a response, in bytes a second. The limit applies after paceAfter.
+// leastRate is the lowest allowed average rate of a response, in bytes per second. The limit applies after paceAfter.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second
 )
 
-// paced is a body that must arrive at least at leastRate.
+// paced is a response body that must arrive at a rate of at least leastRate.
 type paced struct {
 	io.ReadCloser
 	since time.Time
@@ -226,8 +229,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withoutURL removes the URL from an error of package http. Errors are logged, and the URL's path and query may be the
-// only protection of the file.
+// withoutURL removes the URL from an error of package http. Errors are logged, and a URL's path or query may be the
+// only secret that protects a file.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -235,7 +238,7 @@ func withoutURL(err error) error {
 	return err
 }
 
-// limited limits the bodies of all responses.
+// limited is a transport that limits the size of all response bodies.
 type limited struct {
 	next *http.Transport
 	max  int64
@@ -249,12 +252,12 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes the idle connections of the pool, for http.Client.CloseIdleConnections.
+// CloseIdleConnections closes the idle connections of the pool; http.Client.CloseIdleConnections calls it.
 func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
 
-// capped is a body that returns at most left further bytes.
+// capped is a response body from which at most left more bytes can be read.
 type capped struct {
 	io.ReadCloser
 	left int64

@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// site is a server on the loopback interface with a page for each kind of misbehaviour.
+// site starts a server on the loopback interface with one page for each kind of server error.
 func site(t *testing.T) *httptest.Server {
 	t.Helper()
 	done := make(chan struct{})
@@ -81,12 +81,12 @@ func site(t *testing.T) *httptest.Server {
 	return srv
 }
 
-// here returns a guard that allows only the address of the test servers.
+// here returns a guard that allows 127.0.0.1, the address of the test servers.
 func here() *Guard {
 	return New(Options{AllowPrefixes: []netip.Prefix{netip.MustParsePrefix("127.0.0.1/32")}})
 }
 
-// all returns the whole body that Fetch returns.
+// all fetches a URL and returns the whole body.
 func all(g *Guard, ctx context.Context, url string, limit int64) ([]byte, string, error) {
 	f, err := g.Fetch(ctx, "team", url, limit)
 	if err != nil {
@@ -166,7 +166,7 @@ func TestFetchFails(t *testing.T) {
 			if !tt.want(err) || body != nil {
 				t.Errorf("Fetch = %.20q, %v", body, err)
 			}
-			if strings.Contains(fmt.Sprint(err), tt.path) { // errors are logged, and the path may have a signature
+			if strings.Contains(fmt.Sprint(err), tt.path) { // errors are logged, and the path may contain a secret
 				t.Errorf("the error names the path: %v", err)
 			}
 		})
@@ -187,7 +187,7 @@ func TestFetchFails(t *testing.T) {
 	}
 }
 
-// TestFetchRefusesBeforeConnecting counts the requests that arrive at a server that must not be reached.
+// TestFetchRefusesBeforeConnecting verifies that a server with a refused address receives no requests.
 func TestFetchRefusesBeforeConnecting(t *testing.T) {
 	t.Parallel()
 	var hits atomic.Int32

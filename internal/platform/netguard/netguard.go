@@ -1,23 +1,23 @@
 // Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. The package
-// refuses addresses that only this machine can reach: the machine itself, its network, and the metadata services of
-// clouds. Every connection to such an address must use this package.
+// refuses addresses that are not public: the machine itself, its private network, and the metadata services of clouds.
+// Every connection to an address that a user supplies must use package netguard.
 //
 // # Invariants
 //
-// The address is checked immediately before the socket connects, after all look-ups. So the check also covers a name
-// that resolves differently the second time. Each address of a name and each hop of a redirect is checked. Proxies of
-// the environment are never used, because a proxy would connect without the check. Responses of [Guard.Client] and
-// [Guard.Fetch] are limited in time and size.
+// Package netguard checks an address immediately before the socket connects, after all look-ups. Therefore a name that
+// resolves to another address the second time cannot bypass the check. Each address of a name and each hop of a
+// redirect is checked. Proxies from environment variables are never used, because a proxy would connect without the
+// check. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
 //
 // # When it fails
 //
-// The error of a refused address wraps [ErrRefused]. A response that is too long returns [ErrTooLarge]. A retry does
-// not help after these errors; it may help after [ErrBusy] and [ErrSlow].
+// The error of a refused address wraps [ErrRefused]. If a response is too long, the error is [ErrTooLarge]. A retry
+// does not help after [ErrRefused] and [ErrTooLarge]; a retry may help after [ErrBusy] and [ErrSlow].
 //
 // # What it does not do
 //
-// The package does not restrict ports and does not retry. The package cannot recognise private networks that use public
-// addresses or a private translation prefix: a firewall must protect such networks.
+// The package does not restrict ports and does not retry. The package cannot recognize private networks that use public
+// addresses or a private translation prefix; a firewall must protect such networks.
 package netguard
 
 import (
@@ -47,18 +47,19 @@ const dialTimeout = 10 * time.Second
 type Options struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, for development.
 	AllowLoopback bool
-	// AllowPrefixes are allowed even if they are not public. IPv4 prefixes must not be written as IPv6.
+	// AllowPrefixes are prefixes of addresses that are allowed even if they are not public. IPv4 prefixes must not be
+	// written as IPv6 prefixes.
 	AllowPrefixes []netip.Prefix
-	// DenySelf are this program's listeners, which are refused even if their addresses are allowed. An unspecified
-	// address means all addresses of this machine.
+	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
+	// allowed. An unspecified address means all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 
-// Guard checks addresses and connects to them. It is safe for concurrent use.
+// Guard checks addresses and connects to them. A Guard is safe for concurrent use.
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // dialer for fetches, which waits for a free slot of each address
+	bounded net.Dialer // dialer for Fetch, which waits for a free slot of an address
 	fetch   *http.Client
 	slots   *slots
 }
@@ -77,7 +78,7 @@ func New(opt Options) *Guard {
 		if err := g.control(ctx, network, address, c); err != nil {
 			return err
 		}
-		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has parsed address
+		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has already parsed address
 	}
 	g.fetch = g.fetcher()
 	return g
@@ -88,8 +89,8 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// DialAdmitted connects like DialContext, with a further check: it calls admit for each allowed address before it
-// connects. An error of admit refuses that address.
+// DialAdmitted connects like DialContext, but first calls the function admit for each allowed address. If admit returns
+// an error, DialAdmitted does not connect to that address.
 func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	admit func(netip.AddrPort) error) (net.Conn, error) {
 	d := g.dialer
@@ -106,7 +107,8 @@ func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	return d.DialContext(ctx, network, address)
 }
 
-// control checks the address to which a socket is about to connect. It is called for each address that is tried.
+// control checks the address to which a socket is about to connect. The dialer calls control for each address that it
+// tries.
 func (g *Guard) control(_ context.Context, network, address string, _ syscall.RawConn) error {
 	if !strings.HasPrefix(network, "tcp") {
 		return fmt.Errorf("%w: network %s", ErrRefused, network)
@@ -121,8 +123,8 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return g.denySelf(to)
 }
 
-// denySelf refuses this program's listeners. It reads the addresses of the machine each time, because they change, but
-// only if the port is that of a listener.
+// denySelf refuses this program's listeners. If the port is that of a listener, denySelf reads the machine's current
+// addresses, because they can change.
 func (g *Guard) denySelf(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, self := range g.opt.DenySelf {
@@ -158,8 +160,8 @@ func onThisMachine(addr netip.Addr) (bool, error) {
 }
 
 // CheckURL parses the URL of an endpoint or attachment. Its errors are phrases that follow the name of the field. The
-// result has no fragment, because HTTP does not send it. Addresses in the URL are checked immediately, names when they
-// are dialled.
+// returned URL has no fragment, because HTTP does not send fragments. CheckURL checks IP addresses in the URL
+// immediately; host names are checked when they are dialed.
 func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fmt.Errorf("must have at most %d characters, has %d", MaxURL, len(text))

@@ -89,8 +89,8 @@ func TestAllowedByOptions(t *testing.T) {
 	}
 }
 
-// FuzzAllowed checks two rules. A refused IPv4 address is refused in each IPv6 address that embeds it. An address that
-// the standard library calls special is refused.
+// FuzzAllowed checks two rules. If an IPv4 address is refused, all IPv6 addresses that embed it are also refused.
+// Addresses that the standard library classifies as special are refused.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255",
 		"100.64.0.1"} {
@@ -219,7 +219,7 @@ func FuzzCheckURL(f *testing.F) {
 	})
 }
 
-// listen returns the address of a listener on loopback that accepts and closes.
+// listen returns the address of a loopback listener that accepts connections and closes them immediately.
 func listen(t *testing.T) netip.AddrPort {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

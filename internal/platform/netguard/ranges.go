@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// refused4 are the IPv4 ranges that are not public, by the registry of special-purpose addresses (RFC 6890).
+// refused4 lists the IPv4 ranges that are not public according to the registry of special-purpose addresses (RFC 6890).
 var refused4 = prefixes(
-	"0.0.0.0/8",        // this network; 0.0.0.0 connects to this machine
+	"0.0.0.0/8",        // "this network"; a connection to 0.0.0.0 reaches this machine
 	"10.0.0.0/8",       // private (RFC 1918)
-	"100.64.0.0/10",    // shared by carriers (RFC 6598); metadata of one cloud
+	"100.64.0.0/10",    // shared address space of carriers (RFC 6598); one cloud's metadata service
 	"127.0.0.0/8",      // loopback
-	"168.63.129.16/32", // host agent of one cloud, on a public address
-	"169.254.0.0/16",   // link-local (RFC 3927); metadata of most clouds
+	"168.63.129.16/32", // one cloud's host agent, which uses a public address
+	"169.254.0.0/16",   // link-local (RFC 3927); metadata services of most clouds
 	"172.16.0.0/12",    // private
 	"192.0.0.0/24",     // protocol assignments
 	"192.0.2.0/24",     // documentation (RFC 5737)
@@ -25,21 +25,22 @@ var refused4 = prefixes(
 	"240.0.0.0/4",      // reserved; broadcast
 )
 
-// global6 is all allocated public IPv6 (RFC 4291 section 2.4). Everything outside it is refused without being listed:
-// ::, ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC 8215),
-// discard 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local fec0::/10,
-// multicast.
+// global6 contains all allocated public IPv6 addresses (RFC 4291 section 2.4). All addresses outside of global6 are
+// refused: ::, ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC
+// 8215), discard 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local
+// fec0::/10, multicast.
 var global6 = netip.MustParsePrefix("2000::/3")
 
-// refused6 are the ranges within global6 that are not public.
+// refused6 lists the ranges within global6 that are not public.
 var refused6 = prefixes(
 	"2001::/23",     // protocol assignments: Teredo 2001::/32, benchmarking 2001:2::/48, ORCHID
 	"2001:db8::/32", // documentation (RFC 3849)
-	"2002::/16",     // 6to4 (RFC 3056): reaches the IPv4 address that it embeds, and is out of use
+	"2002::/16",     // 6to4 (RFC 3056), obsolete; leads to the embedded IPv4 address
 	"3fff::/20",     // documentation (RFC 9637)
 )
 
-// nat64 is the well-known prefix of translators (RFC 6052), through which a host without IPv4 reaches public IPv4.
+// nat64 is the well-known prefix of NAT64 translators (RFC 6052), through which hosts without IPv4 reach public IPv4
+// addresses.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 
 func prefixes(list ...string) []netip.Prefix {
@@ -50,8 +51,8 @@ func prefixes(list ...string) []netip.Prefix {
 	return out
 }
 
-// Allowed reports whether users may make this program connect to an address: it is public, or the options allow it. If
-// an IPv6 address embeds an IPv4 address, that address must be public too.
+// Allowed reports whether connections to an address that a user supplies are allowed, because the address is public or
+// the options allow it. If an IPv6 address embeds an IPv4 address, the embedded address must also be public.
 func (g *Guard) Allowed(addr netip.Addr) bool {
 	if !addr.IsValid() {
 		return false
@@ -64,7 +65,7 @@ func (g *Guard) Allowed(addr netip.Addr) bool {
 	if g.opt.AllowLoopback && bare.IsLoopback() {
 		return true
 	}
-	// Only addresses of a link have a zone.
+	// Only link-local addresses have a zone.
 	return addr.Zone() == "" && public(addr)
 }
 
@@ -85,7 +86,7 @@ func public(addr netip.Addr) bool {
 	return true
 }
 
-// tail4 returns the IPv4 address in the last four bytes.
+// tail4 returns the IPv4 address in the last four bytes of an IPv6 address.
 func tail4(addr netip.Addr) netip.Addr {
 	b := addr.As16()
 	return netip.AddrFrom4([4]byte(b[12:]))

@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// ErrBusy means that the maximum number of fetches from a host is in progress and none ended in time. ErrBusy says
-// nothing about the state of the host.
+// ErrBusy means that a fetch found no free slot in time, because the maximum number of fetches from the host is in
+// progress. ErrBusy does not imply a problem of the host.
 var ErrBusy = errors.New("too many fetches from this host at once")
 
-// Limits of simultaneous fetches from one host, and from one address, on this node.
+// Limits of simultaneous fetches on this node, for one host and for one address.
 const (
 	fetchesPerHost  = 16
 	fetchesPerOwner = 4
@@ -34,7 +34,8 @@ type slots struct {
 
 type hostOwner struct{ host, owner string }
 
-// counts are the slots of one host, or those of one owner at that host. counts exist only while they have users.
+// counts counts the fetches from one host, or one owner's fetches from that host. A counts exists only while it has
+// users.
 type counts struct {
 	users int
 	all   *fairshare.Pool  // of a host
@@ -45,7 +46,8 @@ func newSlots() *slots {
 	return &slots{hosts: map[string]*counts{}, owners: map[hostOwner]*counts{}, slow: map[hostOwner]time.Time{}}
 }
 
-// acquire waits for a free slot of a host. leave releases the slot; a second call does nothing.
+// acquire waits for a free slot of a host. The returned function leave releases the slot; a second call of leave does
+// nothing.
 func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), err error) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()
@@ -91,7 +93,7 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 	}), nil
 }
 
-// heard records whether a host was slow for an owner. It does not affect other owners.
+// heard records whether a host was slow for an owner. Other owners are not affected.
 func (p *slots) heard(host, owner string, slow bool) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()
@@ -111,10 +113,11 @@ func (p *slots) heard(host, owner string, slow bool) {
 	}
 }
 
-// ownerKey is the key of the owner in a request's context.
+// ownerKey is the key under which a request's context stores the owner.
 type ownerKey struct{}
 
-// dialing is one call of DialContext with its slots by address. Several addresses may be tried at once.
+// dialing is one call of DialContext with the slots that it holds, by address. A call may try several addresses at the
+// same time.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool
@@ -123,8 +126,8 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is DialContext for fetches. A connection holds a slot of its address until it is closed, whichever name
-// resolved to it.
+// dialBounded is like DialContext, but for Fetch: until a connection is closed, it holds a slot of its address,
+// regardless of the host name.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}
 	c, err := g.bounded.DialContext(context.WithValue(ctx, dialingKey{}, d), network, address)
@@ -166,7 +169,7 @@ func (g *Guard) acquireSlot(ctx context.Context, to netip.Addr) error {
 	return nil
 }
 
-// placed is a connection that releases its slot when it is closed.
+// placed is a connection that releases its slot when the connection is closed.
 type placed struct {
 	net.Conn
 	leave func()

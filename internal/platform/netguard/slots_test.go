@@ -68,7 +68,7 @@ func TestSlotsOfAHost(t *testing.T) {
 	})
 }
 
-// Names that resolve to one address share its slots.
+// Host names that resolve to the same address share the slots of that address.
 func TestSlotsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})
@@ -112,14 +112,14 @@ func TestSlotsOfAnAddress(t *testing.T) {
 		return len(g.slots.hosts)
 	}
 	for deadline := time.Now().Add(10 * time.Second); held() > 0; time.Sleep(time.Millisecond) {
-		// The transport closes the connections at some time.
+		// The transport closes idle connections with a delay.
 		if time.Now().After(deadline) {
 			t.Fatalf("%d places are held for ever", held())
 		}
 	}
 }
 
-// trickle gives a byte a second.
+// trickle is a reader that returns one byte per second.
 type trickle struct{}
 
 func (trickle) Close() error { return nil }
@@ -138,7 +138,7 @@ func TestTrickleEnds(t *testing.T) {
 	})
 }
 
-// The time limit does not run while the caller waits between the headers and the body.
+// The time between the headers and the caller's first Read of the body does not count towards the time limit.
 func TestTimeStandsStillBetweenHeadersAndBody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		limit := newTimeLimit(t.Context())

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// BenchmarkDrain claims and finishes 200,000 waiting jobs, all in one lane or each in a lane of its own.
+// BenchmarkDrain claims and finishes 200,000 waiting jobs, all in one lane or each in a separate lane.
 func BenchmarkDrain(b *testing.B) {
 	const n = 200_000
 	for _, lanes := range []int{1, n} {

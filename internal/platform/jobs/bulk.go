@@ -1,7 +1,7 @@
 package jobs
 
-// reserve returns how many of n workers bulk jobs leave to other jobs: a quarter, but at least one. It returns 0 if n
-// is 1.
+// reserve returns how many of n workers bulk jobs must leave to other jobs: a quarter, but at least one. If n is 1,
+// reserve returns 0.
 func reserve(n int) int {
 	if n < 2 {
 		return 0
@@ -9,7 +9,7 @@ func reserve(n int) int {
 	return max(n/4, 1)
 }
 
-// bulk counts the claimed jobs of bulk lanes.
+// bulk counts claimed jobs in bulk lanes.
 type bulk struct {
 	groups map[string]int
 	owners map[string]int
@@ -32,8 +32,8 @@ func count[K comparable](m map[K]int, key K, n int) {
 	}
 }
 
-// bulkRoom returns how many more jobs of bulk lanes an owner may claim if planned of them are already planned. The
-// reserve is a part of the workers that the owner holds or may still acquire.
+// bulkRoom returns how many more bulk jobs an owner may claim in addition to the number of bulk jobs that are already
+// planned. The reserve for other jobs is computed from all workers that the owner holds or may still acquire.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {
 	room := int(k.workers.Available(owner))
 	most := room + int(k.workers.Held(owner))

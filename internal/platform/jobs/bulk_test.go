@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// bulkKind returns a kind with lanes owner/group/class; class b is bulk.
+// bulkKind returns a kind whose lanes are named owner/group/class; lanes of class b are bulk.
 func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error) jobs.Kind {
 	part := func(n int) func(string) string {
 		return func(lane string) string { return strings.Split(lane, "/")[n] }
@@ -24,7 +24,7 @@ func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error
 		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
 }
 
-// However many bulk jobs wait in a group, and however long they take, other jobs of the same owner find capacity.
+// Other jobs find capacity even if many bulk jobs of the same owner wait in a group or take long.
 func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -32,9 +32,9 @@ func TestBulkLeavesPlaces(t *testing.T) {
 		groups           int // groups of the bulk lanes
 		bulk             int // bulk jobs that run at a time
 		lane             string
-		other            int // other jobs that run beside them
+		other            int // other jobs that run at the same time
 	}{
-		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk leaves a quarter of 8 free
+		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk jobs leave a quarter of 8 free
 		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // of the owner's 14 workers, bulk leaves a quarter free
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 	}
 }
 
-// If bulk jobs and other jobs wait for the same worker, the other jobs go first, but bulk jobs do not wait forever.
+// If bulk jobs and other jobs wait for the same worker, the other jobs run first, but bulk jobs do not wait forever.
 func TestBulkGoesOn(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -148,8 +148,8 @@ func TestGrownLimit(t *testing.T) {
 	})
 }
 
-// A lane that is held because its group is full continues when a pause of the group ends, even if a hanging job of the
-// group never frees it.
+// A lane that is held because its group is full continues when a temporary limit of the group ends, even if the group's
+// running job hangs.
 func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, dbtest.SQLite(t))
@@ -169,7 +169,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 					<-hang
 				case "b":
 					<-answer
-					until := time.Now().Add(30 * time.Second) // the host asked for less mail
+					until := time.Now().Add(30 * time.Second) // simulates a host that asks for less mail
 					paused.Store(&until)
 				}
 				defer b.saw(j)
@@ -181,7 +181,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
 		time.Sleep(time.Second) // now lane c is held
 		close(answer)
-		for i, want := range []int{1, 2} { // first b ends, then c after the pause
+		for i, want := range []int{1, 2} { // lane b ends first, then lane c after the pause
 			time.Sleep(20 * time.Second)
 			b.mu.Lock()
 			if n := len(b.seen); n != want {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ask is one lane's share of a claim. The pool has already granted its workers.
+// ask is one lane's share of a claim. The worker pool has already granted the workers for it.
 type ask struct {
 	lane, owner, group string
 	bulk               bool
@@ -24,14 +24,14 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	var now int64
 	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		// A node that declares this one dead waits for this claim and then makes its jobs due. If that node was first, the
-		// claim fails.
+		// If another node declares this node dead, it waits for the end of this claim and then makes the claimed jobs due. If
+		// the other node came first, the claim fails.
 		tx.QueueHold(ctx, errDeclaredDead, "nodes", k.r.node)
 		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
 			return err
 		}
 		now = tx.Now().UnixMicro()
-		var short []string // lanes that may have no more jobs due
+		var short []string // lanes that probably have no more due jobs
 		for _, a := range asks {
 			if len(claimed[a.lane]) < a.n {
 				short = append(short, a.lane)
@@ -75,7 +75,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// releaseClaims gives back the jobs that this node holds and no worker has. Such jobs come from a claim that was
+// releaseClaims makes jobs due again that this node holds but no worker runs. Such jobs come from a claim that was
 // committed although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)

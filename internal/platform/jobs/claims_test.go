@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Many lanes of one job each are claimed together, with few statements. A lane with many jobs still gets all of them
-// done.
+// Many lanes with one job each are claimed in one transaction, with few statements. A lane with many jobs still
+// finishes all of them.
 func TestClaimsOfManyLanes(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		b := newBench(t, d)
@@ -50,8 +50,8 @@ func TestClaimsOfManyLanes(t *testing.T) {
 	})
 }
 
-// A job that another transaction has locked, such as the claim of a hanging node, causes no busy loop and does not
-// delay other lanes.
+// A job that another transaction has locked, such as the claim of a hanging node, causes no busy loop in the dispatcher
+// and does not delay other lanes.
 func TestClaimOfALockedJob(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	b := newBench(t, d)

@@ -7,19 +7,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Cron is recurring work. It has one job, which stays in the queue permanently: each run moves it to the next time. Any
-// node may claim the job, and it never runs twice at the same time. If all nodes were down for several intervals, it
-// runs once for all of them. The job of a cron is never parked.
+// Cron is recurring work. A cron has one job that stays in the queue permanently: each run sets the time of the next
+// run. Any node may claim the job, and the job never runs twice at the same time. If all nodes were down for several
+// intervals, the job runs only once for all these intervals. The job of a cron is never parked.
 type Cron struct {
 	Name  string
 	Every time.Duration
 	Run   func(ctx context.Context) error
 }
 
-// cronWait is the wait before a cron runs again after an error, unless its regular time comes first.
+// cronWait is the delay before a cron runs again after an error, unless its regular time is earlier.
 const cronWait = time.Minute
 
-// Cron registers recurring work. Call it before Run.
+// Cron registers recurring work. Cron must be called before Run.
 func (r *Runner) Cron(c Cron) {
 	r.crons = append(r.crons, c)
 	k := Kind{Name: "cron." + c.Name, Workers: 1, Lease: 15 * time.Minute, Schedule: []time.Duration{cronWait},
@@ -43,8 +43,8 @@ func (r *Runner) Cron(c Cron) {
 	r.Handle(k)
 }
 
-// insertCrons inserts the job of each cron. If an earlier, longer interval left a job too late, insertCrons moves it to
-// the next time.
+// insertCrons inserts the job of each cron. If a job's next run is too late because an earlier release had a longer
+// interval, insertCrons moves the run forward.
 func (r *Runner) insertCrons(ctx context.Context, tx *db.Tx) {
 	for _, c := range r.crons {
 		kind := "cron." + c.Name

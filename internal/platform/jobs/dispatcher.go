@@ -12,22 +12,22 @@ import (
 const (
 	claimMax   = 256                  // maximum number of jobs that one transaction claims
 	claimEvery = 5 * time.Millisecond // time between claims while jobs run, to batch claims
-	laneTurn   = 32                   // the most jobs that a lane gets in one turn
-	laneFirst  = 2                    // the most in a lane's first turn, because most lanes have one job
+	laneTurn   = 32                   // maximum number of jobs that a lane gets in one turn
+	laneFirst  = 2                    // maximum in a lane's first turn, because most lanes have one job
 	errorWait  = time.Second          // pause after a failed claim
-	idleMax    = time.Minute          // time between turns of the loop when nothing happens
+	idleMax    = time.Minute          // maximum time between turns of the loop
 )
 
-// dispatcher claims the jobs of one kind and starts their handlers. From hints, its own claims and regular scans, it
-// knows which lanes may have due jobs, and from when.
+// dispatcher claims the jobs of one kind and starts their handlers. Hints, claims and regular scans tell the dispatcher
+// which lanes may have due jobs, and when these jobs are due.
 //
 // A known lane is waiting, ready, paused or held. A waiting lane has an alarm at the time of its next job. A lane is
-// paused while its owner uses its full share of the workers. A lane is held while its group is at its limit. Only run
-// uses the fields that mu does not guard.
+// paused while its owner uses its full share of the workers. A lane is held while its group is at its limit. Only the
+// method run uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
-	exact bool // several owners together must not exceed a group's limit
+	exact bool // whether several owners together must not exceed a group's limit
 	kick  chan struct{}
 	done  chan ended
 
@@ -42,13 +42,13 @@ type dispatcher struct {
 	queued    map[string]bool   // the lanes that are ready or held
 	deep      map[string]int    // lanes whose last claim was full -> how many jobs to claim next
 	held      map[string]*turns // by group
-	limits    *alarms           // groups with held lanes whose limit ends at a known time
+	limits    *alarms           // groups with held lanes and a limit that ends at a known time
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // claimed jobs by group and owner
 	bulk      bulk              // claimed jobs of bulk lanes
-	freed     map[string]bool   // groups in which jobs have ended; their owners may have free workers
+	freed     map[string]bool   // groups in which jobs have ended, so that their lanes may continue
 	claimed   map[string]bool   // claimed jobs, by id
-	doubt     atomic.Bool       // a claim returned an error, but may have been committed
+	doubt     atomic.Bool       // whether a claim returned an error but may have been committed
 	workers   *fairshare.Pool
 	claimedAt time.Time
 }
@@ -73,7 +73,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		workers: fairshare.New(int64(k.Workers), fairshare.Greed)}
 }
 
-// hint records that a lane has a job due at the given time. It does not block.
+// hint records that a lane has a job due at the given time. The call does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
 	k.note(lane, at)
@@ -81,14 +81,14 @@ func (k *dispatcher) hint(lane string, at int64) {
 	k.wake()
 }
 
-// note does the same as hint, but does not wake the loop. The caller holds mu.
+// note does the same as hint, but does not wake the loop. The caller must hold mu.
 func (k *dispatcher) note(lane string, at int64) {
 	if old, ok := k.hinted[lane]; !ok || at < old {
 		k.hinted[lane] = at
 	}
 }
 
-// regroup records that the limit of a group was raised. It does not block.
+// regroup records that the limit of a group was raised. The call does not block.
 func (k *dispatcher) regroup(group string) {
 	k.mu.Lock()
 	k.grown[group] = true
@@ -96,7 +96,8 @@ func (k *dispatcher) regroup(group string) {
 	k.wake()
 }
 
-// restart records that the clock stepped back, so that waits until a time are computed again. It does not block.
+// restart records that the clock stepped back, so that the dispatcher computes all waits again. The call does not
+// block.
 func (k *dispatcher) restart() {
 	k.mu.Lock()
 	k.stepped = true
@@ -119,10 +120,10 @@ func (k *dispatcher) wake() {
 	}
 }
 
-// run is the main loop: it waits for one event and then starts what is due.
+// run is the dispatcher's main loop: it waits for an event and then starts the due jobs.
 func (k *dispatcher) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	// Running jobs may continue after ctx ends for the grace period; then their context ends too.
+	// After ctx ends, running jobs may continue for the grace period. The context of the handlers ends after that period.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	timer := time.NewTimer(0)
@@ -176,7 +177,7 @@ func (k *dispatcher) drainDone() {
 	}
 }
 
-// release removes a job that has ended from all counts.
+// release removes an ended job from all counts.
 func (k *dispatcher) release(e ended) {
 	delete(k.claimed, e.id)
 	k.workers.Release(e.owner, 1)
@@ -192,10 +193,10 @@ func (k *dispatcher) release(e ended) {
 	k.freed[e.group] = true
 }
 
-// available returns how many more jobs of a group an owner may claim, if total of the group and own of the owner are
-// claimed. An owner may hold at most as many jobs as it leaves free of twice the limit. So a single owner gets the
-// limit, and the next owner gets a slot immediately, even if the first one's jobs take long. A limit that ends at a
-// known time is exact, and so are the limits of a kind without owners.
+// available returns how many more jobs of a group an owner may claim. The parameters total and own are the numbers of
+// claimed jobs of the group and of the owner in the group. An owner may hold at most as many jobs as remain free of
+// twice the limit. A single owner therefore gets the limit, and the next owner gets a slot immediately, even if the
+// first owner's jobs take long. Limits that end at a known time, and the limits of a kind without owners, are exact.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total
@@ -207,9 +208,9 @@ func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	return (free - own) / 2
 }
 
-// refill makes lanes ready whose group or owner has free capacity again. It takes only as many lanes of a group as may
-// be claimed now, because a group can have a hundred thousand. If the group has no claimed job, whose end would call
-// refill again, it takes all.
+// refill makes lanes ready if their group or owner has free capacity again. It makes only as many lanes of a group
+// ready as may be claimed now, because a group can have a hundred thousand lanes. If the group has no claimed jobs,
+// refill makes all its lanes ready, because no job's end would call refill again.
 func (k *dispatcher) refill() {
 	if len(k.freed) == 0 {
 		return
@@ -237,21 +238,21 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes as many lanes of a group ready as its limit allows: a bulk lane if it is the turn of bulk, then the
-// other lanes, then bulk lanes. The remaining lanes wait until a job of the group ends or its limit ends. One alarm
-// serves the whole group, because it may have a hundred thousand lanes.
+// unhold makes as many held lanes of a group ready as its limit allows: first one bulk lane if it is the turn of bulk
+// lanes, then the other lanes, then more bulk lanes. The remaining lanes wait until a job of the group ends or its
+// limit ends. The whole group has only one alarm, because a group may have a hundred thousand lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	// take looks for the next lane of an owner that may have more jobs, and makes it ready. It reports whether it found
-	// one.
+	// take finds the next lane of an owner that may claim more jobs, makes the lane ready, and reports whether it found a
+	// lane.
 	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
 		for range len(r.owners) {
 			owner := r.owners[0]
 			full := isBulk && bulk <= 0 || k.available(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
-			if full && k.inHand[group] > 0 { // without claimed jobs, nothing would make the lane ready again
+			if full && k.inHand[group] > 0 { // if no jobs are claimed, no job's end would make the lane ready again
 				r.pass()
 				continue
 			}
@@ -278,8 +279,8 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	}
 }
 
-// limit returns how many jobs of a group may be claimed. If that number is temporary, again is when it ends, by the
-// database's clock.
+// limit returns how many jobs of a group may be claimed. If the limit is temporary, the result again is the time of the
+// database's clock at which the limit ends.
 func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	if k.Limit == nil {
 		return k.PerLane, again
@@ -297,8 +298,8 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn processes hints, and claims and starts due jobs. It returns how long to wait for the next turn if nothing
-// happens.
+// turn processes hints, and claims and starts due jobs. It returns how long to wait until the next turn if no event
+// occurs earlier.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
 	k.mu.Lock()
@@ -366,10 +367,10 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-// plan gives ready lanes their turns until the claim is full. Lanes of a full group are held until one of its jobs
-// ends, or until the group's limit ends. Lanes of an owner with its full share of the workers are paused until it may
-// have more. A lane first gets few jobs, and more after each full claim. If lanes got full turns at once, eight lanes
-// would fill a claim, although most lanes have one job.
+// plan assigns jobs to ready lanes in turn until the claim is full. Lanes of a full group are held until one of the
+// group's jobs ends, or until the group's limit ends. If an owner uses its full share of the workers, its lanes are
+// paused until the owner may use more workers. A lane gets few jobs in its first turn, and more after each full claim.
+// If each lane got a full turn immediately, eight lanes would fill a claim, although most lanes have only one job.
 func (k *dispatcher) plan() (asks []ask) {
 	free := min(claimMax, k.Workers-len(k.claimed))
 	planned, shares, bulks := map[string]int{}, map[share]int{}, newBulk()
@@ -406,7 +407,7 @@ func (k *dispatcher) plan() (asks []ask) {
 				k.alarms.set(lane, at.UnixMicro())
 			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
 				k.hold(g, owner, lane, isBulk)
-			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no claimed job will release the lane
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // the end of a claimed job cannot release the lane
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane, isBulk)
@@ -414,7 +415,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			continue
 		}
 		n := min(room, max(k.deep[lane], laneFirst), free, workers)
-		k.workers.TryAcquire(owner, int64(n)) // cannot fail, because Room allowed it
+		k.workers.TryAcquire(owner, int64(n)) // cannot fail, because Available allowed it
 		planned[g] += n
 		shares[mine] += n
 		k.ready.had(isBulk)
@@ -431,7 +432,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	return asks
 }
 
-// hold sets a lane aside until a job of its group ends or the limit changes (see unhold).
+// hold suspends a lane until a job of its group ends or the group's limit changes (see unhold).
 func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {

@@ -17,8 +17,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A single owner may use a group's whole limit. Each further owner gets half of what the others leave of twice the
-// limit, and at least one job. Limits that end at a known time, and limits of kinds without owners, are exact.
+// A single owner may use a group's whole limit. Each further owner gets half of the slots that the other owners leave
+// free of twice the limit, but at least one. Limits that end at a known time, and limits of kinds without owners, are
+// exact.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
@@ -68,14 +69,15 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestBoundOfAGroup checks how many workers an owner may use for one group: half if it has no other group, otherwise a
-// fifth of the free ones. All groups in doubt together may use three quarters, and stuck groups a quarter of that.
+// TestBoundOfAGroup checks how many workers an owner may use for one group: half of its workers if the owner has no
+// other group, and a fifth of its free workers if it has. All groups in doubt together may use three quarters of the
+// owner's workers, and stuck groups a quarter of that.
 func TestBoundOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		most        int
 		doubt       Doubt
-		others, own int // running jobs of other groups, whose Doubt is sure, and of this group
+		others, own int // running jobs of other groups, whose Doubt is Sure, and of this group
 		sure        Doubt
 		want        int
 	}{
@@ -156,7 +158,7 @@ func TestReleaseAndRefill(t *testing.T) {
 		t.Errorf("after both have ended: %+v", k)
 	}
 	k.refill()
-	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // no job runs whose end would free held lanes
+	if len(k.freed) != 0 || len(k.held) != 0 || k.ready.empty() { // no running job could free held lanes
 		t.Errorf("%d groups are held", len(k.held))
 	}
 	for range 3 {
@@ -164,7 +166,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 	k.enqueue("xf")
 	k.enqueue("xb")
-	k.enqueue("xf") // the lane is ready already
+	k.enqueue("xf") // the lane is already ready
 	k.workers.TryAcquire("x", 7)
 	k.ready.first.pause()
 	k.ready.bulk.pause()
@@ -181,7 +183,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 }
 
-// Unset fields of Kind get their defaults.
+// Handle sets unset fields of Kind to their defaults.
 func TestKindsByDefault(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	for _, c := range []struct {
@@ -220,8 +222,8 @@ func TestKindsByDefault(t *testing.T) {
 	}
 }
 
-// After an error, a job waits as its schedule says for that many consecutive errors. After the last wait it is parked,
-// unless its kind retries forever.
+// After each consecutive error, a job waits for the next delay of its schedule. A job that fails after the last delay
+// is parked, unless its kind is Endless.
 func TestRetryByTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -260,13 +262,13 @@ func TestRetryByTheSchedule(t *testing.T) {
 	})
 }
 
-// A clock that goes back by five seconds has stepped. Waits of jobs restart if they were set more than five seconds in
-// the future.
+// The runner treats a clock that goes back by five seconds as stepped. A job's wait restarts if its start is then more
+// than five seconds in the future.
 func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
 		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
-		due := func(ahead time.Duration) time.Duration { // sets a job's wait of an hour at a time ahead of now
+		due := func(ahead time.Duration) time.Duration { // sets a job's wait of an hour whose start is ahead of now
 			t.Helper()
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
@@ -304,8 +306,8 @@ func TestStepsOfTheClock(t *testing.T) {
 	})
 }
 
-// A node that reached the database at each of its checks may declare other nodes dead. A node that lost the database
-// for too long starts to observe them again.
+// A node that reached the database at each check may declare other nodes dead. A node that lost the database for too
+// long starts its observation of other nodes anew.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()
@@ -330,7 +332,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// A scan reads all lanes page by page and hints at those with jobs due soon.
+// A scan reads all lanes page by page and records hints for lanes with jobs due soon.
 func TestScanOfManyLanes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, n := range []int{scanPage - 1, scanPage, scanPage + 1} {
@@ -368,7 +370,7 @@ func TestScanOfManyLanes(t *testing.T) {
 	})
 }
 
-// A group whose limit has an end has one timer for all of its lanes, and a new timer after the clock stepped back.
+// A group with a temporary limit has one timer for all its lanes, and gets a new timer after the clock stepped back.
 func TestOneAlarmForAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
@@ -399,7 +401,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 		k.inHand["g"] = 1
 		time.Sleep(time.Minute)
 		expect("room for one at the time", 1, time.Minute)
-		k.inHand["g"], wait = 2, 40*time.Second // as if the clock went back by 20 seconds
+		k.inHand["g"], wait = 2, 40*time.Second // simulates a clock that goes back by 20 seconds
 		k.restart()
 		if next := k.turn(ended, nil, nil); next.Round(time.Second) != 40*time.Second {
 			t.Errorf("after a step of the clock the next turn is in %v", next)
@@ -407,7 +409,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 	})
 }
 
-// A hint with an earlier time brings a lane forward, and a hint with a later time does not delay it.
+// A hint with an earlier time moves a lane's alarm forward, and a hint with a later time does not delay the lane.
 func TestHintsBringForward(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 1})
 	for _, at := range []int64{5, 7, 3, 3, 4} {
@@ -459,7 +461,7 @@ func TestCronAfterAnError(t *testing.T) {
 				}
 			}
 		}
-		// A shorter interval brings the next run forward, and a longer one does not delay it.
+		// A shorter interval moves the next run forward, and a longer interval does not delay it.
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = 1`, d.Now().Add(24*time.Hour).UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE kind = 'cron.seldom'`, d.Now().Add(time.Minute).UnixMicro())
 		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.insertCrons(t.Context(), tx); return nil }); err != nil {
@@ -477,7 +479,8 @@ func TestCronAfterAnError(t *testing.T) {
 	})
 }
 
-// The loop runs again when the next lane is due, or after a minute if no lane is due. It claims due jobs at once.
+// The loop runs again when the next lane is due, or after a minute if no lane is due. The loop claims due jobs
+// immediately.
 func TestHowLongNothingIsToBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -520,8 +523,8 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 	})
 }
 
-// If a lane's group has no capacity, the lane is held until a job of the group ends. If the group has no running job,
-// an alarm is set for the lane.
+// If a lane's group has no capacity, the lane is held until a job of the group ends. If the group has no running jobs,
+// plan sets an alarm for the lane.
 func TestLanesWithoutRoom(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	soon := time.Now().Add(time.Minute)
@@ -530,7 +533,7 @@ func TestLanesWithoutRoom(t *testing.T) {
 		lane         string
 		limit        int
 		again        time.Time
-		inHand, bulk int // running jobs of the group, and how many of them are bulk
+		inHand, bulk int // number of the group's running jobs, and of its running bulk jobs
 		held         bool
 	}{
 		{"nothing in hand", "o", 0, time.Time{}, 0, 0, false},

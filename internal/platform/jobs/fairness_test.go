@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A lane with a long backlog, or with a worker that hangs, delays no other lane.
+// A lane with a long backlog, or with a worker that hangs, does not delay other lanes.
 func TestLanesTakeTurns(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -44,7 +44,8 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// An owner whose many lanes hang leaves workers for the next owner, and gets them back when it is alone.
+// If the jobs of an owner's many lanes hang, the owner leaves workers for the next owner, and may use these workers
+// again when no other owner needs them.
 func TestOwnersShareWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -89,7 +90,7 @@ func TestOwnersShareWorkers(t *testing.T) {
 	})
 }
 
-// In a full group, an owner with few lanes does not wait for all lanes of another owner.
+// In a group at its limit, an owner with few lanes does not wait for all lanes of another owner.
 func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -127,8 +128,8 @@ func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	})
 }
 
-// If one owner's running jobs use up a group's limit, another owner's jobs start anyway, however long the running ones
-// take.
+// If one owner's running jobs use up a group's limit, another owner's jobs still start, even if the running jobs take
+// long.
 func TestOwnersFindRoomInAFullGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Held jobs run again only once they are released, which happens in steps. Holding counts no try and does not add to a
-// job's age. Jobs that are held with another key stay held.
+// Held jobs run again only after calls of Release, each of which releases a limited number of jobs. A hold does not
+// count as a try and does not add to a job's age. Jobs that are held with another key stay held.
 func TestHeldJobsWaitForRelease(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		const n = 700 // more than one call of Release handles
+		const n = 700 // more jobs than one call of Release handles
 		b := newBench(t, d)
 		b.r.Handle(jobs.Kind{Name: "work", Workers: 100, Owner: func(string) string { return "x" },
 			Handle: func(ctx context.Context, j jobs.Job) error {
@@ -48,7 +48,7 @@ func TestHeldJobsWaitForRelease(t *testing.T) {
 		if held := count(`held <> '' AND holder = '' AND NOT parked`); held != n+1 {
 			t.Fatalf("%d jobs are held, want %d", held, n+1)
 		}
-		// The jobs have waited for an hour.
+		// The update makes the jobs an hour old.
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET created_at = created_at - $1, set_at = set_at - $1`,
 				time.Hour.Microseconds())

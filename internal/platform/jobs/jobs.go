@@ -1,14 +1,15 @@
-// Package jobs is a durable queue in the database. A job is inserted in the transaction that makes it necessary and
-// finished in the transaction that records its effect.
+// Package jobs is a durable queue in the database. A job is inserted in the transaction that makes the job necessary,
+// and is finished in the transaction that records its effect.
 //
 // # Terms
 //
-// A job has a kind and a lane. Each kind has a handler. A lane is a queue within the kind, such as one team's mail to
-// one destination. Lanes take turns, so a long or slow lane never delays another. Lanes may form a group that shares a
-// limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team. Owners share the
-// workers of a kind as package fairshare describes. A new owner always finds free workers, even if another owner has
-// many lanes or long jobs. A lane may be for bulk work, which yields to other work of its group and its owner
-// ([Kind.Bulk]). An owner's stuck groups leave workers to its other groups ([Share]).
+// A job has a kind and a lane. Each kind has a handler. A lane is a queue within the kind, for example for one team's
+// mail to one destination. Lanes are served in turn, so a long or slow lane never delays another lane. Lanes may form a
+// group that shares a limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team.
+// Owners share the workers of a kind as package fairshare describes. A new owner always finds free workers, even if
+// another owner has many lanes or long jobs. A lane may be for bulk jobs, which yield to other jobs of the same group
+// and owner ([Kind.Bulk]). An owner's stuck groups cannot use all its workers, so that its other groups continue
+// ([Share]).
 //
 // # Life of a job
 //
@@ -18,38 +19,40 @@
 //	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
 //	              ▲                  └─Hold──► held ──Release──► waiting
 //
-// A claim writes the node's id into holder. No other node claims the job until holder is cleared. The node itself
-// clears holder when it gives back jobs that its workers did not end. Another node clears holder when it declares the
-// first one dead.
+// A claim writes the node's id into the column holder. Other nodes cannot claim the job until holder is cleared. The
+// node clears holder when it gives back jobs that its workers did not end. Another node clears holder when it declares
+// the holding node dead.
 //
-// Clocks of different nodes are never compared. Each node counts heartbeats in the database, on a separate connection.
-// A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its own
-// monotonic clock. In that time, the declaring node may have lost the database for at most 12 seconds. A node whose own
-// heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, an unsure node begins nothing
-// that cannot be undone (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due, because no other
-// process can hold one.
+// Clocks of different nodes are never compared. Each node increments a heartbeat counter in the database, on a separate
+// connection. A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its
+// own monotonic clock. During these 20 seconds, the declaring node must not have lost the database for more than 12
+// seconds. A node whose own heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, an
+// unsure node begins no irreversible action (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due,
+// because no other process can hold jobs.
 //
-// attempt is the fence. A claim increments attempt, and nothing decrements it. Finish, Retry, Wait, Park and Hold
-// change a job only if its attempt is still the same, so a worker that lost its job changes nothing ([ErrLost]). tries
-// counts the attempts that ended with Retry; crashes and handler errors do not count. failures counts a handler's
-// consecutive errors and decides when a job is parked. Retry and Wait reset failures.
+// The column attempt is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
+// Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job
+// ([ErrLost]). The column tries counts the attempts that ended with Retry; crashes and handler errors do not count. The
+// column failures counts a handler's consecutive errors and decides when a job is parked. Retry and Wait reset
+// failures.
 //
 // # When it fails
 //
-// A handler runs at least once. A handler runs again after a crash between its external effect and its commit. If a
+// The handler of a job runs at least once. It runs again after a crash between its external effect and its commit. If a
 // hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the kind's schedule.
-// After the last wait the job is parked, and an operator can list it. If the kind is Endless, the last wait repeats
-// instead. No job is dropped. Insert and Move make a parked job with their dedupe key due again. When the node of a job
-// dies, the job is due again after about 20 seconds.
+// A job that fails after the last delay of the schedule is parked, and an operator can list it. If the kind is Endless,
+// the last delay repeats and the job is never parked. No job is dropped. Insert and Move make a parked job with the
+// same dedupe key due again. If the node that holds a job dies, the job is due again after about 20 seconds.
 //
-// Times come from the database's clock ([db.DB.Now]). The runner notices within seconds when that clock steps back, and
-// then restarts the waits that had begun. A job that is due at once gets a due time one hour in the past, so a step
-// does not delay it. A time that a caller chose, such as that of a scheduled email, is kept.
+// Times come from the database's clock ([db.DB.Now]). If that clock steps back, the runner detects the step within
+// seconds and restarts the waits that had begun. A job that is due immediately gets a due time one hour in the past, so
+// that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled email,
+// is kept.
 //
 // # What it does not do
 //
 // The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs of a lane
-// only by their due time. The package knows nothing of email.
+// only by their due time. The package contains no code specific to email.
 package jobs
 
 import (
@@ -66,8 +69,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrLost means that the job no longer belongs to this worker. Another node declared this one dead, or another attempt
-// claimed or ended the job.
+// ErrLost means that the job no longer belongs to this worker, because another node declared this node dead, or another
+// attempt claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 
 // Values of run_at for jobs that do not become due by time.
@@ -76,7 +79,7 @@ const (
 	inHand = math.MaxInt64 - 1 // a node has claimed the job
 )
 
-// slack is how far in the past a job's run_at is set if the job is due at once.
+// slack is how far in the past run_at is set for a job that is due immediately.
 const slack = time.Hour
 
 // Job is a claimed job.
@@ -95,13 +98,13 @@ type Job struct {
 	life *life
 }
 
-// New is a job to insert. A job with a zero RunAt is due at once. Any other RunAt is a time that the caller chose; it
-// is kept when the clock steps back.
+// New is a job to insert. A job with a zero RunAt is due immediately. A RunAt other than zero is a time that the caller
+// chose, which is kept when the clock steps back.
 type New struct {
 	Kind    string
-	Lane    string // "" means a lane with the name of the kind
+	Lane    string // "" means the lane with the name of the kind
 	TeamID  string
-	Dedupe  string // if not empty, no job is inserted while another of the same kind and key exists
+	Dedupe  string // if not empty, at most one job of the kind with this key exists
 	Payload string
 	RunAt   time.Time
 }
@@ -113,7 +116,7 @@ type Queue struct{ d *db.DB }
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
 // Insert inserts jobs in the caller's transaction and wakes workers after its commit. If a job of the same kind and
-// dedupe key exists, Insert adds none. If that job is parked, Insert makes it due.
+// dedupe key exists, Insert adds no further job. If the existing job is parked, Insert makes it due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
 		if n.Lane == "" {
@@ -133,8 +136,8 @@ func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	}
 }
 
-// Finish deletes the job, whose work is done and recorded in this transaction. If another worker has claimed the job,
-// the transaction fails with ErrLost. The same holds for Retry, Wait, Park and Hold.
+// Finish deletes a job in the transaction that records the job's effect. If another worker has claimed the job, the
+// transaction fails with ErrLost; this also applies to Retry, Wait, Park and Hold.
 func (q *Queue) Finish(ctx context.Context, tx *db.Tx, j Job) {
 	tx.QueueOne(ctx, lost("finish", j), finishJob, j.ID, j.Attempt)
 }
@@ -147,34 +150,34 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 	})
 }
 
-// Retry ends a try and makes the job due again at the given time. why is stored as the last error.
+// Retry ends an attempt and makes the job due again at the given time. The text why is stored as the job's last error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Wait makes the job due again at the given time without counting a try. It is for jobs that could not start for a
-// reason outside the job and its handler.
+// Wait makes the job due again at the given time without counting a try. Wait is for jobs that could not start for a
+// reason outside of the job and its handler.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// fail makes a job whose handler failed due again, and counts the failure.
+// fail makes a job due again after its handler failed, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), failJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Park sets the job aside until an operator, Insert or Move makes it due again.
+// Park suspends the job until an operator, Insert or Move makes it due again.
 func (q *Queue) Park(ctx context.Context, tx *db.Tx, j Job, why string) {
 	tx.QueueOne(ctx, lost("park", j), parkJob, j.ID, j.Attempt, int64(never), true, db.Text(why, whyMax))
 }
 
-// Remove deletes a waiting or parked job by its dedupe key. It returns false if no such job exists or a worker has
+// Remove deletes a waiting or parked job by its dedupe key. Remove returns false if no such job exists or a worker has
 // claimed it.
 func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (bool, error) {
 	n, err := tx.Exec(ctx, removeJob, kind, dedupe)
@@ -186,8 +189,8 @@ func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes [
 	tx.Queue(ctx, removeJobs, kind, dedupes)
 }
 
-// Move makes a waiting or parked job, found by its dedupe key, due at a time that the caller chose. It returns false if
-// no such job exists or a worker has claimed it.
+// Move makes a waiting or parked job, found by its dedupe key, due at a time that the caller chose. Move returns false
+// if no such job exists or a worker has claimed it.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
@@ -216,10 +219,10 @@ func parseHint(p string) (kind, lane string, at int64, ok bool) {
 	return kind, lane, at, ok1 && ok2 && err == nil
 }
 
-const whyMax = 500 // most bytes of the stored last_error
+const whyMax = 500 // maximum length of the stored last_error in bytes
 
-// Unpark makes a parked job due at once and resets its failures. It returns a NotFound fault if no parked job has this
-// id.
+// Unpark makes a parked job due immediately and resets its failures. It returns a NotFound fault if no parked job has
+// this id.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string

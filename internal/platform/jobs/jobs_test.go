@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// bench is a queue, a runner and the jobs that its handlers got.
+// bench has a queue, a runner and the list of jobs that the runner's handlers received.
 type bench struct {
 	d *db.DB
 	q *jobs.Queue
@@ -53,7 +53,7 @@ func (b *bench) saw(j jobs.Job) {
 	b.news <- struct{}{}
 }
 
-// await waits until the handlers have seen n jobs in all.
+// await waits until the handlers have received n jobs in total.
 func (b *bench) await(t *testing.T, n int) []jobs.Job {
 	t.Helper()
 	limit := time.After(30 * time.Second)
@@ -72,7 +72,7 @@ func (b *bench) await(t *testing.T, n int) []jobs.Job {
 	}
 }
 
-// start runs the runner; the returned function stops it and waits.
+// start runs the runner; the returned function stops the runner and waits for its end.
 func (b *bench) start(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -178,8 +178,8 @@ func TestErrorsAreRetriedThenParked(t *testing.T) {
 	})
 }
 
-// Failures count consecutive errors. An attempt that ends without an error resets them, and only such attempts count as
-// tries. Insert makes a parked job due again.
+// A job's Failures count consecutive errors. An attempt that ends without an error resets Failures, and only such
+// attempts count as Tries. Insert makes a parked job due again.
 func TestFailuresCountInARow(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -225,7 +225,7 @@ func TestFailuresCountInARow(t *testing.T) {
 	})
 }
 
-// Wait does not count as a try.
+// A call of Wait does not count as a try.
 func TestWaitIsNoTry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -275,7 +275,7 @@ func TestMoveRevivesAParkedJob(t *testing.T) {
 	})
 }
 
-// Recurring work that panics runs again, however often.
+// A cron that panics runs again, even after many panics.
 func TestCronIsNeverParked(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		newBench(t, d).insert(t, jobs.New{Kind: "cron.c", Dedupe: "c"})
@@ -310,7 +310,7 @@ func TestTheFenceHolds(t *testing.T) {
 		b.r.Handle(jobs.Kind{Name: "k", Handle: func(ctx context.Context, j jobs.Job) error {
 			if j.Attempt == 1 {
 				first <- j
-				// Another node takes over the job.
+				// The update simulates another node that takes over the job.
 				return d.Update(ctx, func(tx *db.Tx) error {
 					_, err := tx.Exec(ctx, `UPDATE jobs SET attempt = attempt + 1, run_at = 0, holder = '' WHERE id = $1`, j.ID)
 					return errors.Join(err, nil)
@@ -372,7 +372,7 @@ func TestStoppingReturnsLeases(t *testing.T) {
 	})
 }
 
-// A process that is killed leaves claimed jobs behind; the next one that starts on SQLite makes them due at once.
+// On SQLite, a starting process makes the jobs that a killed process had claimed due immediately.
 func TestDeadProcessOnSQLite(t *testing.T) {
 	d := dbtest.SQLite(t)
 	b := newBench(t, d)
@@ -395,7 +395,7 @@ func TestDeadProcessOnSQLite(t *testing.T) {
 	}
 }
 
-// Two nodes share the work of one database, and each job runs on one of them.
+// Two nodes share the jobs of one database, and each job runs on only one node.
 func TestTwoNodes(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	var benches []*bench
@@ -495,7 +495,7 @@ func TestCron(t *testing.T) {
 	})
 }
 
-// Transactions that queue jobs while a node starts may hint at kinds that are still being registered.
+// A transaction that inserts jobs while a node starts may send a hint for a kind that is not yet registered.
 func TestHintsWhileKindsAreRegistered(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

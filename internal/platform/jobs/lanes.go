@@ -2,14 +2,14 @@ package jobs
 
 import "container/heap"
 
-// bulkTurn is the rate of turns for bulk lanes while other lanes wait too: one turn in bulkTurn.
+// bulkTurn is the rate of turns of bulk lanes while other lanes also wait: bulk lanes get one turn in bulkTurn.
 const bulkTurn = 8
 
-// turns is a set of lanes that wait for the same resource. Lanes that are not bulk go first, except for one turn in
-// bulkTurn.
+// turns is a set of lanes that wait for the same resource. Lanes that are not bulk have priority, except for one turn
+// in bulkTurn.
 type turns struct {
 	first, bulk ring
-	passed      int // turns of first since the last turn of bulk
+	passed      int // turns of other lanes since the last turn of a bulk lane
 }
 
 func (t *turns) of(bulk bool) *ring {
@@ -21,12 +21,12 @@ func (t *turns) of(bulk bool) *ring {
 
 func (t *turns) add(owner, lane string, bulk bool) { t.of(bulk).add(owner, lane) }
 
-// turn reports whether the next turn is for bulk. The set must not be empty.
+// turn reports whether the next turn is for a bulk lane. The set must not be empty.
 func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
 
-// had records that a lane, bulk or not, has used its turn.
+// had records that a lane has used its turn; bulk tells which class of lane it was.
 func (t *turns) had(bulk bool) {
 	if t.passed++; bulk {
 		t.passed = 0
@@ -35,10 +35,10 @@ func (t *turns) had(bulk bool) {
 
 func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 
-// ring is a set of lanes by owner. Owners take turns, and so do the lanes of each owner.
+// ring is a set of lanes by owner. Owners are served in turn, and so are the lanes of each owner.
 type ring struct {
-	owners []string            // owners that are not paused, the next one first
-	lanes  map[string][]string // lanes by owner, the next one first; no list is empty
+	owners []string            // owners that are not paused, in the order of their turns
+	lanes  map[string][]string // lanes by owner, in the order of their turns; no list is empty
 	paused map[string]bool     // owners that have used up their share of workers
 }
 
@@ -66,10 +66,11 @@ func (t *ring) next() (owner, lane string) {
 	return owner, lane
 }
 
-// pass gives the turn to the next owner.
+// pass skips the current owner and makes it the next owner's turn.
 func (t *ring) pass() { t.owners = append(t.owners[1:], t.owners[0]) }
 
-// pause skips the owner whose turn it is until resume is called. Its cost does not depend on the number of lanes.
+// pause skips the owner whose turn it is until resume is called. The run time of pause does not depend on the number of
+// lanes.
 func (t *ring) pause() {
 	if t.paused == nil {
 		t.paused = map[string]bool{}
@@ -78,7 +79,7 @@ func (t *ring) pause() {
 	t.owners = t.owners[1:]
 }
 
-// resume gives turns to a paused owner again.
+// resume lets a paused owner have turns again.
 func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
@@ -88,16 +89,16 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of names, each with a time. A name is a lane with the time of its next job, or a group with the time
-// at which its limit ends.
+// alarms is a set of names, each with a time. A name is either a lane, with the time of its next job, or a group, with
+// the time at which its limit ends.
 type alarms struct {
 	at    map[string]int64
-	queue alarmQueue // may contain outdated times; at has the current ones
+	queue alarmQueue // may contain outdated times; the map at has the current times
 }
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
 
-// set adds a name, or moves it to an earlier time. It ignores a time later than the current one.
+// set adds a name, or moves it to an earlier time. If the name has an earlier time, set changes nothing.
 func (a *alarms) set(name string, at int64) {
 	if old, ok := a.at[name]; ok && old <= at {
 		return
@@ -113,7 +114,7 @@ func (a *alarms) set(name string, at int64) {
 	}
 }
 
-// due removes and returns the next name whose time has come.
+// due removes and returns the name with the earliest time, if that time is not after now.
 func (a *alarms) due(now int64) (name string, ok bool) {
 	at, ok := a.soonest()
 	if !ok || at > now {
@@ -124,7 +125,7 @@ func (a *alarms) due(now int64) (name string, ok bool) {
 	return name, true
 }
 
-// soonest returns the earliest time, if there is one.
+// soonest returns the earliest time. The result ok is false if the set is empty.
 func (a *alarms) soonest() (at int64, ok bool) {
 	for len(a.queue) > 0 {
 		first := a.queue[0]

@@ -23,13 +23,13 @@ func TestRing(t *testing.T) {
 			all.resume("a")
 		}
 	}
-	all.resume("b") // an owner without lanes gets no turn
+	all.resume("b") // b has no lanes, so it gets no turn
 	if s := fmt.Sprint(got); s != "[b0 c0 a0 a1 a2 a3]" || !all.empty() {
 		t.Errorf("the turns were %s", s)
 	}
 }
 
-// Bulk lanes yield to other lanes, and get one turn in eight.
+// Bulk lanes yield to other lanes, but get one turn in eight.
 func TestTurnsOfBulk(t *testing.T) {
 	var all turns
 	for i := range 16 {
@@ -48,7 +48,7 @@ func TestTurnsOfBulk(t *testing.T) {
 	}
 }
 
-// A paused owner, which uses its full share of the workers, costs the same in each turn, however many lanes it has.
+// The time that a paused owner adds to each turn does not depend on the owner's number of lanes.
 func TestPausedOwnersCostNothing(t *testing.T) {
 	cost := func(lanes int) float64 {
 		var all ring
@@ -89,8 +89,8 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// If capacity in a group becomes free, lanes that are not bulk get it, except for one bulk lane if it is the turn of
-// bulk.
+// If capacity in a group becomes free, lanes that are not bulk get the capacity, except for one bulk lane if it is the
+// turn of bulk lanes.
 func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 	for _, c := range []struct {
 		name      string

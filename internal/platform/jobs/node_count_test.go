@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestNodesAreCounted starts, stops and kills nodes, and declares one dead. The rows of limits of a node are deleted
-// with it.
+// TestNodesAreCounted starts, stops and kills nodes, declares a node dead, and checks the number that OnNodes reports.
+// A node's rows in the tables of package nodelimits are deleted together with the node.
 func TestNodesAreCounted(t *testing.T) {
 	d := dbtest.Postgres(t)
 	first, second := testRunner(t, d), testRunner(t, d)
@@ -60,8 +60,8 @@ func TestNodesAreCounted(t *testing.T) {
 	}
 }
 
-// TestNodesHearOfEachOther checks that a node is notified when another one starts or stops, without waiting for its
-// hourly check.
+// TestNodesHearOfEachOther checks that a node is notified immediately when another node starts or stops, not only at
+// its hourly check.
 func TestNodesHearOfEachOther(t *testing.T) {
 	d := dbtest.Postgres(t)
 	first, second := testRunner(t, d), testRunner(t, d)

@@ -10,35 +10,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrStopping means that the node is stopping and begins nothing new. A handler that returns ErrStopping gives its job
-// back.
+// ErrStopping means that the node is stopping and starts no new work. If a handler returns ErrStopping, the job becomes
+// due again for other nodes.
 var ErrStopping = errors.New("the node is stopping")
 
-// ErrUnsure means that this node lost the database for so long that another node may have its jobs. A handler that
-// returns ErrUnsure gives its job back.
+// ErrUnsure means that this node lost the database for so long that another node may have taken over its jobs. If a
+// handler returns ErrUnsure, the job becomes due again.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
-// errDeclaredDead is the error of a claim by a node without a row in nodes. If that node died, no other node would make
-// the job due.
+// errDeclaredDead is the error of a claim by a node that has no row in the table nodes. If such a node claimed a job
+// and died, no other node would make the job due.
 var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
 	beatLimit    = 5 * time.Second  // for one heartbeat
 	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
-	sureWait     = 30 * time.Second // the longest wait of Sure for a heartbeat
+	sureWait     = 30 * time.Second // how long Sure waits for a heartbeat at most
 )
 
-// pulse holds the durations of heartbeats.
+// pulse contains the intervals and time limits of heartbeats.
 type pulse struct {
 	every time.Duration // between heartbeats
-	sure  time.Duration // how long after a heartbeat's start no other node can declare this one dead
-	dead  time.Duration // how long without a heartbeat until a node with a working database declares another dead
+	sure  time.Duration // how long after a heartbeat's start no other node can declare this node dead
+	dead  time.Duration // how long a node must lack heartbeats before another node declares it dead
 }
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
-// life is the time from a node's registration until other nodes declare it dead. A process that was suspended, or lost
-// the database, may have several lives.
+// life is the time from a node's registration until other nodes declare it dead. A process that is suspended or loses
+// the database may have several lives in succession.
 type life struct {
 	alone    bool
 	sure     time.Duration
@@ -47,7 +47,7 @@ type life struct {
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
-	beatAt time.Time     // time at which the last successful heartbeat began
+	beatAt time.Time     // start time of the last successful heartbeat
 	beat   chan struct{} // closed by the next heartbeat
 }
 
@@ -66,10 +66,10 @@ func (l *life) lives(at time.Time) {
 	l.beat = make(chan struct{})
 }
 
-// Sure returns nil if the job certainly still belongs to this worker. Call it immediately before an effect that cannot
-// be undone, such as the end of a message. Sure returns ErrStopping if the node is stopping, and ErrLost if another
-// node has the job. It returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the database:
-// as long as this node's heartbeats succeed, no other node takes its jobs.
+// Sure returns nil if the job certainly still belongs to this worker. Call Sure immediately before an irreversible
+// action, such as sending the end of a message. Sure returns ErrStopping if the node is stopping, and ErrLost if
+// another node has the job. Sure returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the
+// database: as long as this node's heartbeats succeed, other nodes cannot take over its jobs.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
 	if l == nil { // no runner claimed the job
@@ -105,7 +105,7 @@ func (j Job) Sure(ctx context.Context) error {
 	}
 }
 
-// begin registers this node and inserts the jobs of crons. On SQLite it also makes the jobs of dead nodes due.
+// begin registers this node and inserts the jobs of crons. On SQLite, begin also makes the jobs of dead nodes due.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))
@@ -142,13 +142,13 @@ func (r *Runner) announce(tx *db.Tx) {
 // Node returns the id of this node in the database.
 func (r *Runner) Node() string { return r.node }
 
-// OnNodes sets a function that the runner calls after each successful heartbeat. n is the number of registered nodes,
-// including this one. n is 0 if other nodes declared this one dead and took over its jobs; f is called again once this
-// node has registered again. f must not block. Call OnNodes before Run. On SQLite, where the node is alone, f is never
-// called (see [db.DB.Alone]).
+// OnNodes sets a function f that the runner calls after each successful heartbeat with the number n of registered
+// nodes, including this node. If other nodes declared this node dead and took over its jobs, n is 0; the runner calls f
+// again once this node has registered again. The function f must not block. Call OnNodes before Run. On SQLite, where
+// only one node can run, f is never called (see [db.DB.Alone]).
 func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
 
-// end gives back the jobs that are not done, and removes this node.
+// end makes this node's unfinished jobs due again and removes the node's row.
 func (r *Runner) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
@@ -164,11 +164,11 @@ func (r *Runner) end() error {
 	return nil
 }
 
-// due returns the run_at of a job that is due at once.
+// due returns the run_at of a job that is due immediately.
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
-// giveBack makes a job that this node holds due at once. No worker may have the job. If the update fails, tend repeats
-// it.
+// giveBack makes a job that this node holds due immediately. The job must not be running. If the update fails, the
+// method tend repeats it.
 func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
@@ -184,8 +184,8 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed gives back the jobs for which giveBack failed before. If giveBack fails again, the remaining jobs stay
-// owed.
+// giveBackOwed repeats giveBack for the jobs in owed, for which it failed before. If giveBack fails again, the
+// remaining jobs stay in owed.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
 	all := r.owed
@@ -205,7 +205,8 @@ func (r *Runner) giveBackOwed(ctx context.Context) {
 	}
 }
 
-// tend gives back owed jobs and watches for a clock that steps back, until ctx ends.
+// tend runs until ctx ends. It regularly repeats failed calls of giveBack and checks whether the database's clock
+// stepped back.
 func (r *Runner) tend(ctx context.Context) {
 	c := stepper{wall: r.d.Now(), at: time.Now()}
 	tick := time.NewTicker(r.pulse.every)
@@ -221,8 +222,9 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. It waits only for its own
-// database connection. It uses only this node's monotonic clock: clocks of different nodes are never compared.
+// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. It uses a separate database
+// connection, so it does not wait for other work. It uses only this node's monotonic clock, because clocks of different
+// nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
 	defer w.deaths.Wait()
@@ -243,17 +245,18 @@ type watcher struct {
 	r      *Runner
 	pulse  pulse
 	known  map[string]seen // the nodes
-	last   time.Time       // time at which the last heartbeat succeeded
+	last   time.Time       // time of the last successful heartbeat
 	deaths sync.WaitGroup
 }
 
-// seen is the last heartbeat read of a node and when it was first read.
+// seen is the latest heartbeat of a node, and the time at which this heartbeat was first read.
 type seen struct {
 	beat int64
 	at   time.Time
 }
 
-// beat writes one heartbeat, reads those of other nodes, and declares nodes dead that stopped writing theirs.
+// beat writes one heartbeat, reads the heartbeats of other nodes, and declares nodes dead that no longer write
+// heartbeats.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
 	limited, cancel := context.WithTimeout(ctx, beatLimit)
@@ -281,8 +284,8 @@ func (w *watcher) beat(ctx context.Context) {
 	}
 }
 
-// judge records the heartbeats of all nodes and returns the nodes that are dead. After this node lost the database for
-// a while, it forgets earlier heartbeats and waits for the full time again.
+// judge records the heartbeats of all nodes and returns the nodes that are dead. If this node lost the database for
+// longer than pulse.sure, judge discards all earlier heartbeats and the full waiting time starts again.
 func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	if now.Sub(w.last) > w.pulse.sure {
 		clear(w.known)
@@ -300,9 +303,9 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	return dead
 }
 
-// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. dead means that this
-// node's row no longer existed. dead is valid even with an error; in that case the node may not be registered again
-// yet.
+// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. The result dead is true
+// if this node's row no longer existed, because another node declared it dead. The result dead is valid even if an
+// error is returned; in that case the node may not yet be registered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
@@ -328,8 +331,9 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 	return beats, dead, err
 }
 
-// declareDead deletes a node and makes its jobs due, unless the node has written a heartbeat since. A node that is still
-// alive notices this at its next heartbeat. Until then, Sure returns no success for its jobs.
+// declareDead deletes a node's row and makes its jobs due, unless the node has written another heartbeat. A node that
+// is still alive finds at its next heartbeat that its row is missing. Before that heartbeat, the node's calls of Sure
+// do not succeed.
 func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -353,10 +357,10 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 
 const stepMin = 5 * time.Second // smaller differences are not treated as a step
 
-// stepper is a reading of the database's clock, with this node's monotonic time at the reading.
+// stepper is a reading of the database's clock together with this node's monotonic time at that moment.
 type stepper struct{ wall, at time.Time }
 
-// watchClock notices when the database's clock has stepped back, and then calls mendTimes.
+// watchClock calls mendTimes if the database's clock has stepped back.
 func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	now := stepper{r.d.Now(), time.Now()}
 	step := now.wall.Sub(c.wall) - now.at.Sub(c.at)
@@ -375,8 +379,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 }
 
-// mendTimes restarts the waits of jobs whose start is now in the future because the clock stepped back. It keeps times
-// that a caller chose.
+// mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. Times that
+// a caller chose are kept.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestJudge checks which nodes count as dead for a node that reads heartbeats every two seconds.
+// TestJudge checks which nodes are considered dead by a node that reads heartbeats every two seconds.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	type look struct {
@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestSure follows a node that loses the database and is declared dead.
+// TestSure checks the results of Sure on a node that loses the database and is declared dead.
 func TestSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
@@ -156,8 +156,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesLoseTheirJobs runs a killed node and a live one whose clock is behind, so that its claims look too old.
-// Only the killed node loses its jobs.
+// TestDeadNodesLoseTheirJobs checks that a killed node loses its jobs. A live node whose clock is behind keeps its
+// jobs, although its claims look too old.
 func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -198,7 +198,7 @@ func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadFindsOut declares a live node dead and checks that the node notices it.
+// TestNodeDeclaredDeadFindsOut checks that a live node notices that it was declared dead.
 func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	d := dbtest.Postgres(t)
 	r := testRunner(t, d)
@@ -236,7 +236,8 @@ func TestNodeDeclaredDeadFindsOut(t *testing.T) {
 	}
 }
 
-// TestHeartWaitsForNoWork uses up all connections, leaves jobs to release, and checks that heartbeats continue.
+// TestHeartWaitsForNoWork checks that heartbeats continue while all connections are in use and the release of jobs is
+// pending.
 func TestHeartWaitsForNoWork(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	d, beside := dbtest.Open(t, url), dbtest.Open(t, url)
@@ -299,7 +300,8 @@ func TestStopBeforeTheBeginning(t *testing.T) {
 	})
 }
 
-// TestStoppingBeginsNothing stops a node while a handler prepares, and checks that the job is given back unchanged.
+// TestStoppingBeginsNothing stops a node while a handler prepares its work, and checks that the job becomes due again
+// without other changes.
 func TestStoppingBeginsNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
@@ -333,14 +335,14 @@ func TestStoppingBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestUnnoticedClaims loses the answer of a successful claim: the node holds a job that no worker has.
+// TestUnnoticedClaims loses the answer of a successful claim, so that the node holds a job that no worker runs.
 func TestUnnoticedClaims(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
 		got := make(chan Job, 10)
 		r.Handle(Kind{Name: "k", Handle: func(ctx context.Context, j Job) error {
 			if j.Payload == "mark" {
-				// The loop is between two claims, or in one that calls releaseClaims first.
+				// At this time the loop is between two claims, or in a claim that first calls releaseClaims.
 				exec(t, d, `UPDATE jobs SET holder = $1, attempt = 1, run_at = $2 WHERE payload = 'claimed'`, r.node, int64(inHand))
 				r.kinds[0].doubt.Store(true)
 				insert(t, d, New{Kind: "k", Lane: "l"})
@@ -363,8 +365,8 @@ func TestUnnoticedClaims(t *testing.T) {
 	})
 }
 
-// TestClockSteppedBack sets the clock back by ten hours. Waits last as long as intended; a time that a caller chose is
-// kept.
+// TestClockSteppedBack sets the clock back by ten hours. Waits still have the intended length, and a time that a caller
+// chose is kept.
 func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
@@ -393,7 +395,7 @@ func TestClockSteppedBack(t *testing.T) {
 				t.Errorf("%q is due at %v, want %v", lane, time.UnixMicro(at), want)
 			}
 		}
-		// The step is also noticed while a node runs.
+		// A running node also notices a step of the clock.
 		r := testRunner(t, d)
 		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
@@ -408,7 +410,7 @@ func TestClockSteppedBack(t *testing.T) {
 }
 
 // TestLostAnnouncementOfADeadNode declares a node dead and loses the answer to the heartbeat that registers it again.
-// The next heartbeat finds the node registered, but its earlier jobs are no longer its own.
+// The next heartbeat finds the node registered, but the node has lost its earlier jobs.
 func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)
@@ -429,8 +431,8 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadClaimsNothing declares a node dead before the node notices it. The node's next claim must fail,
-// because no other node would release the claimed jobs if it died.
+// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. The claim
+// must fail, because no other node would release the claimed jobs if that node died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
@@ -447,7 +449,7 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	if <-got != dead {
 		t.Fatal("another than the only node did the job")
 	}
-	for n := 1; n > 0; { // wait until the end of the job is recorded
+	for n := 1; n > 0; { // waits until the job's end is recorded
 		if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
@@ -466,14 +468,15 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 		held > 0 || len(got) > 0 {
 		t.Errorf("the dead node holds %d jobs and did %d, %v", held, len(got), err)
 	}
-	// A second node starts and announces itself. The first one then learns that it was declared dead, and both may work.
+	// A second node starts and announces itself. The first node then learns that it was declared dead and registers again,
+	// and both nodes may work.
 	defer start(t, alive)()
 	for range 10 {
 		<-got
 	}
 }
 
-// TestClaimDuringDeclaredDead makes a node claim a job while another declares it dead. Either the job becomes due
+// TestClaimDuringDeclaredDead makes a node claim a job while another node declares it dead. Either the job becomes due
 // again, or the claim fails.
 func TestClaimDuringDeclaredDead(t *testing.T) {
 	d := dbtest.Postgres(t)
@@ -511,7 +514,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	go func() {
 		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
 	}()
-	for waits() == 1 && len(claimed) == 0 { // wait until the claim waits too, or has ended
+	for waits() == 1 && len(claimed) == 0 { // wait until the claim also waits for the lock, or has ended
 	}
 	close(free)
 	wg.Wait()
@@ -523,8 +526,8 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestFrozenNodeIsDeclaredDead stops a node, or its network, in the middle of transactions with locks that declareDead
-// needs. The server does not notice that the node is gone.
+// TestFrozenNodeIsDeclaredDead stops a node, or its network, during transactions that hold locks which declareDead
+// needs. The server does not detect that the node is unreachable.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

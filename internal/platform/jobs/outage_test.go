@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A runner that cannot register its node returns an error. If it claimed jobs, no other node would take them over.
+// A runner that cannot register its node returns an error, because no other node would take over jobs that it claimed.
 func TestRunnerNeedsTheDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

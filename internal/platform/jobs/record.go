@@ -10,16 +10,16 @@ import (
 
 const (
 	recordTime  = 10 * time.Second // for one try
-	recordPause = 5 * time.Second  // the longest pause between tries
+	recordPause = 5 * time.Second  // maximum pause between attempts
 )
 
-// Record runs fn, which records the outcome of a job, in an update. It repeats the update until one succeeds, and tries
-// once more after ctx has ended. This is because only this process knows the host's answer, and a job without a
-// recorded outcome runs again. fn must end the job, so that nothing is recorded twice. Record returns ErrLost if
-// another node has the job.
+// Record runs fn, which records the outcome of a job, in an update. Record repeats the update until it succeeds, and
+// makes a last attempt after ctx has ended, because only this process knows the outcome, and a job without a recorded
+// outcome runs again. The function fn must end the job, so that an outcome is not recorded twice. Record returns
+// ErrLost if another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // made: an earlier update may be committed despite its error
+	for made := false; ; { // made is true if an earlier update may have been committed despite its error
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestRecord makes the database fail while an outcome is recorded.
+// TestRecord checks that Record stores an outcome although the database fails at first.
 func TestRecord(t *testing.T) {
 	later := func(f func() error) {
 		time.AfterFunc(time.Second, func() {
@@ -23,7 +23,7 @@ func TestRecord(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		fail func(*pgproxy.Proxy, *db.DB)
-		ends bool // the context of the handler ends
+		ends bool // whether the handler's context ends
 		want error
 		left int // jobs
 	}{

@@ -19,37 +19,39 @@ import (
 type Kind struct {
 	Name string
 
-	// Handle does the work. It ends its job with Finish, Retry, Wait or Park in the transaction that records the effect.
-	// If Handle returns an error or panics, the job is retried by Schedule. The context of Handle ends with the lease,
-	// when another node takes the job, or when stopping takes too long.
+	// Handle runs a job. It ends the job with Finish, Retry, Wait or Park in the transaction that records the effect. If
+	// Handle returns an error or panics, the job is retried according to Schedule. The context of Handle ends with the
+	// lease, when another node takes the job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
-	Workers int // the most running jobs on this node; 0 means 4
-	PerLane int // the most of one group, up to twice as many for several owners; 0 means Workers
+	Workers int // maximum number of running jobs on this node; 0 means 4
+	PerLane int // maximum of a group, up to twice that for several owners; 0 means Workers
 
-	// Group returns the group of a lane, whose lanes share PerLane; nil makes each lane a group.
+	// Group returns the group of a lane. The lanes of a group share the limit PerLane. If Group is nil, each lane is a
+	// separate group.
 	Group func(lane string) string
 
-	// Owner returns the owner of a lane, usually its team. Owners take turns and share Workers as package fairshare
-	// describes, so a single owner gets at most 7/8 of them. In a group, each owner may hold up to half of what the
-	// others leave of twice the group's limit. If Owner is nil, each lane is its own owner, and PerLane is exact.
+	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as package
+	// fairshare describes, so a single owner gets at most 7/8 of Workers. In a group, an owner may hold up to half of the
+	// slots that the other owners leave free of twice the group's limit. If Owner is nil, each lane is its own owner, and
+	// PerLane is exact.
 	Owner func(lane string) string
 
-	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk always
-	// gets some capacity and leaves some free (see [reserve]).
+	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk jobs
+	// always get some capacity and always leave some capacity free (see [reserve]).
 	Bulk func(lane string) bool
 
-	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If that number is only temporary,
-	// again is the time at which to call Limit again. The dispatcher calls Limit, which must not block.
+	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If the number n is temporary, the
+	// result again is the time at which to call Limit again. Limit must not block the dispatcher, which calls it.
 	Limit func(group string) (n int, again time.Time)
 
 	// Share, if set, returns how many jobs of a group an owner may run now, and how likely they are to end soon. The
-	// dispatcher calls Share often, and it must not block.
+	// dispatcher calls Share often, so Share must not block.
 	Share func(group, owner string) Share
 
-	Lease    time.Duration   // how long one attempt may take, by this node's monotonic clock; 0 means 5 minutes
-	Schedule []time.Duration // waits after consecutive errors; an error after the last wait parks the job
-	Endless  bool            // jobs are never parked: the last wait of Schedule repeats
+	Lease    time.Duration   // maximum duration of an attempt, by this node's monotonic clock; 0 means 5 minutes
+	Schedule []time.Duration // delays after consecutive errors; an error after the last delay parks the job
+	Endless  bool            // jobs are never parked: the last delay of Schedule repeats
 }
 
 // Runner claims due jobs and calls their handlers. Register kinds, then call Run once.
@@ -65,16 +67,17 @@ type Runner struct {
 	pulse    pulse
 	stopping <-chan struct{} // closed to end Run
 	life     atomic.Pointer[life]
-	beats    int64 // heartbeats so far; only Run's goroutines change it
+	beats    int64 // number of heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
 	news     chan struct{} // signals that a node started or left
-	running  atomic.Bool   // kinds are complete; earlier hints are not needed, because the first scan finds their work
+	running  atomic.Bool   // all kinds are registered; the first scan finds the work of earlier hints
 
 	mu   sync.Mutex
-	owed []Job // jobs whose release failed and is repeated
+	owed []Job // jobs for which giveBack failed and is repeated
 }
 
-// NewRunner returns a runner for the queue. grace is how long running jobs may continue when the runner stops.
+// NewRunner returns a runner for the queue. The parameter grace is how long running jobs may continue when the runner
+// stops.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
 	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},
 		news: make(chan struct{}, 1)}
@@ -101,7 +104,7 @@ func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runne
 	return r
 }
 
-// Handle registers a kind. Call it before Run.
+// Handle registers a kind. Call Handle before Run.
 func (r *Runner) Handle(k Kind) {
 	if k.Lease == 0 {
 		k.Lease = 5 * time.Minute
@@ -128,8 +131,8 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// LimitRaised tells the dispatcher that a group's Limit has become higher. Without this call, waiting lanes of the
-// group continue only when one of its jobs ends.
+// LimitRaised tells the dispatcher that a group's Limit has become higher. Without a call of LimitRaised, waiting lanes
+// of the group continue only when one of the group's jobs ends.
 func (r *Runner) LimitRaised(kind, group string) {
 	if !r.running.Load() {
 		return
@@ -141,12 +144,12 @@ func (r *Runner) LimitRaised(kind, group string) {
 	}
 }
 
-// Run claims and handles jobs until ctx ends. Then it claims no more jobs and begins nothing that cannot be undone (see
-// [Job.Sure]). Running jobs may continue for the grace period; Run gives back those that have not ended by then. Run
-// returns an error if the database fails at the start or the end.
+// Run claims and handles jobs until ctx ends. After ctx ends, Run claims no more jobs, and handlers must not begin
+// irreversible actions (see [Job.Sure]). Running jobs may continue for the grace period; jobs that have not ended after
+// this period become due again. Run returns an error if the database fails at the start or the end.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
-		if ctx.Err() != nil { // the runner was stopped before it began
+		if ctx.Err() != nil { // the runner was stopped before it started
 			return nil
 		}
 		return err
@@ -169,7 +172,8 @@ func (r *Runner) Run(ctx context.Context) error {
 	return r.end()
 }
 
-// work runs one handler and handles its error. It gives the job back unless the job was ended or rescheduled.
+// work runs a job's handler and processes the handler's error. Unless the job was ended or rescheduled, work makes it
+// due again.
 func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	ctx, cancel := context.WithTimeout(ctx, k.Lease)
 	defer cancel()
@@ -211,7 +215,7 @@ func handle(ctx context.Context, h func(context.Context, Job) error, j Job) (err
 	return h(ctx, j)
 }
 
-// retry reschedules a job whose handler failed, or parks it after the last wait of its schedule.
+// retry reschedules a job whose handler failed, or parks the job after the last delay of its schedule.
 func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -237,7 +241,7 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	})
 }
 
-// Jitter varies a wait by up to ±20%, so that jobs that failed together are not retried together.
+// Jitter varies a delay by up to ±20%, so that jobs that failed at the same time are not retried at the same time.
 func Jitter(d time.Duration) time.Duration {
 	return time.Duration(float64(d) * (0.8 + 0.4*rand.Float64()))
 }

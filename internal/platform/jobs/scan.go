@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	scanAlone  = time.Minute      // time between scans if this node sees every insert
-	scanShared = 10 * time.Second // time between scans if other nodes insert too
+	scanAlone  = time.Minute      // time between scans if this node is notified of every insert
+	scanShared = 10 * time.Second // time between scans if other nodes also insert jobs
 	scanPage   = 500
 	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
 )
 
-// scanAll scans regularly, and immediately when look receives a value, until ctx ends. It runs in a goroutine next to
-// the loop. A regular scan finds work whose hints were lost. A regular scan is active a twentieth of the time, so nodes
-// do not keep the database busy. With 200,000 lanes a regular scan takes one or two minutes.
+// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. scanAll
+// runs in a separate goroutine. A regular scan finds work whose hints were lost. A regular scan is active a twentieth
+// of the time, so nodes do not keep the database busy. With 200,000 lanes a regular scan takes one or two minutes.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {
@@ -42,9 +42,9 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 	}
 }
 
-// scan reads all lanes, with one look-up in the index for each, and notes those that have a job due soon. The next scan
-// finds the others before they are due. After each page, scan pauses for rest times the duration of the page. If look
-// receives a value during a pause, scan ends and returns true.
+// scan reads all lanes, with one index look-up per lane, and records the lanes with jobs due soon. Jobs that are due
+// later are found by the next scan before they are due. After each page, scan pauses for rest times the duration of the
+// page. If the channel look receives a value during a pause, scan ends and returns true.
 func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {

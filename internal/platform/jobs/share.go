@@ -1,31 +1,32 @@
 package jobs
 
-// Share limits an owner's claimed jobs of one group, in addition to Limit, which applies to the whole group.
+// Share limits an owner's claimed jobs in one group. Kind.Limit, which applies to the whole group, is a separate limit.
 type Share struct {
 	Most  int // jobs
 	Doubt Doubt
 }
 
-// Doubt says whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
-// groups in doubt, and a quarter of those for stuck groups. The remaining workers serve groups that make progress. An
-// owner's only group gets half of the owner's workers. If the owner has several groups, each gets at most a quarter of
-// the owner's free workers, because a group that makes progress now may be stuck later.
+// Doubt tells whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
+// groups in doubt, and a quarter of that number for stuck groups. The remaining workers serve groups that make
+// progress. An owner's only group gets half of the owner's workers. If the owner has several groups, each gets at most
+// a quarter of the owner's free workers, because a group that makes progress now may be stuck later.
 type Doubt uint8
 
 const (
 	Sure    Doubt = iota // recent jobs took little time
 	Unknown              // no recent jobs
-	Stuck                // recent or current jobs take much time
+	Stuck                // recent jobs took long, or current jobs take long
 )
 
-// doubts counts, for one plan, each owner's claimed jobs of groups in doubt. It counts an owner's jobs on first use.
+// doubts counts, during one call of plan, each owner's claimed jobs of groups in doubt. The count of an owner is
+// computed on first use.
 type doubts struct {
 	k     *dispatcher
 	count map[string]*[3]int // jobs by owner and Doubt
 }
 
-// bound returns how many of n more jobs an owner may claim of a group in which it already has own jobs, planned ones
-// included.
+// bound returns how many of n further jobs an owner may claim in a group. The parameter own is the owner's number of
+// claimed and planned jobs in the group.
 func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 	k := d.k
 	if k.Share == nil || n <= 0 {

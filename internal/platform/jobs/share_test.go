@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Groups in doubt leave some of their owner's workers to groups that make progress. Stuck groups leave some workers to
-// all other groups of the owner.
+// Groups in doubt leave some of their owner's workers free for groups that make progress. Stuck groups leave some
+// workers free for all other groups of the owner.
 func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -43,7 +43,7 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 				return b.finish(ctx, j)
 			}})
 		var all []jobs.New
-		for i := range 160 { // the owner may have 56 workers: 42 of them for groups in doubt, 10 of these for stuck ones
+		for i := range 160 { // the owner may have 56 workers: 42 for groups in doubt, of which 10 for stuck groups
 			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint([]string{"u", "x"}[i%2], i/4)})
 		}
 		b.insert(t, all...)

@@ -11,11 +11,12 @@ import (
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
 	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
-// orRevive makes a parked job of the same kind and key due. It leaves a waiting or claimed job unchanged.
+// orRevive makes a parked job of the same kind and key due. A waiting or claimed job stays unchanged.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
-// These statements end an attempt. Each changes the job only if the job is still in that attempt.
+// These statements end an attempt of a job. Each statement changes the job only if the column attempt still has the
+// given value.
 const (
 	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
 	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
@@ -28,7 +29,7 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// These statements find jobs by their dedupe key. These statements leave claimed jobs unchanged.
+// These statements change or delete jobs by their dedupe key. Claimed jobs stay unchanged.
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`
@@ -47,8 +48,8 @@ const (
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
-// scanLanes reads lanes after the given one, each with the time at which its first job is due. It takes one look-up in
-// the index for each lane.
+// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The query needs one
+// index look-up per lane.
 const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
 	UNION ALL
@@ -63,7 +64,7 @@ type Parked struct {
 	CreatedAt                         time.Time
 }
 
-// ParkedJobs lists at most limit parked jobs whose id is greater than after, oldest first.
+// ParkedJobs returns up to limit parked jobs whose id is greater than after, oldest first.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)
@@ -75,15 +76,15 @@ func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Pa
 	})
 }
 
-// Waiting counts the jobs of a kind.
+// Waiting contains the job counts of one kind.
 type Waiting struct {
 	Kind    string
 	Jobs    int
 	Parked  int
-	DueFrom time.Time // earliest due time of a waiting job; zero if all are claimed or parked
+	DueFrom time.Time // earliest due time of a waiting job; zero if all jobs are claimed or parked
 }
 
-// Stats counts jobs by kind. It reads the whole queue and is meant for operators.
+// Stats counts jobs by kind, for operators. It reads the whole queue.
 func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
 		GROUP BY kind ORDER BY kind`)
@@ -97,7 +98,7 @@ func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	})
 }
 
-// CountWaiting returns the number of jobs of one kind, in every state.
+// CountWaiting returns the number of jobs of one kind, regardless of their state.
 func CountWaiting(ctx context.Context, r db.Reader, kind string) (n int, err error) {
 	if err := r.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE kind = $1`, kind).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the jobs of kind %s: %w", kind, err)

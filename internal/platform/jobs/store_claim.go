@@ -10,13 +10,13 @@ import (
 // selectHeld finds the jobs of a kind that a node has claimed.
 const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`
 
-// claimed is the end of a claim in one statement: it updates the due jobs and returns them.
+// claimed is the last part of a claim statement: it updates the due jobs and returns them.
 const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
 // On PostgreSQL one statement claims jobs of all lanes, because each statement is a round trip. SQLite has no LATERAL.
-// On SQLite, each lane that wants many jobs has its own statement. The three temporary tables of such a statement cost
-// about as much as reading ten rows. Two further statements claim one job for each lane that wants few.
+// On SQLite, each lane that claims many jobs has its own statement, whose three temporary tables take about as much
+// time as reading ten rows. For lanes that claim few jobs, two further statements claim one job per lane.
 const (
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
 		AND lane = $5 ORDER BY run_at LIMIT $6)` + claimed
@@ -31,7 +31,8 @@ const (
 	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id = ANY($3)`
 )
 
-// claim claims up to n due jobs of each lane for a node and returns them by lane. It may return fewer than are due.
+// claim claims up to n due jobs of each lane for a node and returns them by lane. The result may contain fewer jobs
+// than are due.
 func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
 	all := make(map[string][]Job, len(asks))
 	now := tx.Now().UnixMicro()

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// If any statement of a method fails, the method returns an error and leaves the jobs unchanged.
+// If an SQL statement of a Queue method fails, the method returns an error and leaves the jobs unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, q := t.Context(), NewQueue(d)
@@ -94,7 +94,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Stats and ParkedJobs list waiting and parked jobs, and since when they are due unless they are running.
+// Stats and ParkedJobs report waiting and parked jobs, and the time since which waiting jobs are due.
 func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -129,7 +129,7 @@ func TestWhatOperatorsSee(t *testing.T) {
 	})
 }
 
-// A hint of another node is parsed completely or rejected.
+// parseHint rejects a hint from another node if any part of it is invalid.
 func TestParseHint(t *testing.T) {
 	if kind, lane, at, ok := parseHint("k\tl|t\tzz"); !ok || kind != "k" || lane != "l|t" || at != 35*36+35 {
 		t.Errorf("%q %q %d, %v", kind, lane, at, ok)
@@ -141,7 +141,8 @@ func TestParseHint(t *testing.T) {
 	}
 }
 
-// If a statement of a claim, start or end fails, the method returns the error and the node holds no job.
+// If an SQL statement of a claim, of the runner's start or of its end fails, the method returns the error and the node
+// holds no jobs.
 func TestRunnersWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

@@ -7,20 +7,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// releaseMax is how many jobs one call of Release makes due. Such a call occupies SQLite's only writer for a few
-// milliseconds.
+// releaseMax is how many jobs one call of Release makes due. A call with that many jobs occupies SQLite's only writer
+// for a few milliseconds.
 const releaseMax = 500
 
-// Hold sets the job aside until Release is called with the same key. It is for work that a user has paused. A held job
-// uses no worker and counts no try. The caller must ensure that Release for the key does not run before this
-// transaction ends: a job that is held after the last Release waits for ever.
+// Hold suspends the job until Release is called with the same key. Hold is for work that a user has paused. A held job
+// occupies no worker, and a hold does not count as a try. The caller must ensure that Release for the key does not run
+// before this transaction ends, because a job that is held after the last Release waits forever.
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
 }
 
-// Release makes up to 500 jobs due that are held with the key, and returns their number. Held time does not count
-// towards a job's age. The caller repeats Release until it returns 0.
+// Release makes up to 500 jobs that are held with the key due, and returns the number of these jobs. The time of a hold
+// does not count towards a job's age. The caller repeats Release until it returns 0.
 func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, err error) {
 	at := tx.Now().Add(-slack)
 	rows, err := tx.Query(ctx, `UPDATE jobs SET held = '', run_at = $2, created_at = created_at + ($3 - set_at),

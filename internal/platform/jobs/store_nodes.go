@@ -1,6 +1,6 @@
 package jobs
 
-// Rows of nodes, and their heartbeats.
+// Statements for the rows of nodes and their heartbeats.
 const (
 	insertNode  = `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`
 	updateBeat  = `UPDATE nodes SET beat = $2 WHERE id = $1`
@@ -8,7 +8,7 @@ const (
 	deleteNode  = `DELETE FROM nodes WHERE id = $1`
 	deleteNodes = `DELETE FROM nodes`
 
-	// deleteDeadNode deletes a node unless it has written another heartbeat since.
+	// deleteDeadNode deletes a node's row unless the node has written another heartbeat.
 	deleteDeadNode = `DELETE FROM nodes WHERE id = $1 AND beat = $2`
 )
 
@@ -19,6 +19,6 @@ const (
 	releaseAllJobs  = `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`
 )
 
-// restartWaits restarts the waits whose start is now in the future. set_at is 0 for times that a caller chose.
+// restartWaits restarts the waits whose start is in the future. The column set_at is 0 for times that a caller chose.
 const restartWaits = `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
 			AND NOT parked AND held = ''`

@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestRecord checks that Record stores an outcome although the database fails at first.
+// TestRecord checks that Record repeats its update during an outage and records the outcome once, unless another worker
+// has the job or the context ends.
 func TestRecord(t *testing.T) {
 	later := func(f func() error) {
 		time.AfterFunc(time.Second, func() {

@@ -10,13 +10,13 @@ import (
 // demand is one node's row for a limit.
 type demand struct {
 	node string
-	want float64 // what the node could use
-	used float64 // what the node cannot release immediately
-	held float64 // the most that the node uses until it writes another value
+	want float64 // how much the node could use
+	used float64 // how much the node cannot release immediately
+	held float64 // the maximum that the node uses until it writes another value
 }
 
-// target returns how many places a node may have. Other nodes that still use more than their reduced share keep those
-// places until they can release them. The remaining places are divided without those nodes.
+// target returns how many slots a node may have. If other nodes still use more than their reduced share, they keep
+// these slots until they can release them. The remaining slots are divided among the nodes without such an excess.
 func target(key string, limit int, all []demand, node string, turn int64) int {
 	all = slices.Clone(all)
 	for {
@@ -36,9 +36,9 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 	}
 }
 
-// divide returns the max-min fair share of each demand: a node that wants less than an even share gets what it wants,
-// and the others divide the rest evenly. Capacity that no node wants is divided evenly among all, so that the shares
-// add up to the limit. The order of the demands does not matter.
+// divide returns the max-min fair share of each demand: a node that wants less than an even share gets the amount that
+// it wants, and the other nodes divide the remainder evenly. Capacity that no node wants is divided evenly among all
+// nodes, so that the shares add up to the limit. The order of the demands does not matter.
 func divide(limit float64, all []demand) map[string]float64 {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b demand) int {
@@ -59,8 +59,8 @@ func divide(limit float64, all []demand) map[string]float64 {
 }
 
 // divideWhole is like divide, but its shares are whole numbers. The remainder of a division goes to nodes in an order
-// that depends on the key, so that no node gets the remainder of every key. If more nodes want places than there are,
-// they take turns: each turn begins the order with another node.
+// that depends on the key, so that no node gets the remainder of every key. If more nodes want slots than the limit
+// allows, the nodes take turns: in each turn, the order begins with another node.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0
@@ -75,7 +75,7 @@ func divideWhole(key string, limit int, all []demand, turn int64) map[string]int
 		}
 	}
 	order(key, all)
-	// The loops below favour the last of several nodes with the same want.
+	// Among nodes with the same want, the following loops prefer the last node.
 	if n := len(all); limit < wanting {
 		first := int(((turn % int64(n)) + int64(n)) % int64(n))
 		all = slices.Concat(all[first:], all[:first])
@@ -98,7 +98,7 @@ func divideWhole(key string, limit int, all []demand, turn int64) map[string]int
 	return shares
 }
 
-// order sorts demands by a hash of the key and the node.
+// order sorts demands by a hash of the key and the node's id.
 func order(key string, all []demand) {
 	rank := func(node string) uint64 {
 		h := fnv.New64a()

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// wants returns demands of nodes a, b, c and so on.
+// wants returns one demand per argument, for nodes named a, b, c and so on.
 func wants(all ...float64) (d []demand) {
 	for i, w := range all {
 		d = append(d, demand{node: string(rune('a' + i)), want: w})
@@ -74,7 +74,7 @@ func TestDivideWhole(t *testing.T) {
 	}
 }
 
-// If there are too few places, each node gets its turn, whatever the others want.
+// If fewer slots than nodes exist, each node gets its turn, regardless of the demands of other nodes.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 5; limit++ {
@@ -97,7 +97,7 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A node that uses more than its share keeps it for now, and no other node gets it.
+// If a node uses more than its share, target does not give the excess to other nodes.
 func TestTargetLeavesWhatIsUsed(t *testing.T) {
 	t.Parallel()
 	all := wants(20, 20, 20)
@@ -108,7 +108,7 @@ func TestTargetLeavesWhatIsUsed(t *testing.T) {
 	}
 }
 
-// checkDivision checks the rules that every division follows.
+// checkDivision checks the rules that every result of divideWhole must follow.
 func checkDivision(t *testing.T, limit int, all []demand, turn int64) {
 	t.Helper()
 	shuffled := slices.Clone(all)

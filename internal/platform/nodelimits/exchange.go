@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	soon          = 10 // while shares change, exchanges are this many times as frequent
+	soon          = 10 // factor by which exchanges are more frequent while shares change
 	restFactor    = 4  // pause after an exchange, as a multiple of the exchange's duration
-	restLeast     = 50 // the pause is at least a fiftieth of the time between exchanges
+	restLeast     = 50 // the pause after an exchange is at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
-	movesMax      = 20 // the most consecutive frequent exchanges
+	movesMax      = 20 // maximum number of consecutive frequent exchanges
 	// exact is the relative error allowed in floating-point sums.
 	exact = 1e-9
 )
 
-// Run exchanges wants and holdings with the other nodes until ctx ends. It does not delete this node's rows, which are
-// deleted with the row of the node. Failed exchanges are logged and repeated.
+// Run exchanges wants and holdings with the other nodes until ctx ends. Run does not delete this node's limit rows;
+// they are deleted together with the node's row in the table nodes. Failed exchanges are logged and repeated.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		<-ctx.Done()
@@ -47,8 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange writes this node's rows, reads those of all nodes, and applies them. It returns the time of the next
-// exchange.
+// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. It returns
+// the time until the next exchange.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -84,13 +84,13 @@ func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	return s.every
 }
 
-// change is a changed share.
+// change describes a changed share.
 type change struct {
 	key Key
 	n   float64
 }
 
-// overdue returns an even share for each key of places whose first exchange takes too long.
+// overdue returns an even share for each key of slots whose first exchange takes too long.
 func (s *Shares) overdue(entries []*entry) (changed []change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,7 +102,7 @@ func (s *Shares) overdue(entries []*entry) (changed []change) {
 	return changed
 }
 
-// alone drops all entries and this node's rows if it is the only node.
+// alone removes all entries and this node's rows if this node is the only node.
 func (s *Shares) alone(ctx context.Context) time.Duration {
 	s.mu.Lock()
 	left := s.left
@@ -144,7 +144,8 @@ func (s *Shares) notifyChanged(changed []change) {
 	}
 }
 
-// collect returns the entries in use and drops the others. gone are the keys whose rows must be deleted.
+// collect returns the entries in use and removes unused entries. The result gone lists the keys whose rows must be
+// deleted.
 func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	s.mu.Lock()
 	if s.lost {
@@ -195,8 +196,8 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	return entries, gone
 }
 
-// plan returns the rows that differ from the written ones. Like apply, it does not hold the lock for long, because each
-// request waits for it.
+// plan returns the rows that differ from the rows in the database. Both plan and apply hold the lock only briefly,
+// because every request needs the lock.
 func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	rows := map[Key]row{}
 	for _, e := range entries {
@@ -215,7 +216,7 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	defer s.mu.Unlock()
 	if !e.known && e.target == 0 {
 		if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
-			e.target = e.limit // in most cases no other node uses this limit
+			e.target = e.limit // usually no other node uses this limit
 		}
 	}
 	e.recent = max(e.want, e.recent)
@@ -230,15 +231,15 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	return r, e.limit
 }
 
-// differs reports whether a row of a rate differs enough from the old one to be written. Small changes of want, and
-// small reductions of held, are not written.
+// differs reports whether the row of a rate has changed enough to be written. Small changes of want, and small
+// reductions of held, are not written.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
 }
 
-// share computes this node's share of a limit from the rows of all nodes. It returns an even share while those rows are
-// unknown, and while other nodes may not know this one.
+// share computes this node's share of a limit from the rows of all nodes. The share is even while these rows are
+// unknown, and while other nodes may not know this node.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
 		n := s.even(e.limit)
@@ -254,12 +255,12 @@ func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	return divide(e.limit, all)[s.node]
 }
 
-// swap writes rows, deletes others, and then reads the demands of all nodes.
+// swap writes this node's changed rows, deletes its rows for the keys in gone, and then reads the demands of all nodes.
 func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, gone []Key) (
 	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
-			for k := range rows { // the rows may have been written in spite of the error
+			for k := range rows { // despite the error, the rows may have been written
 				s.written[k] = row{held: -1}
 			}
 			return nil, err
@@ -279,8 +280,8 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply computes the shares from the demands of all nodes. moving means that a share has not yet reached its target, on
-// this or another node.
+// apply computes the shares from the demands of all nodes. The result moving is true if a share on this or another node
+// has not yet reached its target.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {
 		all := demands[e.text]
@@ -301,8 +302,8 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 	return changed, moving
 }
 
-// applyTo applies one limit. It returns the share and whether it changed; !ok means that this node was declared dead
-// and has no shares.
+// applyTo computes this node's share of one limit. If the share changed, applyTo returns the change. The result ok is
+// false if this node was declared dead and has no shares.
 func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change, moving, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -320,12 +321,12 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.target <= e.share {
 		e.share = e.target
 	} else {
-		// The part that this node's row claims is free, because the other nodes do not use it.
+		// The other nodes do not use the part of the limit that this node's row claims, so this part is free.
 		free := (e.limit - others) * (1 + exact)
 		if e.whole {
 			free = math.Floor(free)
 		}
-		if !e.whole { // two nodes that both claim the whole rate must have a share in the meantime
+		if !e.whole { // if two nodes both claim the whole rate, both still need a share
 			free = max(free, s.even(e.limit))
 		}
 		e.share = max(min(e.target, mine.held, free), e.share)
@@ -334,7 +335,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.share != before || !wasKnown {
 		changed = &change{e.key, e.share}
 	}
-	// Small changes wait for the next regular exchange.
+	// Small changes of a share wait for the next regular exchange.
 	some := e.limit / 20
 	if e.whole {
 		some = 0.5
@@ -348,7 +349,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	return changed, moving, true
 }
 
-// decay returns the factor of an earlier demand's weight after the time d.
+// decay returns the factor by which the weight of an earlier demand has decreased after the time d.
 func decay(d, every time.Duration) float64 {
 	return math.Exp2(-float64(d) / float64(halfLife*every))
 }

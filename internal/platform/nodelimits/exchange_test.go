@@ -21,25 +21,26 @@ const (
 	kind  = "places"
 	every = 20 * time.Millisecond
 
-	// Nodes that wait for an exchange wait until it happens, even on a busy machine. Otherwise they would use an even
-	// share, which may exceed what the others leave.
+	// With this long wait, nodes wait for an exchange even on a busy machine. With a shorter wait, they might use an even
+	// share, which may exceed the free part of the limit.
 	long = time.Minute
 )
 
-// cluster is a set of nodes of one database that share one limit. It counts the places that they acquire and release.
+// cluster is a set of nodes of one database that share one limit. A cluster counts the slots that its nodes acquire and
+// release.
 type cluster struct {
 	t     *testing.T
 	d     *db.DB
 	limit int
-	wait  time.Duration // longest wait for the first exchange about a key
+	wait  time.Duration // maximum wait for the first exchange about a key
 
 	mu    sync.Mutex
 	nodes map[string]*user
-	most  int           // places in use at a time
-	news  chan struct{} // closed when something was taken, released, or changed
+	most  int           // maximum number of slots that were in use at the same time
+	news  chan struct{} // closed when a slot was acquired or released, or a share changed
 }
 
-// user is a node that acquires as many places as it wants and may have.
+// user is a node that acquires as many slots as it wants, up to its share.
 type user struct {
 	*Shares
 	c     *cluster
@@ -50,7 +51,7 @@ type user struct {
 	share int
 	stop  func()
 
-	others sync.Map // shares of other names than k
+	others sync.Map // shares of names other than k
 }
 
 func newCluster(t *testing.T, d *db.DB, limit int, names ...string) *cluster {
@@ -70,7 +71,7 @@ func newClusterThatWaits(t *testing.T, d *db.DB, wait time.Duration, limit int, 
 	return c
 }
 
-// add starts another node, which does not know yet how many nodes exist.
+// add starts another node, which does not yet know how many nodes exist.
 func (c *cluster) add(name string, d *db.DB) *user {
 	c.t.Helper()
 	c.exec(`INSERT INTO nodes (id, beat, started_at) VALUES ($1, 0, 0)`, name)
@@ -129,7 +130,7 @@ func (c *cluster) set(u *user, n int) {
 	c.work(u)
 }
 
-// work acquires and releases places until the node has as many as it wants and may have.
+// work acquires and releases slots until the node has as many as it wants, up to its share.
 func (c *cluster) work(u *user) {
 	if n := min(u.want, u.share); n > u.used || !u.slow {
 		u.used = n
@@ -143,7 +144,7 @@ func (c *cluster) work(u *user) {
 	c.news = make(chan struct{})
 }
 
-// wants sets how many places a node wants from now on.
+// wants sets how many slots a node wants.
 func (c *cluster) wants(name string, n int) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -167,7 +168,7 @@ func (c *cluster) used() map[string]int {
 	return used
 }
 
-// await waits until the nodes use the expected number of places.
+// await waits until the nodes use the expected numbers of slots.
 func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	c.t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -191,7 +192,7 @@ func (c *cluster) await(what string, ok func(used map[string]int) bool) {
 	}
 }
 
-// kept fails the test if more places than the limit were in use at any moment.
+// kept fails the test if more slots than the limit were in use at any time.
 func (c *cluster) kept() {
 	c.t.Helper()
 	c.mu.Lock()
@@ -208,7 +209,7 @@ func sum(used map[string]int) (n int) {
 	return n
 }
 
-// Three nodes with changing demands never exceed the limit, and use all of it if they want as much.
+// Three nodes with changing demands never exceed their common limit, and use the whole limit if they want that much.
 func TestThreeNodesKeepOneLimit(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 2, 7, 20} {
@@ -246,7 +247,7 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 	}
 }
 
-// A single place is passed on until each node that wants it has had it.
+// If the limit is one slot, each node that wants the slot gets it in turn.
 func TestOnePlaceGoesAround(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
@@ -259,7 +260,7 @@ func TestOnePlaceGoesAround(t *testing.T) {
 	c.kept()
 }
 
-// If a node wants nothing any more, or is dead, the other nodes get its share.
+// If a node no longer wants slots, or is dead, the other nodes get its share.
 func TestSharesComeBack(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
@@ -274,7 +275,7 @@ func TestSharesComeBack(t *testing.T) {
 	c.await("one wants one", func(used map[string]int) bool { return used["a"] == 1 && used["b"]+used["c"] >= 18 })
 	c.kept()
 
-	c.nodes["c"].stop() // declared dead: the others get its share
+	c.nodes["c"].stop() // node c is declared dead, and the other nodes get its share
 	c.mu.Lock()
 	c.nodes["c"].used = 0
 	c.mu.Unlock()
@@ -312,7 +313,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Another node joins one that was alone and uses all places.
+// Another node joins a node that was alone and uses all slots.
 func TestAnotherNodeComes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a")
@@ -329,8 +330,8 @@ func TestAnotherNodeComes(t *testing.T) {
 	c.kept()
 }
 
-// If another node joins, places that this node acquired while it was alone are divided by the limit, not by the number
-// in use.
+// If another node joins, the key's limit is divided, not the number of slots that the first node acquired while it was
+// alone.
 func TestBusyKeysKeepTheirLimit(t *testing.T) {
 	t.Parallel()
 	s := New(dbtest.Postgres(t), "a", slog.New(slog.DiscardHandler), time.Hour)
@@ -346,7 +347,7 @@ func TestBusyKeysKeepTheirLimit(t *testing.T) {
 	}
 }
 
-// A node that others declared dead has no share until it has read what the others hold.
+// A node that was declared dead has no share until it has read how much the other nodes hold.
 func TestTakenForDead(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
@@ -354,7 +355,7 @@ func TestTakenForDead(t *testing.T) {
 	c.await("one wants all", func(used map[string]int) bool { return used["a"] == 20 })
 	c.exec(`DELETE FROM nodes WHERE id = 'a'`)
 	c.mu.Lock()
-	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // node a is not sure of its jobs, so it begins nothing
+	c.nodes["a"].used, c.nodes["a"].want = 0, 0 // node a is unsure of its jobs, so it begins no new work
 	c.mu.Unlock()
 	c.nodes["b"].Live(1)
 	c.wants("b", 20)
@@ -383,7 +384,7 @@ func TestDatabaseAway(t *testing.T) {
 	even := func(used map[string]int) bool { return used["a"] == 10 && used["b"] == 10 }
 	c.await("both want all", even)
 	p.Refuse()
-	for range 2 { // an exchange may have been running when the database went away
+	for range 2 { // an exchange may have been running when the outage began
 		c.nodes["a"].failed(t)
 	}
 	if share, known := c.nodes["a"].Places(Key{kind, "k"}, 20); share != 10 || !known {
@@ -412,7 +413,7 @@ func (u *user) failed(t *testing.T) {
 	eventually(t, "an exchange fails", func() bool { return u.failures.Load() > before })
 }
 
-// After lost answers, the table and the node's copy of it agree again.
+// After lost answers, the table and the node's copy of its rows agree again.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -428,7 +429,7 @@ func TestLostAnswers(t *testing.T) {
 	c.kept()
 }
 
-// The queries of an exchange take no longer if other keys have more rows.
+// The run time of an exchange's queries does not depend on the number of rows of other keys.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}

@@ -1,45 +1,47 @@
 // Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
-// as connections to a destination, or messages or requests a second. The package handles keys and numbers and does not
-// interpret them.
+// as connections to a destination, or messages or requests per second. The package handles keys and numbers and does
+// not interpret them.
 //
-// Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] neither query the database
-// nor wait. A new key starts an exchange with the other nodes immediately, which takes some milliseconds. After that,
-// one exchange about every second covers all keys in use.
+// Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] do not query the database
+// and do not wait. The first use of a key immediately starts an exchange with the other nodes, which takes some
+// milliseconds. Afterwards, an exchange about once per second covers all keys in use.
 //
 // # Invariants
 //
 // Each node has a row in the table for each key that it uses. The row states how much the node wants and how much it
-// holds, which is the most that it uses until it writes another value. Only the node itself writes its rows. Every node
-// computes the shares by the same function (divide) from the wants of all nodes. The shares are max-min fair: a node
-// that wants little gets what it wants, and the others divide the rest.
+// holds. A node never uses more than its row says that it holds. Only the node itself writes its rows. Every node
+// computes the shares with the same function (divide) from the demands of all nodes. The shares are max-min fair: a
+// node that wants little gets the amount that it wants, and the other nodes divide the remainder.
 //
-// A node whose share shrinks uses less immediately, and then writes that it holds less. A node whose share grows first
-// writes that it holds more, commits, and then reads what the others hold. The node uses no more than the others leave.
-// If two nodes raise their shares at the same time, at least one reads what the other wrote. No lock between nodes is
-// needed: shares of places never exceed the limit in total, as long as the nodes can exchange and have a row for the
-// key. Places in use, such as connections, count as held until they are released.
+// A node whose share shrinks immediately uses less, and then writes that it holds less. A node whose share grows first
+// writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most the part of
+// the limit that the other nodes do not hold. If two nodes raise their shares at the same time, at least one of them
+// reads the row that the other wrote. Therefore nodes need no lock: shares of slots never exceed the limit in total, as
+// long as the nodes can exchange and have a row for the key. Slots in use, such as connections, count as held until
+// they are released.
 //
-// The limit of a key may be exceeded while a node has too many other keys to add this key. A node with too many keys
-// uses an even share, at least one place, but writes no row, and the others divide the whole limit. The excess is at
-// most an even share for each node that has too many keys. When other keys of the kind become unused, the node adds the
-// key within seconds.
+// The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that does not fit,
+// a node uses an even share, at least one slot, but writes no row, and the other nodes divide the whole limit. The
+// excess is at most an even share for each node that has too many keys. When other keys of the same kind become unused,
+// the node adds the key within seconds.
 //
-// Rates are exact only in the long run. Until the first exchanges about a key have shown what each node wants, a node
-// uses an even share.
+// Rates are exact only in the long run. Each node uses an even share until the first exchanges about a key have shown
+// how much each node wants.
 //
 // # When it fails
 //
-// While the database is unavailable, all shares stay unchanged, and a new key gets an even share, for places after some
-// seconds. An unavailable database makes no call fail. A node's rows are deleted when it stops or is declared dead, and
-// the others divide its shares. A node that was declared dead but is alive starts again with no shares. If it notices
-// late, the limit may be exceeded for some seconds (see package jobs). Clocks of nodes are not compared.
+// While the database is unavailable, all shares stay unchanged, and a new key gets an even share (a key of slots after
+// some seconds). Calls do not fail if the database is unavailable. A node's rows are deleted when the node stops or is
+// declared dead, and the other nodes divide its shares. A live node that was declared dead starts again without shares.
+// If such a node detects this late, the limit may be exceeded for some seconds (see package jobs). Clocks of nodes are
+// not compared.
 //
 // # Special cases
 //
-// On SQLite, and for the only node of a database, every share is the whole limit. Such a node writes no rows and makes
-// no queries, except one that deletes its rows when it becomes the only node. A node that starts next to others uses
-// even shares until they have noticed it, which takes some milliseconds and at most two seconds. A node exchanges at
-// most 2,500 keys of each kind, so that exchanges stay short.
+// On SQLite, and for the only node of a database, every share is the whole limit. A single node writes no rows and
+// makes no queries, except to delete its rows when it becomes the only node. A node that joins other nodes uses even
+// shares until the other nodes know it, which takes some milliseconds and at most two seconds. A node exchanges at most
+// 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
 import (
@@ -54,14 +56,14 @@ import (
 )
 
 const (
-	keysMax = 2500 // the most keys of one kind that a node exchanges
-	// Times are multiples of the time between exchanges.
-	idleAfter = 30 // a key unused for this time is dropped
-	busyFor   = 2  // if the kind has keysMax keys: a key used within this time is kept
+	keysMax = 2500 // maximum number of keys of one kind that a node exchanges
+	// The following times are multiples of the time between exchanges.
+	idleAfter = 30 // a key that was not used for this time is removed
+	busyFor   = 2  // replaces idleAfter if the kind has keysMax keys
 	settling  = 3  // a node uses even shares for this time after its start
-	patience  = 5  // wait for the first exchange about a key; without one, places are shared evenly
-	turnTime  = 10 // how long a node keeps a place if there are fewer places than nodes
-	halfLife  = 3  // time in which the weight of an earlier demand halves
+	patience  = 5  // maximum wait for the first exchange about a key; then its slots are shared evenly
+	turnTime  = 10 // how long a node keeps a slot if fewer slots than nodes exist
+	halfLife  = 3  // time in which the weight of an earlier demand decreases by half
 )
 
 // Key names a limit.
@@ -69,33 +71,33 @@ type Key struct{ Kind, Name string }
 
 func (k Key) String() string { return k.Kind + "/" + k.Name }
 
-// Places are functions through which the users of a kind of places report and adjust their use. [Shares.Run] and
-// [Shares.Live] call them without holding locks.
+// Places are the callbacks for one kind of slots, such as connections. [Shares.Run] and [Shares.Live] call these
+// functions without holding locks.
 type Places struct {
-	// Limit returns the limit of a name, for all nodes together.
+	// Limit returns the limit of a name for all nodes together.
 	Limit func(name string) int
-	// Use returns how many places of a name this node could use now, and how many it has. If its whole share is in use,
-	// want must exceed the share, or the share does not grow.
+	// Use returns how many slots of a name this node could use now, and how many slots it holds. If the node's whole share
+	// is in use, want must exceed the share, because otherwise the share does not grow.
 	Use func(name string) (want, held int)
 	// Changed is called after this node's share of a name has changed.
 	Changed func(name string, n int)
-	// Busy returns the names of which this node uses places.
+	// Busy returns the names for which this node uses slots.
 	Busy func() []string
 }
 
-// Shares are the shares of one node. A nil *Shares gives every caller the whole limit. Shares is safe for concurrent
-// use.
+// Shares are the shares of one node. With a nil *Shares, every caller gets the whole limit. Shares is safe for
+// concurrent use.
 type Shares struct {
 	d     *db.DB
 	node  string
 	log   *slog.Logger
 	every time.Duration
-	wait  time.Duration // longest wait for the first exchange about a key
+	wait  time.Duration // maximum wait for the first exchange about a key
 	away  lograte.Limiter
 	kinds map[string]Places
 
 	live  atomic.Int32 // number of nodes, including this one; 0 while unknown
-	whole atomic.Bool  // this node is the only one and has all limits
+	whole atomic.Bool  // whether this node is the only node and has the whole limits
 	kick  chan struct{}
 
 	failures atomic.Int64 // exchanges that failed
@@ -103,20 +105,20 @@ type Shares struct {
 	mu      sync.Mutex
 	entries map[Key]*entry
 	counts  map[string]*keyCount // by kind
-	settled time.Time            // from this time on, the other nodes certainly know this node
-	left    bool                 // this node's rows must be deleted
-	lost    bool                 // this node's rows have been deleted by others
+	settled time.Time            // time from which the other nodes certainly know this node
+	left    bool                 // whether this node's rows must be deleted
+	lost    bool                 // whether other nodes have deleted this node's rows
 
 	// Only the exchange uses these fields.
 	written map[Key]row // this node's rows
-	moves   int         // exchanges in a row after which shares had not settled
+	moves   int         // consecutive exchanges after which shares had not settled
 }
 
-// keyCount is the number of keys of a kind. Each kind has a separate limit, so that mail to many destinations does not
-// displace the limits of requests.
+// keyCount is the number of keys of a kind. Each kind has a separate limit of keys, so that the keys of many mail
+// destinations do not displace the keys of request rates.
 type keyCount struct {
 	keys int
-	full time.Time // time at which a key was last refused because of keysMax
+	full time.Time // time of the last refusal of a key because of keysMax
 }
 
 // entry is the state of a limit on this node.
@@ -125,9 +127,9 @@ type entry struct {
 	whole bool // places
 	limit float64
 	asked bool    // since the last exchange
-	want  float64 // the highest want since the last exchange
+	want  float64 // maximum want since the last exchange
 	share float64
-	known bool // share comes from an exchange
+	known bool // whether share is the result of an exchange
 	born  time.Time
 
 	// Only the exchange uses these fields.
@@ -139,7 +141,8 @@ type entry struct {
 	target  float64 // this node's share according to the last exchange
 }
 
-// New returns the shares of the node with the given id. every is the time between exchanges; 0 is a second.
+// New returns the shares of the node with the given id. The parameter every is the time between exchanges; 0 means one
+// second.
 func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
 		every = time.Second
@@ -151,15 +154,15 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	return s
 }
 
-// Register sets the functions for a kind of places. Call it before Run.
+// Register sets the callbacks for a kind of slots. Call Register before Run.
 func (s *Shares) Register(kind string, p Places) {
 	if s != nil {
 		s.kinds[kind] = p
 	}
 }
 
-// Live sets the number of nodes, this one included. 0 means that other nodes declared this one dead and divided its
-// shares.
+// Live sets the number of nodes, including this node. A number of 0 means that other nodes declared this node dead and
+// divided its shares.
 func (s *Shares) Live(n int) {
 	if s == nil || s.d.Alone() {
 		return
@@ -177,7 +180,7 @@ func (s *Shares) Live(n int) {
 		}
 	case n > 1 && before == 0:
 		s.settled = time.Now().Add(settling * s.every)
-	case n == 1 && before != 1: // while it stays alone, it writes no rows
+	case n == 1 && before != 1: // a node that stays alone writes no rows
 		s.left = true
 	}
 	s.mu.Unlock()
@@ -188,7 +191,7 @@ func (s *Shares) Live(n int) {
 	s.wake()
 }
 
-// addBusy adds entries for the keys of which this node acquired places while it was alone.
+// addBusy adds entries for the keys for which this node acquired slots while it was alone.
 func (s *Shares) addBusy() {
 	for kind, p := range s.kinds {
 		for _, name := range p.Busy() {
@@ -199,8 +202,8 @@ func (s *Shares) addBusy() {
 	}
 }
 
-// Rate returns this node's share of a rate, and records that it could use want. A limit of 0 means no limit, and Rate
-// returns 0.
+// Rate returns this node's share of a rate limit, and records that the node could use the rate want. A limit of 0 means
+// no limit, and Rate returns 0.
 func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	if s == nil || s.whole.Load() || limit <= 0 {
 		return limit
@@ -218,8 +221,8 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many of limit places this node may use now. The share of a new key is unknown for some
-// milliseconds; the kind's Changed is called once it is known.
+// Places returns how many of limit slots this node may use now. The share of a new key is unknown for some
+// milliseconds; the kind's callback Changed is called once the share is known.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	if s == nil || s.whole.Load() {
 		return limit, true
@@ -236,7 +239,8 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	return min(int(e.share), limit), true
 }
 
-// of returns the entry of a key, and adds it if it is missing. It returns nil if the kind already has keysMax keys.
+// of returns the entry of a key, and adds the entry if it is missing. If the kind already has keysMax keys, of returns
+// nil for a new key.
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {
@@ -245,7 +249,7 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 			r = &keyCount{}
 			s.counts[key.Kind] = r
 		}
-		if r.keys >= keysMax { // only the next regular exchange drops keys; an exchange for each refused key would never end
+		if r.keys >= keysMax { // only regular exchanges remove keys; exchanges for refused keys would never end
 			r.full = now
 			return nil
 		}
@@ -261,10 +265,10 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 // even returns an even share of a limit.
 func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live.Load(), 1)) }
 
-// evenPlaces returns an even share of places, at least one.
+// evenPlaces returns an even share of slots, at least one slot.
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
-// late reports whether the first exchange about a key takes too long to wait for it.
+// late reports whether the first exchange about a key takes longer than s.wait.
 func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > s.wait }
 
 func (s *Shares) wake() {
@@ -274,7 +278,8 @@ func (s *Shares) wake() {
 	}
 }
 
-// headroom returns the want that a node writes for a rate: somewhat more than it used, so that growing use is visible.
+// headroom returns the demand that a node writes for a rate: slightly more than the node used, so that other nodes can
+// see growing use.
 func headroom(used, limit float64) float64 {
 	if used <= 0 {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Rates add up to the limit, and a node that wants little leaves the rest to the others.
+// The nodes' rates add up to the limit, and a node that wants little leaves the remainder to the other nodes.
 func TestRates(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b", "c")
@@ -47,8 +47,8 @@ func TestRates(t *testing.T) {
 	eventually(t, "rows that nobody wants are removed", func() bool { return c.rows() == 0 })
 }
 
-// The number of keys of each kind that a node exchanges is limited. A refused key starts no exchange, however often
-// callers ask for it: the regular exchanges drop unused keys.
+// A node exchanges a limited number of keys of each kind. A refused key starts no exchange, even if callers use it
+// often, because only regular exchanges remove unused keys.
 func TestKeysAreBounded(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 1, "a", "b")
@@ -63,7 +63,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	eventually(t, "what is not used makes room", func() bool { return c.rows() == 0 })
 
-	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // its exchanges are not running
+	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // no exchanges are running
 	s.Live(2)
 	for i := range keysMax {
 		s.Places(Key{kind, fmt.Sprint(i)}, 1)
@@ -82,14 +82,14 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// Mail to many destinations does not displace the rates of teams: a team whose requests all reach one node has its
-// whole rate there.
+// Mail to many destinations does not displace the rate limits of teams: if all requests of a team reach one node, the
+// team has its whole rate on this node.
 func TestRateBesideManyDestinations(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
 	a := c.nodes["a"]
 	c.mu.Lock()
-	a.want, a.used = 1, 1 // places of each destination, such as a kept connection
+	a.want, a.used = 1, 1 // slots of each destination, such as an open connection
 	c.mu.Unlock()
 	for i := range keysMax + 1 {
 		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)
@@ -97,8 +97,8 @@ func TestRateBesideManyDestinations(t *testing.T) {
 	eventually(t, "the team has its whole rate", func() bool { return a.Rate(Key{"requests", "team"}, 10, 10) >= 10 })
 }
 
-// A node without a row for a key uses an even share at most. When the node has a row again, the nodes divide the limit
-// again.
+// A node without a row for a key uses at most an even share. Once the node has a row for the key, the nodes divide the
+// limit by their demands.
 func TestLimitWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")
@@ -129,7 +129,7 @@ func TestLimitWithoutRoom(t *testing.T) {
 	})
 }
 
-// A node that is alone makes no queries, except one that deletes its rows when it becomes the only one.
+// A single node makes no queries, except to delete its rows when it becomes the only node.
 func TestAloneWithoutQueries(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -140,7 +140,7 @@ func TestAloneWithoutQueries(t *testing.T) {
 			t.Helper()
 			trace.Take()
 			for range 50 {
-				s.Live(1) // as after each heartbeat
+				s.Live(1) // simulates the call after a heartbeat
 				if n, known := s.Places(Key{kind, "k"}, 20); n != 20 || !known || s.Rate(Key{"rate", "k"}, 2, 1) != 2 {
 					t.Errorf("%s, a node alone has %d, %v", what, n, known)
 				}

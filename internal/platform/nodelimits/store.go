@@ -8,11 +8,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errNotANode means that this node has no row in nodes. Nothing would delete the rows of a dead node, so they are not
-// written.
+// errNotANode means that this node has no row in the table nodes. The node then writes no limit rows, because they
+// would never be deleted.
 var errNotANode = errors.New("this node is not among the nodes")
 
-// row is a node's row for one key.
+// row contains the values of a node's row for one key.
 type row struct{ want, used, held float64 }
 
 const (

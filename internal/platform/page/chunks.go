@@ -1,9 +1,9 @@
 package page
 
-// Chunks reads a page without a limit in chunks, in the order of its list, so that one chunk at a time is in memory. It
-// uses a function that reads pages with a limit, such as the List functions of packages. Between two chunks, Chunks
-// holds no connection or transaction. Chunks omits rows that are inserted beyond the page's end in the meantime, and
-// rows that are deleted before it reaches them.
+// Chunks reads a page without a limit in chunks, in the order of its list, so that only one chunk is in memory. To read
+// a chunk, Chunks calls a function that reads pages with a limit, such as a package's List function. Between two
+// chunks, Chunks holds no connection or transaction. Chunks omits rows that are inserted beyond the page's end during
+// the iteration, and rows that are deleted before they are read.
 //
 // The first item of a page before a cursor is unknown, so Chunks reads such a page twice, first backwards.
 type Chunks[T any] struct {
@@ -12,7 +12,7 @@ type Chunks[T any] struct {
 	read   func(Page) (items []T, more bool, err error)
 	id     func(T) string
 	before string // the cursor at which the page ends, or ""
-	left   int    // items that the page may still have
+	left   int    // how many more items the page may have
 	begun  bool
 	last   bool
 	more   bool
@@ -20,8 +20,8 @@ type Chunks[T any] struct {
 	newestFirst bool // the order of the list, for a page before a cursor
 }
 
-// NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. id returns the
-// cursor of an item.
+// NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. The function
+// id returns an item's cursor.
 func NewChunks[T any](p Page, size int, read func(Page) (items []T, more bool, err error),
 	id func(T) string) *Chunks[T] {
 	return &Chunks[T]{page: p, size: size, read: read, id: id, before: p.Before, left: Most}
@@ -33,7 +33,7 @@ func (c *Chunks[T]) Last() bool { return c.last }
 // More reports, after the last chunk, whether more items exist beyond the page.
 func (c *Chunks[T]) More() bool { return c.last && c.more }
 
-// Next returns the next chunk. It must not be called after the last chunk or after an error.
+// Next returns the next chunk. Next must not be called after the last chunk or after an error.
 func (c *Chunks[T]) Next() ([]T, error) {
 	if !c.begun && c.before != "" {
 		c.begun = true
@@ -55,15 +55,15 @@ func (c *Chunks[T]) Next() ([]T, error) {
 	return c.withinPage(items), nil
 }
 
-// goOnAfter makes the next chunk begin after some items. If items is empty, the rows were deleted while they were read,
-// and the next chunk begins at the same cursor.
+// goOnAfter makes the next chunk begin after the given items. If items is empty because the rows were deleted in the
+// meantime, the next chunk begins at the same cursor.
 func (c *Chunks[T]) goOnAfter(items []T) {
 	if len(items) > 0 {
 		c.page = Page{After: c.id(items[len(items)-1])}
 	}
 }
 
-// farthest goes back from the cursor to where the page begins, and returns its first chunk.
+// farthest reads backwards from the cursor to the beginning of the page, and returns the page's first chunk.
 func (c *Chunks[T]) farthest() (far []T, err error) {
 	p, read := c.page, 0
 	for left := Most; ; {
@@ -86,7 +86,7 @@ func (c *Chunks[T]) farthest() (far []T, err error) {
 	return far, nil
 }
 
-// withinPage omits items that are not before the cursor at which the page ends.
+// withinPage removes the items that are not before the page's end cursor.
 func (c *Chunks[T]) withinPage(items []T) []T {
 	n := len(items)
 	for n > 0 && c.before != "" {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The chunks of a page have the same items as Query returns, in both orders and on both sides of a cursor.
+// The chunks of a page contain the same items as a result of Query, for both list orders and on both sides of a cursor.
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -47,12 +47,12 @@ func TestChunks(t *testing.T) {
 	})
 }
 
-// numbers is a list of the numbers below n, newest first. A test deletes some of them.
+// numbers is a list of the numbers below n, newest first. Tests delete some numbers during a read.
 type numbers struct {
 	n       int
 	gone    map[int]bool
 	reads   int
-	deletes map[int][]int // the numbers that are deleted before a read
+	deletes map[int][]int // numbers to delete, by the read before which they are deleted
 }
 
 func (l *numbers) read(p page.Page) (items []string, more bool, err error) {
@@ -78,8 +78,7 @@ func (l *numbers) read(p page.Page) (items []string, more bool, err error) {
 
 func itself(id string) string { return id }
 
-// A page has at most page.Most items in all of its chunks. It reports that the list has more items in the direction of
-// the read.
+// All chunks of a page together have at most page.Most items. If the list has more items, More returns true.
 func TestMostChunks(t *testing.T) {
 	t.Parallel()
 	for _, p := range []page.Page{{}, {Before: "000001"}} {
@@ -107,7 +106,7 @@ func TestMostChunks(t *testing.T) {
 	}
 }
 
-// Items that are deleted while a page is read are left out, and no others.
+// Chunks omits only those items of a page that are deleted while the page is read.
 func TestChunksOfWhatIsDeleted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -140,7 +139,7 @@ func TestChunksOfWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// An error of a read is the error of its chunk, in both directions.
+// If a read fails, Next returns the error of the read, in both directions.
 func TestChunksFail(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

@@ -3,21 +3,21 @@
 //
 // # Invariants
 //
-// Ids are made in the order of time, so a cursor is an id. A cursor stays valid if rows before it are inserted or
+// Ids are generated in the order of time, so a cursor is an id. A cursor stays valid if rows before it are inserted or
 // deleted, even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
 //
-// A caller that repeatedly asks for the rows before its newest known row gets all new rows, provided that ids are made
-// close to the commit of their rows (see package id). SQLite commits rows in the order of their ids. On PostgreSQL ids
-// may be out of order by at most the duration of a transaction.
+// A client that polls for rows newer than its newest known row gets all new rows, provided that ids are generated
+// shortly before the commit of their rows (see package id). SQLite commits rows in the order of their ids. On
+// PostgreSQL, the order of commits may differ from the order of ids by at most the duration of a transaction.
 //
 // # When it fails
 //
-// Errors of the database are returned without items.
+// If the database fails, functions return its error and no items.
 //
 // # What it does not do
 //
-// The package does not restrict a list to a team; the WHERE of the query does. The package does not check cursors; the
-// caller does.
+// The package does not restrict a list to a team; the WHERE clause of the query must do so. Callers, not this package,
+// check cursors.
 package page
 
 import (
@@ -30,28 +30,29 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Page selects a section of a list. After and Before are cursors, which exclude their own rows; at most one is set.
+// Page selects a section of a list. After and Before are cursors; the page does not include the row of the cursor. At
+// most one of the two is set.
 type Page struct {
 	Limit  int // 0 means all, up to Most
 	After  string
 	Before string
-	until  string // the last id that the page may contain, away from the cursor; "" means no bound
+	until  string // bound of the page at its end; "" means no bound
 }
 
-// Select is a query for all rows of a list: SQL up to and including a WHERE clause, the column of the id, and the
+// Select is a query for all rows of a list: the SQL up to and including a WHERE clause, the id column, and the
 // arguments.
 type Select struct {
 	Text string
 	ID   string
 	Args []any
 
-	OldestFirst bool // the list runs from oldest to newest
+	OldestFirst bool // whether the list is ordered from oldest to newest
 }
 
-// Most is the most items of a page without a limit.
+// Most is the maximum number of items of a page without a limit.
 const Most = 100_000
 
-// Most returns the most items that the page may have.
+// Most returns the maximum number of items of the page.
 func (p *Page) Most() int {
 	if p.Limit <= 0 {
 		return Most
@@ -59,7 +60,8 @@ func (p *Page) Most() int {
 	return p.Limit
 }
 
-// Query returns a page in the order of the list, and whether more rows follow it, or precede it if p.Before is set.
+// Query returns a page in the order of the list, and whether more rows follow the page. If p.Before is set, Query
+// reports whether more rows precede the page.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
 	limit := p.Most()
 	text, args := s.Text, slices.Clone(s.Args)
@@ -89,9 +91,9 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 	return items, more, nil
 }
 
-// direction returns the order in which a page is read, starting at its cursor. beyond and within are operators that
-// compare an id with a bound: beyond matches ids after the bound in that order, within matches the others. A page
-// before a cursor is read backwards.
+// direction returns the order in which a page is read, starting at its cursor. The results beyond and within are SQL
+// operators that compare an id with a bound: beyond matches ids after the bound in that order, and within matches all
+// other ids. A page before a cursor is read backwards.
 func (s *Select) direction(p Page) (order, beyond, within string) {
 	if s.OldestFirst != (p.Before != "") {
 		return "ASC", ">", "<="
@@ -102,9 +104,9 @@ func (s *Select) direction(p Page) (order, beyond, within string) {
 // chunk is the number of rows that All reads in one query.
 const chunk = 500
 
-// All iterates over a whole list in its order. It reads the list in chunks: at most one chunk is in memory, and All
-// holds no connection or transaction while the caller works. It omits rows that are inserted after it has begun. The
-// function id returns an item's id. An error ends the iteration.
+// All iterates over a whole list in its order. All reads the list in chunks: at most one chunk is in memory, and All
+// holds no connection or transaction while the caller processes items. All omits rows that are inserted after the
+// iteration has begun. The function id returns an item's id. An error ends the iteration.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
 	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -126,11 +128,12 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 	}
 }
 
-// Part reads the next n rows of a list after a cursor and returns those that match a condition, newest first. next is
-// the cursor for the next call, "" at the end of the list. all is the query for the list. some is all with the
-// condition: its text begins with the text of all, and its arguments begin with those of all. A call reads n rows by
-// the list's index, even if few match, so short queries can read the whole list. Rows inserted after the first call are
-// omitted. The id column must be named id; the function id returns the id of an item.
+// Part reads the next n rows of a list after a cursor and returns those that match a condition, newest first. The
+// result next is the cursor for the next call, or "" at the end of the list. The parameter all is the query for the
+// whole list. The parameter some is the query with the condition: its text must begin with the text of all, and its
+// arguments with the arguments of all. Each call reads n rows by the list's index, even if few rows match, so callers
+// can read the whole list with short queries. Rows that are inserted after the first call are omitted. The id column
+// must be named id; the function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}
@@ -149,17 +152,19 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	return items, next, nil
 }
 
-// Steps of Search, in rows of the list. The first steps are small, because most conditions fill a page soon.
+// Numbers of rows that the steps of Search read. The first steps are small, because most conditions fill a page after
+// few rows.
 const (
 	firstStep = 200
 	stepMost  = 2000
 	stepsMost = 50
 )
 
-// Search returns a page of the rows of a list that match a condition which no index serves. Unlike Query, it bounds the
-// cost of the call and of each statement. all and some are as for [Part]. more reports whether more rows may follow the
-// page. Search stops after it has read about 100,000 rows, even if the page is not full. In that case next is the
-// cursor from which to continue in the same direction; otherwise next is "". p must have a limit.
+// Search returns a page of the rows of a list that match a condition which no index serves. Unlike Query, Search limits
+// the number of rows that the call and each of its statements read. The parameters all and some are as for [Part]. The
+// result more is true if more rows may follow the page. Search stops after it has read about 100,000 rows, even if the
+// page is not full. If Search stops early, the result next is the cursor from which to continue in the same direction;
+// if not, next is "". The page p must have a limit.
 func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, scan func(db.Row) (T, error)) (items []T,
 	more bool, next string, err error) {
 	if all.Text == some.Text {
@@ -171,7 +176,7 @@ func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, s
 		if p.until, err = endOfRows(ctx, r, all, p, rows); err != nil {
 			return nil, false, "", err
 		}
-		// If the page is full, Search continues until it finds one more matching row.
+		// After the page is full, Search continues until it finds one more matching row.
 		p.Limit = max(limit-len(items), 1)
 		found, beyond, err := Query(ctx, r, some, p, scan)
 		if err != nil {

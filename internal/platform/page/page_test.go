@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// shelf creates a table with ids a0 to a9 of team one and b0 of team two.
+// shelf creates a table with the rows a0 to a9 of team one and b0 of team two.
 func shelf(t *testing.T, d *db.DB) {
 	t.Helper()
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -43,7 +43,7 @@ func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
 	return strings.Join(ids, " "), more, err
 }
 
-// A list that starts with the oldest item has the same items in reverse order.
+// A list with OldestFirst has the same items in reverse order.
 func TestQueryOldestFirst(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -111,7 +111,8 @@ func TestQuery(t *testing.T) {
 	})
 }
 
-// Paging finds every row once, in both directions, even if rows are inserted or deleted between pages.
+// A client that pages through a list in either direction finds every row once, even if rows are inserted or deleted
+// between pages.
 func TestWalkIsStable(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -127,7 +128,7 @@ func TestWalkIsStable(t *testing.T) {
 			p.After = ids[len(ids)-1]
 			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a row within a read page
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a new row within a page that was already read
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {
@@ -217,7 +218,8 @@ func TestAll(t *testing.T) {
 	})
 }
 
-// The batches of a list contain each selected row once. Their cost does not depend on how few rows match.
+// The batches that Part returns contain each selected row once. The number of rows that each batch reads does not
+// depend on how many rows match.
 func TestPart(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -263,8 +265,8 @@ func TestPart(t *testing.T) {
 	})
 }
 
-// Search returns the same page as Query for a condition without an index. Its cost does not depend on how few rows
-// match.
+// Search returns the same page as Query for a condition without an index. The run time of Search does not depend on how
+// many rows match.
 func TestSearch(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

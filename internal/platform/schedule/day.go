@@ -5,14 +5,14 @@ import "time"
 type dayKind uint8
 
 const (
-	dayNone    dayKind = iota // the next time of day, today or tomorrow
+	dayNone    dayKind = iota // no day given: the next occurrence of the time, today or tomorrow
 	dayOffset                 // a number of days from today
-	dayWeekday                // the next such weekday
+	dayWeekday                // the next occurrence of the weekday
 	dayNext                   // the weekday in the following week
 	dayDate
 )
 
-// day is a day as the user wrote it. Its date depends on the zone.
+// day is a day as the user wrote it. The date of a day depends on the time zone.
 type day struct {
 	kind    dayKind
 	offset  int
@@ -32,7 +32,7 @@ var weekdays = map[string]time.Weekday{
 	"saturday": time.Saturday, "sat": time.Saturday,
 }
 
-// day reads today, tomorrow, a weekday or a date. A weekday or a date may follow "on".
+// day parses "today", "tomorrow", a weekday or a date. The word "on" may precede a weekday or a date.
 func (p *phrase) day() (day, bool) {
 	if p.word("today") {
 		return day{kind: dayOffset}, true
@@ -52,7 +52,7 @@ func (p *phrase) day() (day, bool) {
 	}
 	if m := isoDate.FindStringSubmatch(p.peek()); m != nil && kind == dayWeekday {
 		d := day{kind: dayDate, year: number(m[1]), month: time.Month(number(m[2])), mday: number(m[3])}
-		// time.Date would turn 30 February into 2 March.
+		// The check refuses dates such as 30 February, which time.Date would turn into 2 March.
 		if t := time.Date(d.year, d.month, d.mday, 0, 0, 0, 0, time.UTC); t.Month() == d.month && t.Day() == d.mday {
 			p.next++
 			return d, true
@@ -62,7 +62,7 @@ func (p *phrase) day() (day, bool) {
 	return day{}, false
 }
 
-// resolve returns the instant of a time of day on this day in a zone.
+// resolve returns the instant of a time of day on the day d in a time zone.
 func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 	here := now.In(zone)
 	year, month, today := here.Date()
@@ -90,8 +90,9 @@ func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 
 func sinceMonday(w time.Weekday) int { return (int(w) + 6) % 7 }
 
-// wall returns the instant at which clocks of a zone show a time. If there are two such instants or none, time.Date
-// does not specify its result, so wall tries both offsets around the time. No zone is more than a day from UTC.
+// wall returns the instant at which clocks in a zone show a given time. If a clock change makes the time occur twice or
+// never, the result of time.Date is not specified, so wall tries the offsets before and after the change. No zone's
+// offset from UTC exceeds one day.
 func wall(year int, month time.Month, mday int, c clock, zone *time.Location) time.Time {
 	utc := time.Date(year, month, mday, c.hour, c.min, c.sec, c.nano, time.UTC)
 	_, before := utc.Add(-24 * time.Hour).In(zone).Zone()
@@ -105,5 +106,5 @@ func wall(year int, month time.Month, mday int, c clock, zone *time.Location) ti
 	if !shows(first) && shows(second) {
 		return second
 	}
-	return first // the only instant, the first of two, or in a gap the instant by the offset before the gap
+	return first // the only instant or the first of two; in a gap, the instant by the offset before the gap
 }

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// MaxDuration is the longest duration that Duration accepts, about ten years, so that callers can refuse too long ones
-// with their own message.
+// MaxDuration is the longest duration that Duration accepts, about ten years. Callers that have a lower limit refuse
+// longer durations with their own message.
 const MaxDuration = 3650 * 24 * time.Hour
 
 var errDuration = errors.New(`use a number and a unit such as "10 minutes", "2 hours", "1 day" or "1h 30m"`)
@@ -23,8 +23,8 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 }
 
-// Duration returns the duration that a text means: whole numbers with units from seconds to weeks, greater units
-// first, each unit once. "a" and "an" are one.
+// Duration parses a duration. A duration consists of whole numbers with units from seconds to weeks, greater units
+// first, each unit once. The words "a" and "an" mean 1.
 func Duration(s string) (time.Duration, error) {
 	if len(s) > maxText {
 		return 0, fmt.Errorf("a duration of %d characters is not understood: %w", len(s), errDuration)
@@ -39,13 +39,13 @@ func Duration(s string) (time.Duration, error) {
 
 var amounts = regexp.MustCompile(`\d+|[a-z]+`)
 
-// duration reads all remaining words.
+// duration parses all remaining words of the phrase as a duration.
 func (p *phrase) duration() (time.Duration, bool) {
 	text := strings.Join(p.low[p.next:], " ")
 	p.next = len(p.low)
 	words := amounts.FindAllString(text, -1)
 	if strings.Trim(amounts.ReplaceAllString(text, ""), " ") != "" {
-		return 0, false // signs, fractions and so on
+		return 0, false // signs, fractions and other characters are refused
 	}
 	var total time.Duration
 	last := MaxDuration
@@ -70,8 +70,8 @@ func (p *phrase) duration() (time.Duration, bool) {
 	return total, last != MaxDuration && total <= MaxDuration
 }
 
-// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] understands. Fractions of a second are
-// cut off.
+// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] can parse. Fractions of a second are
+// truncated.
 func Words(d time.Duration) string {
 	var words []string
 	for _, u := range []struct {

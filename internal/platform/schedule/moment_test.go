@@ -44,7 +44,7 @@ func TestZone(t *testing.T) {
 	}
 }
 
-// A time of day is the time that clocks in the zone show, also on days when the clocks change.
+// On and Next return the instant at which clocks in the zone show the time of day, even on days when the clocks change.
 func TestTimeOfDay(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ zone, now, at, want string }{

@@ -3,25 +3,26 @@
 //
 // # Invariants
 //
-// The functions depend only on their arguments and the time zone database, and return times in UTC. A text is
-// understood completely or refused: no part of it is ignored. Case and spacing do not matter.
+// The functions depend only on their arguments and the time zone database, and return times in UTC. A text is either
+// parsed completely or refused: no part of a text is ignored. Case and spacing do not matter.
 //
 // # How ambiguous texts are understood
 //
-// Times without a zone are UTC. A time of day without a day, and a weekday, mean the next one, which may be today.
-// "next" with a weekday means that day of the following week. Weeks begin on Monday. Midnight is the beginning of the
-// named day. "In a day" is 24 hours. If a zone skips a time when its clocks go forward, the time moves forward by the
-// same amount. If a time occurs twice, it means the first occurrence. EST, CET and similar abbreviations are fixed
-// offsets even in summer; ET, CT, MT, PT and names such as Europe/Berlin follow the seasons.
+// Times without a zone are UTC. A time of day without a day means its next occurrence, and so does a weekday, which may
+// be today. "next" with a weekday means that weekday in the following week. Weeks begin on Monday. "Midnight" is the
+// beginning of the named day. "In a day" is 24 hours. If a zone skips a time when its clocks go forward, the time moves
+// forward by the same amount. A time that occurs twice because of a clock change means the first occurrence. EST, CET
+// and similar abbreviations are fixed offsets even in summer; ET, CT, MT, PT and names such as Europe/Berlin include
+// daylight saving time.
 //
 // # When it fails
 //
-// Errors are sentences for the user.
+// Error texts are sentences that can be shown to the user.
 //
 // # What it does not do
 //
-// The package does not check whether a time is past or too far ahead; callers do. A program for systems without a time
-// zone database must embed time/tzdata.
+// Callers, not this package, check whether a time is in the past or too far in the future. Programs for systems without
+// a time zone database must import time/tzdata.
 package schedule
 
 import (
@@ -39,7 +40,7 @@ const maxText = 200
 var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, ` +
 	`or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
 
-// Parse returns the time that a text means at the time now, in UTC.
+// Parse returns the time that a text describes, in UTC. Relative texts such as "in 2 hours" are relative to now.
 func Parse(s string, now time.Time) (time.Time, error) {
 	if len(s) > maxText {
 		return time.Time{}, fmt.Errorf("a time of %d characters is not understood: %w", len(s), errTime)
@@ -52,8 +53,8 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// phrase is a text as words. The words before next have been read. A method that returns true has advanced next past
-// the words that it read.
+// phrase is a text that is split into words. The words before next have been parsed. A parsing method that returns true
+// has advanced next past the words that it parsed.
 type phrase struct {
 	raw  []string // words as the user wrote them, for zone names
 	low  []string // in lower case
@@ -68,7 +69,7 @@ var (
 )
 
 func newPhrase(s string) *phrase {
-	// "Friday, 3pm" has two words. A comma without a space after it belongs to a fraction and stays.
+	// "Friday, 3pm" has two words. A comma without a following space is a decimal comma and is kept.
 	p := &phrase{raw: strings.Fields(strings.ReplaceAll(s, ", ", " "))}
 	if len(p.raw) > 0 {
 		if m := isoJoined.FindStringSubmatch(p.raw[0]); m != nil {
@@ -91,7 +92,7 @@ func (p *phrase) peek() string {
 	return p.low[p.next]
 }
 
-// word reads one of the given words.
+// word parses the next word if it is one of the given words.
 func (p *phrase) word(words ...string) bool {
 	for _, w := range words {
 		if !p.end() && p.low[p.next] == w {
@@ -109,7 +110,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // only a date may stand without a time of day
+	if p.end() && d.kind == dayDate && !at { // only a date needs no time of day
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)
@@ -131,13 +132,13 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	return d.resolve(c, zone, now), true
 }
 
-// clock is a time of day. zone is set if it was written without a space before it.
+// clock is a time of day. The field zone is set only if the user wrote the zone without a space before it.
 type clock struct {
 	hour, min, sec, nano int
 	zone                 *time.Location
 }
 
-// clock reads a time of day. A number alone is an hour only after "at".
+// clock parses a time of day. A single number is an hour only after "at".
 func (p *phrase) clock(at bool) (clock, bool) {
 	if p.word("noon") {
 		return clock{hour: 12}, true

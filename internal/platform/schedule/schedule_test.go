@@ -4,10 +4,11 @@ import (
 	"strings"
 	"testing"
 	"time"
-	_ "time/tzdata" // the tests need zones even on a system without them
+	_ "time/tzdata" // the tests also run on systems without a time zone database
 )
 
-// wednesday is the current time in the tables: a Wednesday in summer, 14:30:00 UTC, 10:30 in New York, 16:30 in Berlin.
+// wednesday is the current time in the test tables: a Wednesday in summer at 14:30:00 UTC, which is 10:30 in New York
+// and 16:30 in Berlin.
 var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 
 func TestParse(t *testing.T) {
@@ -79,7 +80,7 @@ func TestParse(t *testing.T) {
 		{"at 9am ET tomorrow", "2026-08-06T13:00:00Z"},
 		{"at 9am tomorrow ET", "2026-08-06T13:00:00Z"},
 
-		// A time without a day is the next such time.
+		// A time without a day means its next occurrence.
 		{"at 5pm", "2026-08-05T17:00:00Z"},
 		{"5pm", "2026-08-05T17:00:00Z"},
 		{"15:00", "2026-08-05T15:00:00Z"},
@@ -163,19 +164,19 @@ func TestParseOnOtherDays(t *testing.T) {
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am ET", "2026-01-06T14:00:00Z"},
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am EDT", "2026-01-06T13:00:00Z"},
 
-		// New York goes forward on 8 March 2026 at 2:00, and back on 1 November at 2:00.
+		// In New York, clocks go forward on 8 March 2026 at 2:00, and back on 1 November at 2:00.
 		{"2026-03-07T12:00:00Z", "tomorrow at 1:59am ET", "2026-03-08T06:59:00Z"},
-		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // That is 3:30 by the new time.
+		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 3:30 in daylight saving time.
 		{"2026-03-07T12:00:00Z", "tomorrow at 3am ET", "2026-03-08T07:00:00Z"},
 		{"2026-03-07T12:00:00Z", "tomorrow at 9am ET", "2026-03-08T13:00:00Z"},
 		{"2026-03-07T12:00:00Z", "in 1 day", "2026-03-08T12:00:00Z"},
-		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // The first of the two instants.
+		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first of the two instants
 		{"2026-10-31T12:00:00Z", "tomorrow at 2am ET", "2026-11-01T07:00:00Z"},
 		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am EST", "2026-11-01T06:30:00Z"},
-		// Berlin goes forward on 29 March, and Lord Howe Island by half an hour on 4 October.
+		// Clocks go forward in Berlin on 29 March, and on Lord Howe Island by half an hour on 4 October.
 		{"2026-03-28T12:00:00Z", "2026-03-29 at 2:30 Europe/Berlin", "2026-03-29T01:30:00Z"},
 		{"2026-10-03T00:00:00Z", "2026-10-04 at 2:15am Australia/Lord_Howe", "2026-10-03T15:45:00Z"},
-		// Samoa skipped a whole day.
+		// Samoa skipped 30 December 2011.
 		{"2011-12-01T00:00:00Z", "2011-12-30 at noon Pacific/Apia", "2011-12-30T22:00:00Z"},
 	}
 	for _, tt := range tests {

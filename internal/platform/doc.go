@@ -1,6 +1,6 @@
-// Package platform groups packages that all services use and that do not depend on email accounts. It contains the
-// database, jobs, recorded events, the audit log, cursor pages, limits shared by nodes, blobs, keys, and the guarded
-// dialer.
+// Package platform groups packages that all services use and that do not depend on email accounts. The group contains
+// the database, jobs, recorded events, the audit log, cursor pages, limits shared by nodes, blobs, keys, and the
+// guarded dialer.
 //
 // The packages of the platform group may import packages of the groups mail and lib.
 package platform

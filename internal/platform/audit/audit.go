@@ -1,5 +1,5 @@
 // Package audit keeps a log of the actions of people, API keys, connected apps and the system. An entry names the
-// actor, the action, the target and the network address.
+// actor, the action, the target and the actor's network address.
 //
 // # Invariants
 //
@@ -41,7 +41,7 @@ const (
 	UserDisabled     = "user.disabled"
 	UserEnabled      = "user.enabled"
 	PasswordChanged  = "user.password_changed"
-	PasswordReset    = "user.password_reset" // reset with a link from an email
+	PasswordReset    = "user.password_reset" // the password was reset with a link from an email
 	FactorAdded      = "user.factor_added"   // the detail names the factor
 	FactorRemoved    = "user.factor_removed"
 	RecoveryUsed     = "user.recovery_code_used"
@@ -72,9 +72,9 @@ const (
 
 // Entry records one action. An empty field is unknown or does not apply to the action.
 type Entry struct {
-	ID        string // set when the entry is written
+	ID        string // unique id, set when the entry is written
 	TeamID    string // "" if the action concerns no team
-	ActorKind string // key, user, grant or system: a kind of package teams
+	ActorKind string // key, user, grant or system (see package teams)
 	ActorID   string
 	ActorName string // name of the key or app, or email address of the person, at the time of the action
 	Action    string // such as domain.created
@@ -98,7 +98,7 @@ type request struct {
 	mu       sync.Mutex
 	entry    Entry
 	by       *db.Tx // the transaction that recorded another entry in place of this one
-	replaced bool   // whether the transaction in by was committed
+	replaced bool   // whether the replacing transaction was committed
 }
 
 type requestKey struct{}

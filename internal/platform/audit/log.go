@@ -24,8 +24,9 @@ type Log struct {
 // New returns the log. Sweep deletes entries that are older than the retention; a retention of 0 keeps all entries.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
-// Record queues an entry into the transaction of its change. Record copies a missing actor and address from the entry
-// in ctx, and that entry is not written (see [With]). If neither entry names an actor, the actor is the system.
+// Record queues an entry in the transaction of the change that the entry describes. Record copies a missing actor and
+// address from the entry in ctx, and that entry is not written (see [With]). If neither entry names an actor, the actor
+// is the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))

@@ -2,8 +2,8 @@
 //
 // # Invariants
 //
-// After Put has returned without an error, the blob survives a power failure; in a bucket, as far as the bucket
-// guarantees it. Readers never see a partially written blob. A Put of an existing key replaces the blob atomically;
+// After Put has returned without an error, the blob survives a power failure. In a bucket, this guarantee depends on
+// the bucket. Readers never see a partially written blob. A Put of an existing key replaces the blob atomically;
 // concurrent Puts of one key leave the complete blob of one of them. Only the owner of a store's folder can read the
 // blobs in it.
 //
@@ -22,7 +22,7 @@
 // # What it does not do
 //
 // The package does not decide who may read a blob, how long blobs are stored, or how large they may be; callers limit
-// their readers. The package does not encrypt blobs.
+// the size of the content that they pass to Put. The package does not encrypt blobs.
 //
 // # Memory and time
 //
@@ -61,7 +61,7 @@ type Info struct {
 	Modified time.Time
 }
 
-// Store is an open folder or bucket. It is safe for concurrent use.
+// Store is an open folder or bucket. A Store is safe for concurrent use.
 type Store struct {
 	b backend
 }
@@ -117,7 +117,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	return n, nil
 }
 
-// Get opens a blob for reading; the caller must close the reader. It returns ErrNotFound if the blob does not exist;
+// Get opens a blob for reading; the caller must close the reader. Get returns ErrNotFound if the blob does not exist;
 // other errors mean that the store is not available. If a blob is replaced or deleted while it is read, a reader of a
 // folder is not affected, but a reader of a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
@@ -221,8 +221,9 @@ func checkRunes(key string) error {
 	return nil
 }
 
-// source wraps the reader that was passed to Put. It counts bytes and fails when the context ends. A source marks the
-// errors of its reader, so that an ENOSPC from the reader is not reported as a full disk of the store.
+// source wraps the reader that was passed to Put. A source counts bytes, and its Read fails when the context ends.
+// Errors of the wrapped reader are marked, so that an ENOSPC from the reader is not reported as a full disk of the
+// store.
 type source struct {
 	ctx context.Context
 	r   io.Reader

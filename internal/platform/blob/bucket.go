@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most this much memory, and briefly
-	// half as much again while its buffer grows. S3 allows no smaller parts.
+	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most partSize bytes of memory, and
+	// briefly half as much more while its buffer grows. S3 allows no smaller parts.
 	partSize = 5 << 20
 	// maxParts is the maximum number of parts of an S3 upload. A blob in a bucket has at most maxParts × partSize = 48.8
 	// GiB.
@@ -177,8 +177,8 @@ func (b *bucket) remove(ctx context.Context, key string) error {
 	return absent(err)
 }
 
-// list reads the bucket in pages of 1,000 keys. It skips objects whose keys are not valid blob keys, because Postrider
-// did not write such objects.
+// list reads the bucket in pages of 1,000 keys. The method list skips objects whose keys are not valid blob keys,
+// because Postrider did not write such objects.
 func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	query := url.Values{"list-type": {"2"}, "prefix": {b.c.url.prefix + prefix}}
 	for {

@@ -38,7 +38,8 @@ const (
 // errStalled means that the bucket did not answer in time.
 var errStalled = errors.New("the bucket does not answer")
 
-// client makes requests to one bucket: it signs them, limits their time, and repeats those that fail temporarily.
+// client makes requests to one bucket. A client signs requests, limits their time, and repeats requests that fail
+// temporarily.
 type client struct {
 	url         *bucketURL
 	credentials *credentials.Credentials // nil if requests are not signed
@@ -75,7 +76,7 @@ type request struct {
 	body   []byte
 }
 
-// bucketError is an error answer of a bucket.
+// bucketError is an error response of a bucket.
 type bucketError struct {
 	Status  int `xml:"-"`
 	Code    string
@@ -102,7 +103,7 @@ func (e *bucketError) temporary() bool {
 		e.Status == http.StatusTooManyRequests)
 }
 
-// do makes a request and returns the header and the body of the answer. It repeats a request that fails temporarily. A
+// do makes a request and returns the header and the body of the answer. A request that fails temporarily is repeated. A
 // request without an answer is not repeated, so that a bucket that hangs delays the caller by only one timeout.
 func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	err = c.retry(ctx, func() error {
@@ -123,7 +124,7 @@ func (c *client) do(ctx context.Context, r request) (header http.Header, content
 }
 
 // errorInside returns the error in an answer with the status 200. The completion of an upload may report an error with
-// that status, because the status is sent before the outcome is known.
+// the status 200, because the status is sent before the outcome is known.
 func errorInside(content []byte) error {
 	var answer struct {
 		XMLName xml.Name
@@ -158,7 +159,8 @@ func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	return body, nil
 }
 
-// stallReader reads a body and fails if no bytes arrive for too long. The time between two Reads does not count.
+// stallReader reads a body and fails if no bytes arrive for too long. The time between two calls of Read does not
+// count.
 type stallReader struct {
 	ctx, tryCtx context.Context
 	cancel      context.CancelCauseFunc
@@ -221,7 +223,7 @@ func (c *client) temporary(err error) bool {
 	return network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// send makes one request. An answer with a status other than 2xx is returned as a *bucketError.
+// send makes one attempt of a request. A response with a status other than 2xx is returned as a *bucketError.
 func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	u := c.url.url(r.key)
 	u.RawPath = s3utils.EncodePath(u.Path)

@@ -15,8 +15,8 @@ import (
 const (
 	// credentialTimeout limits a request to a service that issues credentials.
 	credentialTimeout = 5 * time.Second
-	// rereadAfter is how long credentials without an expiry are used before their source is read again. Operators can
-	// therefore replace the keys in a file while a node runs.
+	// rereadAfter is how long credentials without an expiry are used before their source is read again. Because of this
+	// time limit, operators can replace the keys in a file while a node runs.
 	rereadAfter = time.Minute
 )
 

@@ -120,7 +120,7 @@ func TestBucketRefuses(t *testing.T) {
 	}
 }
 
-// The keys of a shared credentials file are used if the URL names its profile.
+// If the URL names a profile, the store uses the keys of that profile in the shared credentials file.
 func TestBucketProfile(t *testing.T) {
 	where, _ := blobtest.Versitygw(t)
 	file := filepath.Join(t.TempDir(), "credentials")

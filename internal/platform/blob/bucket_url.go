@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// bucketURL is an s3:// URL, parsed and checked.
+// bucketURL is a parsed and validated s3:// URL.
 type bucketURL struct {
 	bucket    string
 	prefix    string // prepended to every key
@@ -25,13 +25,14 @@ type bucketURL struct {
 	uploads   http.Header
 }
 
-// bucketParams are the query parameters of an s3:// URL. gocloud.dev, which earlier versions used, defined their names.
+// bucketParams are the query parameters of an s3:// URL. Their names were defined by gocloud.dev, which earlier
+// versions used.
 var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymous", "use_path_style",
 	"s3ForcePathStyle", "disable_https", "ssetype", "kmskeyid"}
 
-// ignoredParams are query parameters that earlier versions passed to gocloud.dev and that have no effect now. This
-// client sends no checksum trailers, which some services refuse. The client never puts the bucket before the host name
-// of an endpoint that is an IP address or that is used with use_path_style.
+// ignoredParams are query parameters that earlier versions passed to gocloud.dev and that have no effect now. The S3
+// client never sends checksum trailers, because some services refuse them. The client never puts the bucket before the
+// host name of an endpoint that is an IP address or that is used with use_path_style.
 var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation",
 	"hostname_immutable", "awssdk"}
 

@@ -19,8 +19,9 @@ import (
 
 const (
 	shards = 256
-	// tmpName is the folder of files that are being written. The folder is inside the store's folder, so that a rename
-	// never crosses file systems. It is outside the shards, so that leftover files are found without listing all blobs.
+	// tmpName is the folder of files that are being written. The folder .tmp is inside the store's folder, so that a
+	// rename never crosses file systems. It is not inside a shard, so that leftover files are found without listing all
+	// blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
 	// slash replaces "/" in file names. Keys never contain "=".
@@ -28,9 +29,9 @@ const (
 )
 
 // folder is a store in a folder. A blob is the file <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits
-// come from the key's hash, because keys that begin with a time would fill one shard after another. Opening the store
-// creates all shards, so that no Put has to make a shard durable. The root also contains tmpName, and holdName and
-// keptName for Hold.
+// are derived from the key's hash. If they were the key's first characters, keys that begin with a time would fill one
+// shard after another. Opening the store creates all shards, so that no Put has to make a shard durable. The root also
+// contains tmpName, and holdName and keptName for Hold.
 type folder struct {
 	root string
 }
@@ -47,7 +48,7 @@ func openFolder(root string) (*Store, error) {
 	return &Store{b: f}, nil
 }
 
-// prepare creates the folders and deletes leftover files of interrupted Puts. prepare deletes only old files, because
+// prepare creates the folders and deletes leftover files of interrupted Puts. Only old files are deleted, because
 // another process may be writing to the same folder.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {

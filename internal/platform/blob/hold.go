@@ -16,7 +16,7 @@ import (
 
 const (
 	holdName = ".hold" // lock file: Hold takes an exclusive lock, Delete a shared one
-	keptName = ".kept" // folder of the blobs that are deleted during a Hold
+	keptName = ".kept" // folder to which blobs are moved that are deleted during a Hold
 
 	holdPoll = 10 * time.Millisecond
 )
@@ -24,7 +24,7 @@ const (
 // ErrNoFolder means that the blobs are in a bucket, which does not support Hold.
 var ErrNoFolder = errors.New("only blobs in a folder can be held")
 
-// Held is a folder whose files stay readable while this process and others delete blobs.
+// Held is a store's folder whose files stay readable while this process and other processes delete blobs.
 type Held struct {
 	f      *folder
 	unlock func()
@@ -39,7 +39,7 @@ type File struct {
 // Hold keeps the files of blobs that are deleted after this call, until Release is called. If the folder and the
 // database are copied during the hold, the copied folder has every blob that the copied database refers to. Delete does
 // not wait for a hold. The end of the process releases the hold. Only one hold can exist at a time; other callers of
-// Hold wait for its release until their ctx ends. For a bucket Hold returns ErrNoFolder.
+// Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memory is a store in memory, for tests and for trying Postrider out.
+// memory is a store in memory, for tests and for trials of Postrider.
 type memory struct {
 	mu    sync.RWMutex
 	blobs map[string]memoryBlob // nil once the store is closed

@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// adding returns a context whose addition inserts a row with this name.
+// adding returns a context whose addition inserts a row with the given name.
 func adding(ctx context.Context, name string) context.Context {
 	return db.WithAddition(ctx, func(ctx context.Context, tx *db.Tx) { put(ctx, tx, name) })
 }
 
-// put inserts a row with this id and name.
+// put inserts a row with the given id, which is also its name.
 func put(ctx context.Context, tx *db.Tx, id string) {
 	tx.Queue(ctx, `INSERT INTO things (id, name, n, ok, raw) SELECT CAST($1 AS TEXT), CAST($1 AS TEXT), COALESCE(MAX(n),
 		1000) + 1, TRUE, ''

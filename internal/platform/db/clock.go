@@ -44,7 +44,7 @@ func (c *clock) heard(asked, answered, server time.Time) {
 	c.last.Store(&reading{at: answered, server: server.Add(took / 2), took: took})
 }
 
-// Now returns the current time in whole microseconds UTC. On PostgreSQL it returns the server's time, so that times
+// Now returns the current time in whole microseconds UTC. On PostgreSQL, Now returns the server's time, so that times
 // written by different nodes can be compared. The error of the server's time is at most half a round trip. On SQLite,
 // Now returns this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
@@ -62,8 +62,8 @@ func (p *postgresDB) readClock(ctx context.Context) error {
 	return err
 }
 
-// keepTime reads the server's clock every clockEvery until ctx ends. If the server does not answer, the last reading
-// stays valid.
+// keepTime reads the server's clock at intervals of clockEvery until ctx ends. If the server does not answer, the last
+// reading stays valid.
 func (p *postgresDB) keepTime(ctx context.Context) {
 	tick := time.NewTicker(clockEvery)
 	defer tick.Stop()

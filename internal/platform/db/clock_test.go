@@ -27,8 +27,8 @@ func TestClock(t *testing.T) {
 	ahead(time.Hour)
 	read(20*time.Second, 10*time.Second, 2*time.Hour) // dropped: it took 10 s, so it may be wrong by 5 s
 	ahead(time.Hour)
-	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // the server's clock was set
+	read(31*time.Second, 4*time.Millisecond, 2*time.Hour) // accepted: the server's clock was changed
 	ahead(2 * time.Hour)
-	read(100*time.Second, 10*time.Second, 3*time.Hour) // accepted: the better reading is over a minute old
+	read(100*time.Second, 10*time.Second, 3*time.Hour) // accepted: the stored reading is over a minute old
 	ahead(3 * time.Hour)
 }

@@ -1,4 +1,4 @@
-// Package db stores Postrider's rows in SQLite or PostgreSQL, with one SQL text for both.
+// Package db stores Postrider's rows in SQLite or PostgreSQL, with one SQL text for both engines.
 //
 // # SQL
 //
@@ -170,8 +170,8 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 }
 
 // Queue runs a statement whose result is not needed. On PostgreSQL the statement is sent together with the next
-// statement that needs an answer, or with the commit. That statement or commit reports the error of a queued statement.
-// Queued statements run in the order of the calls.
+// statement that needs an answer, or with the commit. If a queued statement fails, the statement or commit that is sent
+// with it reports the error. Queued statements run in the order of the calls.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.changes++
 	t.w.queue(ctx, sql, args)
@@ -186,14 +186,14 @@ func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...an
 }
 
 // QueueHold prevents the deletion of a row until the transaction ends. Another transaction that tries to delete the row
-// waits for the end of this transaction, and then sees its changes. If the row does not exist, the transaction fails as
-// with QueueOne.
+// waits for the end of this transaction, and then sees the changes of this transaction. If the row does not exist, the
+// transaction fails as with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
 
-// Now returns the time of the transaction. [DB.Now] is called once per transaction, so that all rows that it writes
-// have the same time.
+// Now returns the time of the transaction. [DB.Now] is called once per transaction, so that all rows that a transaction
+// writes have the same time.
 func (t *Tx) Now() time.Time { return t.now }
 
 // OneWriter reports whether only one transaction can write at a time, as on SQLite. If OneWriter is false, as on
@@ -248,7 +248,7 @@ type engine interface {
 	close()
 }
 
-// DB is an open database. It is safe for concurrent use.
+// DB is an open database. A DB is safe for concurrent use.
 type DB struct {
 	Reader
 	e      engine
@@ -265,7 +265,7 @@ type DB struct {
 type Options struct {
 	URL      string        // postgres://... or the path of an SQLite file
 	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
-	Patience time.Duration // the longest wait for a connection to PostgreSQL and for each answer; 0 is 20 seconds
+	Patience time.Duration // maximum wait for a connection to PostgreSQL and for each answer; 0 means 20 seconds
 	Log      *slog.Logger
 	Trace    func(Statement) // called with each statement; may be nil
 
@@ -354,9 +354,9 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, withAddition(ctx, fn))
 }
 
-// UpdateApart is Update on a separate connection, for heartbeats, which must not wait for other work of the process.
-// Such updates must be few and small. On SQLite, UpdateApart equals Update, because the one writer never delays an
-// update for long.
+// UpdateApart is like Update but uses a separate connection. It is for heartbeats, which must not wait for other work
+// of the process. Updates with UpdateApart must be few and small. On SQLite, UpdateApart equals Update, because the one
+// writer never delays an update for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
@@ -388,7 +388,7 @@ func (d *DB) UniqueViolation(err error) (index string, ok bool) {
 	return d.e.unique(err)
 }
 
-// Violates reports whether err is a violation of the unique index with that name.
+// Violates reports whether err is a violation of the unique index with the given name.
 func (d *DB) Violates(err error, index string) bool {
 	name, ok := d.UniqueViolation(err)
 	return ok && name == index
@@ -546,9 +546,9 @@ func (d *DB) flushHints(ctx context.Context) {
 	}
 }
 
-// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. packHints omits
-// payloads above 4,000 bytes and payloads that do not fit into eight messages. A node that receives so many hints polls
-// for work anyway.
+// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. Payloads above 4,000
+// bytes and payloads that do not fit into eight messages are omitted. A node that receives so many hints polls for work
+// anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string
 	var b strings.Builder

@@ -26,7 +26,7 @@ const longTime = 5 * time.Second
 type Long struct {
 	Owner string        // for example a team; slots are shared fairly among owners
 	Wait  time.Duration // maximum wait for a slot; 0 means 5 seconds
-	Time  time.Duration // maximum duration of the read itself; 0 means 5 seconds
+	Time  time.Duration // maximum duration of the read after the wait; 0 means 5 seconds
 }
 
 // ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,

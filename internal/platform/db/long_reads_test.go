@@ -16,10 +16,11 @@ import (
 const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
 	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
 
-// counted counts the rows of the query endless, so its only row arrives when that query ends.
+// counted is a query that counts the rows of the query endless, so it returns its only row at the end.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
-// running returns how many endless queries are executing. SQLite's queries run in this process and occupy readers.
+// running returns how many endless queries are executing. On SQLite, running returns 0, because queries run in the test
+// process and occupy a reader.
 func running(t *testing.T, d *db.DB) (n int) {
 	t.Helper()
 	if d.Engine() == "sqlite" {
@@ -82,7 +83,7 @@ func TestLongReadsEnd(t *testing.T) {
 // Even if many long reads wait, other reads find a free connection, and each owner gets a slot.
 func TestLongReadsLeaveReaders(t *testing.T) {
 	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) { // with six readers or connections
+	dbtest.Each(t, func(t *testing.T, d *db.DB) { // each database has six readers or connections
 		want := map[string]int{"sqlite": 3, "postgres": 1}[d.Engine()]
 		ctx, cancel := context.WithCancel(t.Context())
 		began := make(chan string)
@@ -167,7 +168,7 @@ func TestLongReadsInOrder(t *testing.T) {
 }
 
 // PostgreSQL's long reads always use indexes; other reads use the plan that the planner estimates to be fastest. JIT
-// compilation is off.
+// compilation is off for both.
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -28,7 +28,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	db.MigrateUpTo(t, before, "0035_contents.sql")
 	migrated := make(chan error, 1)
 	err := before.Update(ctx, func(tx *db.Tx) error {
-		// the statements of the old release that accept an email
+		// statements with which the previous release accepts an email
 		if _, err := tx.Exec(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
 			VALUES ('email', 'team', 'hello', '', 1, '')`); err != nil {
 			return err
@@ -60,8 +60,8 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// The migration sets the first email of each stored content to the oldest email that uses it, or to the content's own
-// id if no email uses the content.
+// The migration sets the first email of each stored content to the oldest email that uses the content, or to the
+// content's own id if no email uses the content.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
 		"postgres": dbtest.EmptyPostgresURL(t)} {

@@ -7,14 +7,14 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the database could not be reached or could not execute a statement. Nothing was stored,
-	// and a retry may succeed. Causes are a lost or refused connection, a full disk, or a server that answers too late, is
-	// starting, is stopping or is a standby.
+	// ErrUnavailable means that the database could not be reached or could not execute a statement. With ErrUnavailable,
+	// nothing was stored, and a retry may succeed. Causes are a lost or refused connection, a full disk, or a server that
+	// answers too late, is starting, is stopping or is a standby.
 	ErrUnavailable = errors.New("the database is not available")
 
-	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during it.
-	// The transaction was stored completely, was not stored, or may still be stored later. A caller that retries must
-	// recognize the effects of the first attempt.
+	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during the
+	// COMMIT. The transaction was stored completely, was not stored, or may still be stored later. A caller that retries
+	// after ErrUnknown must detect whether the first attempt had an effect.
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
@@ -29,7 +29,7 @@ func (o *outage) Error() string        { return o.what + ": " + o.err.Error() }
 func (o *outage) Unwrap() error        { return o.err }
 func (o *outage) Is(target error) bool { return target == o.kind }
 
-// Temporary reports that the failure is temporary. During an outage, all requests fail.
+// Temporary reports that the failure is temporary. Until the outage ends, all requests fail.
 func (o *outage) Temporary() bool { return true }
 
 // unavailable returns the fault for a temporary failure of the database that the user did not cause.

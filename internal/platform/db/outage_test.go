@@ -27,7 +27,7 @@ func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	}
 }
 
-// committing returns the functions that commit an update: Update and its variants.
+// committing returns the functions that commit an update, Update and UpdateTogether, by name.
 func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) error {
 	return map[string]func(context.Context, func(*db.Tx) error) error{
 		"alone": d.Update,
@@ -73,7 +73,7 @@ func TestLostCommit(t *testing.T) {
 			if err := update(t.Context(), prove(t.Context(), name, &ran)); err != nil || ran != 2 {
 				t.Errorf("ran %d times, error %v; want 2, nil", ran, err)
 			}
-			// If every connection breaks, the update does not run a third time.
+			// If every connection breaks, the update runs twice but not a third time.
 			proxy.DropCommits(100)
 			ran = 0
 			err := update(t.Context(), prove(t.Context(), name+" again", &ran))
@@ -90,8 +90,8 @@ func TestLostCommit(t *testing.T) {
 	}
 }
 
-// The outcome of an update without a proof cannot be determined. Such an update may have been stored, so it never runs
-// again.
+// The outcome of an update without a proof cannot be determined. An update without a proof may have been stored, so it
+// never runs again after a lost answer.
 func TestUnknownCommit(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	makeTable(t, d)
@@ -116,8 +116,8 @@ func TestUnknownCommit(t *testing.T) {
 	}
 }
 
-// Update waits while the server still works on the transaction. If the transaction does not end, Update terminates its
-// server process, which rolls the transaction back, and runs the update again.
+// Update waits while the server still works on the transaction. If the transaction does not end, Update terminates the
+// transaction's server process, which causes a rollback, and runs the update again.
 func TestSlowCommit(t *testing.T) {
 	for _, ends := range []bool{true, false} {
 		t.Run(fmt.Sprintf("ends=%v", ends), func(t *testing.T) {
@@ -330,7 +330,7 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 }
 
-// An error of a statement is not an outage: reads and updates return it unchanged.
+// Reads and updates return the error of a faulty statement unchanged, not as an outage.
 func TestFaultyStatementIsNoOutage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	patience       = 20 * time.Second // time limit for a connection, and for each answer
+	patience       = 20 * time.Second // default time limit for acquiring a connection and for each answer
 	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL says otherwise
 	migrationTime  = 24 * time.Hour   // limit for a migration statement, and for the wait while another node migrates
 	stillTime      = 15 * time.Second // maximum idle time in a transaction, in case the client vanishes silently
@@ -130,7 +130,7 @@ func (p *postgresDB) acquire(ctx context.Context, pool *pgxpool.Pool) (*pgxpool.
 	return c, nil
 }
 
-// release returns a connection to its pool. c may be nil.
+// release returns a connection to its pool; the connection may be nil.
 func (p *postgresDB) release(c *pgxpool.Conn) {
 	if c == nil {
 		return
@@ -140,8 +140,8 @@ func (p *postgresDB) release(c *pgxpool.Conn) {
 }
 
 // limit makes the connection fail if its answers do not arrive within d; if d is 0, there is no limit. The deadline is
-// set on the socket, which is faster than a context with a deadline for each statement. On a closed connection, limit
-// has no effect.
+// set on the socket, which is faster than a context with a deadline for each statement. If the connection is closed,
+// limit has no effect.
 func limit(c *pgx.Conn, d time.Duration) {
 	var until time.Time
 	if d > 0 {

@@ -25,8 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. It retries failures that
-// callers cannot prevent: deadlocks, serialization failures, and connections that were already broken.
+// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. The retried failures are
+// those that callers cannot prevent: deadlocks, serialization failures, and connections that were already broken.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -126,8 +126,8 @@ func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows makes the transaction fail with the error missing if a statement returns no row. The queued statement then
-// divides by zero on the server.
+// queueRows makes the transaction fail with the error missing if a statement returns no row. For this purpose the
+// queued statement divides by the number of rows, which is an error on the server if the number is zero.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {
@@ -229,7 +229,8 @@ func (t *pgTx) commit(ctx context.Context) error {
 }
 
 // isRefusal reports whether err is the server's report that a statement, and therefore the transaction, failed. If the
-// server ends the connection (FATAL), the transaction may have been committed before.
+// server ends the connection with a FATAL error, isRefusal returns false, because the transaction may already have been
+// committed.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	return ok && e.SeverityUnlocalized == "ERROR"

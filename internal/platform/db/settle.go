@@ -12,13 +12,13 @@ import (
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
 // may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
-// client does not know that id: the server would have sent it with the lost answer. Therefore settle checks whether the
-// connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this transaction can
-// have inserted. If the row exists, the transaction was committed. If neither the process nor the row exists, nothing
-// was stored and nothing will be stored.
+// client does not know that id: the server would have sent the id with the lost answer. Therefore settle checks whether
+// the connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this transaction
+// can have inserted. If the row exists, the transaction was committed. If neither the process nor the row exists,
+// nothing was stored and nothing will be stored.
 
-// backend is the server process of a connection. The start time is needed because another process may get the same
-// pid later.
+// backend is the server process of a connection. The start time of the process is needed because another process may
+// later get the same pid.
 type backend struct {
 	pid   int32
 	start time.Time
@@ -100,8 +100,8 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look checks once whether the server process exists and then whether the proof's row exists. If the process has ended,
-// the result for the row is final. If endIt is true, look terminates the process, because after a network failure the
+// look checks once whether the server process exists and then whether the proof's row exists. If the server process has
+// ended, the row's state is final. If endIt is true, look terminates the process, because after a network failure the
 // process might still read the COMMIT later. The function look does not terminate a process that waits for a standby,
 // because its transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
@@ -133,7 +133,7 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-			err = nil // the node may lack the right to terminate the process, which may still end without that
+			err = nil // the node may lack the right to terminate the process, which may end anyway
 		}
 	}
 	return false, false, err

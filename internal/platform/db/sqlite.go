@@ -25,7 +25,7 @@ const (
 	queueDepth = 1024                 // maximum number of waiting updates; further callers block
 )
 
-// pragmas are the PRAGMA settings of both handles, the writer and the readers. The pragmas are in the DSN, because a
+// pragmas are the PRAGMA settings of both handles (the writer and the readers). The pragmas are in the DSN, because a
 // PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
@@ -40,7 +40,7 @@ var pragmas = []string{
 // sqliteDB has one connection for writes and a pool of connections for reads.
 type sqliteDB struct {
 	path   string
-	beside bool // a node may be running on the same file
+	beside bool // whether a node may be running on the same file
 	marked bool // whether the file was closed cleanly, or is new
 	fresh  bool
 
@@ -136,7 +136,7 @@ func (s *sqliteDB) connect(ctx context.Context, o Options) (err error) {
 }
 
 // disconnect closes the readers and then the writer. When the last connection closes, it copies the write-ahead log
-// into the file. A reader, or a connection with open statements, cannot do this.
+// into the file. If the last connection is a reader or has open statements, the log cannot be copied.
 func (s *sqliteDB) disconnect() {
 	s.stmts.close()
 	s.wstmts.close()
@@ -152,8 +152,8 @@ func (s *sqliteDB) disconnect() {
 }
 
 // prepareFile creates the database file with private permissions, because SQLite would make the file readable for all
-// users. prepareFile also corrects the permissions of files from an earlier run. SQLite creates its other files with
-// the mode of the database file. A new folder becomes private; an existing folder may be shared and stays unchanged.
+// users. The permissions of files from an earlier run are corrected. SQLite creates its other files with the mode of
+// the database file. A new folder becomes private; an existing folder may be shared and stays unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -186,7 +186,7 @@ func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, e
 	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
-// ready runs a query on a reader. It does not check whether the writer can write.
+// ready runs a query on a reader. The method ready does not check whether the writer can write.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int
 	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
@@ -204,8 +204,8 @@ func (s *sqliteDB) close() {
 	})
 }
 
-// update adds fn to the writer's queue and waits for its commit. update waits even if ctx ends, because otherwise the
-// caller would not know the outcome.
+// update adds fn to the writer's queue and waits for its commit. The wait continues even if ctx ends, because otherwise
+// the caller would not know the outcome.
 func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	u := &pendingUpdate{ctx: ctx, fn: fn, done: make(chan struct{})}
 	select {
@@ -237,8 +237,8 @@ func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
 
-// run is the writer goroutine. In one transaction, it commits all updates that were queued during the previous commit;
-// no timer is used.
+// run is the writer goroutine. The writer commits all updates that were queued during the previous commit in one
+// transaction; no timer is used.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)
@@ -356,8 +356,8 @@ func (s *sqliteDB) raw(ctx context.Context, text string) error {
 	return err
 }
 
-// sqliteTx is a savepoint on the writer. Its statements run without the caller's context, because interrupting a
-// statement would roll back every update that shares the commit.
+// sqliteTx is a savepoint on the writer. The statements of a sqliteTx run without the caller's context, because
+// interrupting a statement would roll back every update that shares the commit.
 type sqliteTx struct {
 	s   *sqliteDB
 	err error // the error of the first queued statement that failed

@@ -50,7 +50,7 @@ func closedInOrder(path string) bool {
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
 }
 
-// markStopped writes the stop mark. If this fails, or the mark is lost in a power failure, the next start checks the
+// markStopped writes the stop mark. If writing fails, or the mark is lost in a power failure, the next start checks the
 // file unnecessarily, which is harmless.
 func markStopped(path string) {
 	if mark := stoppedAs(path); mark != "" {
@@ -58,8 +58,8 @@ func markStopped(path string) {
 	}
 }
 
-// check returns an error if the database file is damaged. After checkMax, it stops checking, logs a warning and returns
-// nil.
+// check returns an error if the database file is damaged. After checkMax, the function check logs a warning, stops
+// checking and returns nil.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()
 	var size int64
@@ -103,8 +103,8 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged replaces an error that reports a damaged file with an error that also says what to do. It returns other
-// errors unchanged.
+// damaged replaces an error that reports a damaged file with an error that also says what to do. Other errors are
+// returned unchanged.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {

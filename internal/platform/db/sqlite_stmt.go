@@ -39,7 +39,7 @@ type cachedStmt struct {
 	users atomic.Int64
 }
 
-// release ends one use.
+// release decrements the count of users, and closes the statement after its last use.
 func (c *cachedStmt) release() {
 	if c.users.Add(-1) == 0 {
 		c.st.Close()
@@ -80,7 +80,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 		c.m = map[stmtKey]*cachedStmt{}
 	}
 	if len(c.m) >= cachedStmts {
-		for k, old := range c.m { // an arbitrary statement: the order of a map is random
+		for k, old := range c.m { // removes an arbitrary statement, because the order of a map is random
 			delete(c.m, k)
 			old.release()
 			break
@@ -106,7 +106,7 @@ var (
 	anyOf  = regexp.MustCompile(`=\s+ANY\(\$(\d+)\)`)
 	noneOf = regexp.MustCompile(`<> ALL\(\$(\d+)\)`)
 	unnest = regexp.MustCompile(`UNNEST\(CAST\(\$(\d+) AS TEXT\[\]\)\)`)
-	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment for PostgreSQL
+	hint   = regexp.MustCompile(`/\*sqlite: (.*?) \*/`) // a comment that PostgreSQL ignores
 )
 
 // listsAsJSON replaces the operators on list parameters with SQLite's operators on JSON arrays.
@@ -223,7 +223,7 @@ func (c *stmtCache) exec(ctx context.Context, text string, args []any) (int64, e
 	return res.RowsAffected()
 }
 
-// query runs a SELECT. The statement is in use until the rows are closed.
+// query runs a SELECT. The prepared statement is in use until the rows are closed.
 func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, error) {
 	st, err := c.get(ctx, text, args)
 	if err != nil {
@@ -240,7 +240,7 @@ func (c *stmtCache) query(ctx context.Context, text string, args []any) (Rows, e
 	return nil, sqliteError("query", err)
 }
 
-// queryRow runs a SELECT for one row. The statement is in use until the row is scanned.
+// queryRow runs a SELECT for one row. The prepared statement is in use until the row is scanned.
 func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
 	st, err := c.get(ctx, text, args)
 	if err != nil {

@@ -8,25 +8,25 @@ type Statement struct {
 	Args []any
 }
 
-// broken replaces a statement that a test makes fail. Both engines reject this text.
+// broken replaces a statement that a test makes fail. Both engines reject the text of broken as invalid SQL.
 const broken = `THIS STATEMENT IS BROKEN BY A TEST`
 
-// traced reports each statement that callers run on an engine. It does not report internal statements: migrations,
-// hints, readiness checks and readings of the clock.
+// traced reports each statement that callers run on an engine. Internal statements are not reported: migrations, hints,
+// readiness checks and readings of the clock.
 type traced struct {
 	engine
 	tracer
 }
 
 // tracer passes each statement to the function trace, and makes a statement fail if the function breaks returns true
-// for it. Both functions may be nil.
+// for it. The functions trace and breaks may be nil.
 type tracer struct {
 	trace  func(Statement)
 	breaks func(Statement) bool
 }
 
-// report passes a statement to the function trace and returns the statement to run, which is broken if the test wants a
-// failure.
+// report passes a statement to the function trace and returns the statement to run, which is the text broken if the
+// statement must fail.
 func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {

@@ -12,8 +12,8 @@ const (
 	// togetherMax is how many updates may share a transaction.
 	togetherMax = 16
 	// togetherAtOnce is how many shared transactions of each class run at a time. With a higher number, each transaction
-	// would contain fewer updates. With only one transaction, each round trip to a distant database would wait for the
-	// previous round trip.
+	// would contain fewer updates. With only one transaction at a time, each round trip to a distant database would wait
+	// for the previous round trip.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
@@ -23,10 +23,11 @@ const (
 // are part of the next shared transaction; no timer is used. On SQLite, UpdateTogether is the same as Update, because
 // SQLite's updates always share commits.
 //
-// A failing update does not make others fail. If a shared transaction fails, each of its updates runs again in a
-// separate transaction, so fn may run more than once. If the database itself failed, all updates return the database's
-// error; after [ErrUnknown] no update runs again. The statements run until the transaction ends, even if ctx is
-// canceled. An update that waits for its turn longer than Options.Patience returns [ErrUnavailable].
+// An update that fails does not make other updates of the same transaction fail. If a shared transaction fails, each of
+// its updates runs again in a separate transaction, so fn may run more than once. If the database itself failed, all
+// updates return the database's error; after [ErrUnknown] no update runs again. A transaction that has begun runs to
+// its end, even if ctx is canceled. An update that waits for its turn longer than Options.Patience returns
+// [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
 		return d.Update(ctx, fn)
@@ -38,7 +39,7 @@ func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) er
 type Class int
 
 const (
-	Accepting Class = iota // updates whose result a client is waiting for
+	Accepting Class = iota // updates for which a client is waiting
 	Recording              // updates that record outcomes of work in progress
 	classes
 )
@@ -83,7 +84,7 @@ func (g *together) update(ctx context.Context, d *DB, fn func(*Tx) error) error 
 	return <-p.done
 }
 
-// leave removes a waiting update. It returns false if the update's transaction has begun.
+// leave removes a waiting update. If the update's transaction has begun, leave returns false.
 func (g *together) leave(p *shared) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -95,7 +96,8 @@ func (g *together) leave(p *shared) bool {
 }
 
 // commitAll commits waiting updates in groups until no updates wait. The callers of these updates wait for commitAll,
-// so it needs no shutdown. commitAll must not use the context of the update that started it, which may end first.
+// so a shutdown need not wait for it. The context ctx must not be the context of the update that called commitAll,
+// because that context may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()
@@ -127,7 +129,7 @@ func commitShared(ctx context.Context, d *DB, group []*shared) {
 	for _, p := range group {
 		own := err
 		if err != nil && len(group) > 1 && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrUnknown) {
-			own = d.Update(ctx, p.fn) // one update failed, so each runs in its own transaction
+			own = d.Update(ctx, p.fn) // one update failed, so each update runs in its own transaction
 			if errors.Is(own, ErrUnavailable) {
 				err = own // the remaining updates also return this error
 			}

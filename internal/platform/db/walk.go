@@ -11,7 +11,7 @@ const walkRows = 2000 // number of rows that one step of Walk reads
 // Walk iterates over the rows of a query in steps, in the order of an id column. Walk calls the function step with a
 // range of ids: greater than after, up to and including upTo. The parameter from is a table name with a condition, such
 // as "request_logs WHERE team_id = $1"; args are the arguments of the condition. If no condition is needed, from must
-// end with WHERE TRUE. Walk is for rows that no index finds. If step returns an error, Walk stops and returns it.
+// end with WHERE TRUE. Walk is for queries that no index serves. If step returns an error, Walk stops and returns it.
 func Walk(ctx context.Context, r Reader, from, column string, args []any, step func(after, upTo string) error) error {
 	n := len(args)
 	text := `SELECT COALESCE(MAX(` + column + `), '') FROM (SELECT ` + column + ` FROM ` + from +

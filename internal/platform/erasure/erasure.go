@@ -1,5 +1,5 @@
-// Package erasure helps the packages that store mail to erase all data about one email address. It finds the address in
-// texts, defines which teams are affected, and counts the erased rows.
+// Package erasure helps the packages that store mail to erase all data about one email address. The package finds the
+// address in texts, defines which teams are affected, and counts the erased rows.
 //
 // # What is erased
 //
@@ -15,8 +15,8 @@
 //
 // # When it fails
 //
-// An interrupted erasure must be run again. The next run starts from the beginning and skips rows that are already
-// erased. Emails that are not yet delivered or counted stay unchanged and are reported.
+// An interrupted erasure must be run again. The next run of the erasure starts from the beginning and skips rows that
+// are already erased. Emails that are not yet delivered or counted stay unchanged and are reported.
 //
 // # What it does not do
 //
@@ -36,10 +36,11 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Placeholder replaces an erased address. It is a valid address that never belongs to anybody (RFC 2606 section 2).
+// Placeholder replaces an erased address. The placeholder is a valid address in a reserved domain, so that nobody can
+// own it (RFC 2606 section 2).
 const Placeholder = "erased@erased.invalid"
 
-// PlaceholderDomain is the domain of the placeholder.
+// PlaceholderDomain is the domain of Placeholder.
 const PlaceholderDomain = "erased.invalid"
 
 // Address is an email address to erase.
@@ -69,7 +70,7 @@ func (a Address) Key() string { return a.key }
 
 // Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each stored spelling of the address
 // and may match other addresses, so callers check the result with [Address.Is]. The pattern has wildcards for letters
-// that the engines may change: letters outside of ASCII, and i, because Turkish has another small letter for I.
+// that the engines may change: letters outside of ASCII, and i, because the lower-case letter of I differs in Turkish.
 func (a Address) Like() string { return like(a.key) }
 
 // Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each text that contains the
@@ -102,7 +103,7 @@ func like(text string) string {
 	return b.String()
 }
 
-// Is reports whether a mailbox, with or without a name, has the address.
+// Is reports whether a mailbox, with or without a display name, contains the address.
 func (a Address) Is(mailbox string) bool {
 	if mailbox == a.key {
 		return true
@@ -122,8 +123,8 @@ func (a Address) Spellings(all []string) []string {
 	return some
 }
 
-// In reports whether a text contains the address as a whole address, not as a part of a longer address. The text may be
-// JSON with escapes.
+// In reports whether a text contains the address as a whole address, not as a part of a longer address. The text given
+// to In may be JSON with escapes.
 func (a Address) In(text string) bool {
 	_, _, found := a.next(text, 0)
 	return found
@@ -150,8 +151,8 @@ func (a Address) Replace(text string) string {
 	return b.String()
 }
 
-// next returns the position of the next occurrence of the address from an offset on. Longer addresses that contain the
-// address are skipped.
+// next returns the position of the next occurrence of the address in a text, starting at an offset. Longer addresses
+// that contain the address are skipped.
 func (a Address) next(text string, from int) (start, end int, found bool) {
 	for at := from; ; at++ {
 		i := strings.IndexByte(text[at:], '@')
@@ -171,7 +172,7 @@ func (a Address) next(text string, from int) (start, end int, found bool) {
 	}
 }
 
-// cutLocal returns the start of the local part at the end of a text.
+// cutLocal returns the offset at which a local part begins, if the text ends with it.
 func cutLocal(text, local string) (start int, found bool) {
 	for start = len(text); local != ""; {
 		want, n := utf8.DecodeLastRuneInString(local)
@@ -185,7 +186,7 @@ func cutLocal(text, local string) (start int, found bool) {
 	return start, true
 }
 
-// cutDomain returns the end of the domain at the start of a text.
+// cutDomain returns the offset at which a domain ends, if the text begins with it.
 func cutDomain(text, domain string) (end int, found bool) {
 	for _, want := range domain {
 		r, size := firstOf(text[end:])
@@ -197,15 +198,15 @@ func cutDomain(text, domain string) (end int, found bool) {
 	return end, true
 }
 
-// continues reports whether the text before a match ends with a character that is allowed in a local part. If so, the
-// match is only the end of a longer local part.
+// continues reports whether the text before a match ends with a character that is allowed in a local part. If continues
+// returns true, the match is only the end of a longer local part.
 func continues(before string) bool {
 	r, size := lastOf(before)
 	return size > 0 && (alphanumeric(r) || strings.ContainsRune("._+-", r))
 }
 
-// goesOn reports whether the text after a match continues the domain. If so, the match is only the start of a longer
-// domain.
+// goesOn reports whether the text after a match continues the domain. If goesOn returns true, the match is only the
+// start of a longer domain.
 func goesOn(after string) bool {
 	r, size := firstOf(after)
 	if size > 0 && r == '.' {
@@ -222,10 +223,10 @@ func alphanumeric(r rune) bool {
 	return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9'
 }
 
-// Scope is the set of teams whose rows are erased. With DryRun, rows are only counted.
+// Scope is the set of teams whose rows are erased. If DryRun is true, rows are counted but not erased.
 type Scope struct {
 	Teams  []string // ids
-	All    bool     // Teams contains all teams
+	All    bool     // whether Teams contains all teams
 	DryRun bool
 	// If Refusals is true, the erasure includes records that prevent mail to the address: suppressions, unsubscriptions
 	// and topic opt-outs.
@@ -251,16 +252,16 @@ const (
 	LeftKept  Left = "kept"  // the rows can be erased with another [Scope]
 )
 
-// Report counts the erased rows by kind. Kinds are in the order in which they were first added.
+// Report counts the erased rows by kind. The kinds of a Report are in the order in which they were first added.
 type Report []Count
 
 // Add counts n more rows of a kind.
 func (r *Report) Add(kind string, n int) { r.add(Count{Kind: kind, N: n}) }
 
-// Leave counts n rows that were not erased.
+// Leave counts n rows of a kind that were not erased.
 func (r *Report) Leave(kind string, left Left, n int) { r.add(Count{Kind: kind, N: n, Left: left}) }
 
-// Merge adds the counts of another report.
+// Merge adds the counts of another report to this report.
 func (r *Report) Merge(other Report) {
 	for _, c := range other {
 		r.add(c)

@@ -52,7 +52,8 @@ func lastOf(text string) (r rune, size int) {
 // short maps the letter of each two-character JSON escape to the character that the escape encodes.
 var short = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// begins reports whether an escape begins at an offset, that is, whether an unescaped backslash is there.
+// begins reports whether an escape begins at an offset, that is, whether the text has an unescaped backslash at this
+// offset.
 func begins(text string, at int) bool {
 	if text[at] != '\\' {
 		return false

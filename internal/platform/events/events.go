@@ -1,10 +1,10 @@
 // Package events records changes of emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
 // the transaction that makes the change.
 //
-// Record writes the events of emails to their timelines and then calls each listener in the same transaction. Listeners
-// advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Through
-// listeners, packages of lower layers call packages of higher layers. Package node registers the listeners, which run
-// in the order of registration. Before the commit, a listener must not have effects outside the database.
+// Record writes the events of an email to the email's timeline and then calls each listener in the same transaction.
+// Listeners advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks.
+// Through listeners, packages of lower layers call packages of higher layers. Package node registers the listeners,
+// which run in the order of registration. Before the commit, a listener must not have effects outside the database.
 //
 // # When it fails
 //
@@ -60,7 +60,7 @@ const (
 	ContactUpdated Type = "contact.updated"
 	ContactDeleted Type = "contact.deleted"
 
-	BroadcastPaused Type = "broadcast.paused" // paused because of too many bounces or complaints, not by a user
+	BroadcastPaused Type = "broadcast.paused" // paused for too many bounces or complaints, not by a user
 
 	ApprovalRequested Type = "approval.requested"
 	ApprovalDecided   Type = "approval.decided"
@@ -68,12 +68,12 @@ const (
 
 // Event is one recorded event.
 type Event struct {
-	ID     string // set by Record if empty
+	ID     string // id of the event, set by Record if empty
 	TeamID string
 	Type   Type
-	At     time.Time // set by Record to the transaction's time if zero
+	At     time.Time // time of the event; if zero, Record sets it to the transaction's time
 
-	// These fields are set only for events of emails.
+	// The following fields are set only for events of emails.
 	EmailID     string
 	DomainID    string
 	BroadcastID string
@@ -84,13 +84,13 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
-	// Data of email events is *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. For contacts,
-	// broadcasts and approvals it is *Contact, *Broadcast and *Approval. For other events Data has the type of the changed
-	// resource.
+	// Data of email events is *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. Data of contact,
+	// broadcast and approval events is *Contact, *Broadcast or *Approval. For other events Data has the type of the
+	// changed resource.
 	Data any
 }
 
-// Email holds the fields of a sent email that its events contain (webhook reference 2).
+// Email holds the fields of a sent email that are part of the email's events (webhook reference 2).
 type Email struct {
 	ID          string
 	MessageID   string // with angle brackets
@@ -100,7 +100,7 @@ type Email struct {
 	BroadcastID string
 	TemplateID  string
 	Tags        []Pair
-	Headers     []Pair // set by the API client
+	Headers     []Pair // header fields that the API client has set
 	CreatedAt   time.Time
 }
 
@@ -131,8 +131,8 @@ type Complaint struct {
 type Failed struct {
 	Reason string `json:"reason"`
 
-	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. An email with other recipients
-	// does not fail.
+	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. If the email has other
+	// recipients, it does not fail.
 	Unmailed bool `json:"-"`
 }
 
@@ -144,7 +144,7 @@ type Suppressed struct {
 	DiagnosticCode []string `json:"diagnosticCode"`
 }
 
-// Open describes an open of an email: a request for the tracking pixel.
+// Open describes a request for an email's tracking pixel, which shows that the email was opened.
 type Open struct {
 	IPAddress string    `json:"ipAddress"`
 	Timestamp time.Time `json:"timestamp"`
@@ -152,7 +152,7 @@ type Open struct {
 	Machine
 }
 
-// Click is a click on a tracked link (webhook reference 2.3).
+// Click describes a click on a tracked link (webhook reference 2.3).
 type Click struct {
 	IPAddress string    `json:"ipAddress"`
 	Link      string    `json:"link"`
@@ -184,8 +184,8 @@ type Received struct {
 	Attachments []ReceivedFile
 }
 
-// Approval describes an email that a person must approve or has approved or rejected. It does not contain the email
-// itself.
+// Approval describes an email that a person must approve or has approved or rejected. An Approval does not contain the
+// email itself.
 type Approval struct {
 	ID         string
 	State      string
@@ -227,7 +227,7 @@ type Broadcast struct {
 	ID        string
 	Name      string
 	Reason    string // code of the reason, such as too_many_bounces
-	Message   string // the reason as a sentence, with a remedy
+	Message   string // explanation of the reason in a sentence, with a remedy
 	CreatedAt time.Time
 }
 
@@ -242,13 +242,13 @@ type Listener interface {
 	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
 }
 
-// Recorder records events. Its listeners are fixed before the first Record.
+// Recorder records events. All listeners must be added before the first call of Record.
 type Recorder struct{ listeners []Listener }
 
 // Listen adds a listener. Listeners are called in the order in which they were added.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// Record writes the events of emails to their timelines and calls all listeners, in the transaction tx. Record sets
+// In the transaction tx, Record writes events of emails to the emails' timelines and calls all listeners. Record sets
 // missing ids and times.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {

@@ -39,7 +39,7 @@ func TestTimeline(t *testing.T) {
 			for i := range n {
 				all = append(all, events.Event{TeamID: "team", EmailID: emailID, Type: events.EmailDelivered,
 					Recipient: fmt.Sprint(i)},
-					events.Event{TeamID: "team", Type: events.DomainUpdated}) // does not appear in a timeline
+					events.Event{TeamID: "team", Type: events.DomainUpdated}) // an event that does not appear in a timeline
 			}
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
 				return recorder.Record(t.Context(), tx,
@@ -101,7 +101,7 @@ func TestTimelineThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// An event keeps its id and time, and its data is stored as JSON, except for received email.
+// Record keeps the id and time of an event and stores its data as JSON, except for received emails.
 func TestWhatIsRecorded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -144,7 +144,7 @@ func TestWhatIsRecorded(t *testing.T) {
 	})
 }
 
-// If a listener fails, nothing is recorded.
+// If a listener returns an error, no event is recorded.
 func TestListenerFails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder, first, last := &events.Recorder{}, &listener{err: errors.New("full")}, &listener{}

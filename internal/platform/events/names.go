@@ -23,8 +23,8 @@ const SystemPrefix = "postrider:"
 // of another service, so that automations written for that API keep working.
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
-// ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling, or "" if it has none.
-// Names are compared without regard to case.
+// ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling. If the name has no
+// reserved prefix, it returns "". Names are compared without regard to case.
 func ReservedPrefix(name string) string {
 	for _, prefix := range reservedPrefixes {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

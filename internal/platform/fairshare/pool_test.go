@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// fill acquires slots for an owner, one at a time, until the pool refuses. The function fill returns how many slots it
-// acquired.
+// fill acquires slots for an owner, one at a time, until the pool grants no more. The function fill returns how many
+// slots it acquired.
 func fill(p *fairshare.Pool, owner string) (n int) {
 	for p.TryAcquire(owner, 1) {
 		n++
@@ -55,7 +55,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	}
 }
 
-// The shares of greedy owners converge to equal sizes as the owners release and acquire slots.
+// If owners acquire as many slots as possible, their shares become equal as slots are released and acquired.
 func TestSharesEven(t *testing.T) {
 	p := fairshare.New(500, 7)
 	held := [2]int{fill(p, "0"), 0}

@@ -21,8 +21,8 @@ type Turns struct {
 	owners  []string                   // keys of waiting in the order in which owners are served
 }
 
-// NewTurns returns a Turns with limit slots, all free. The last reserve free slots are only for owners that hold no
-// slots.
+// NewTurns returns a Turns with limit slots, all free. The last free slots, whose number is reserve, are only for
+// owners that hold no slots.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }

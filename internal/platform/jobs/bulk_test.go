@@ -35,7 +35,7 @@ func TestBulkLeavesPlaces(t *testing.T) {
 		other            int // other jobs that run at the same time
 	}{
 		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk jobs leave a quarter of 8 free
-		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // of the owner's 14 workers, bulk leaves a quarter free
+		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // bulk jobs leave a quarter of 14 workers free
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -179,7 +179,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 		b.start(t)
 		time.Sleep(time.Second)
 		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
-		time.Sleep(time.Second) // now lane c is held
+		time.Sleep(time.Second) // lane c is held at this time
 		close(answer)
 		for i, want := range []int{1, 2} { // lane b ends first, then lane c after the pause
 			time.Sleep(20 * time.Second)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ask is one lane's share of a claim. The worker pool has already granted the workers for it.
+// ask is one lane's share of a claim. The worker pool has already granted the workers for an ask.
 type ask struct {
 	lane, owner, group string
 	bulk               bool
@@ -24,8 +24,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	var now int64
 	life := k.r.life.Load()
 	err := k.r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		// If another node declares this node dead, it waits for the end of this claim and then makes the claimed jobs due. If
-		// the other node came first, the claim fails.
+		// A node that declares this node dead waits for the end of this claim and then makes the claimed jobs due. If this
+		// node was already declared dead, the claim fails.
 		tx.QueueHold(ctx, errDeclaredDead, "nodes", k.r.node)
 		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
 			return err

@@ -16,7 +16,7 @@ type Cron struct {
 	Run   func(ctx context.Context) error
 }
 
-// cronWait is the delay before a cron runs again after an error, unless its regular time is earlier.
+// cronWait is the delay before a cron runs again after an error, unless the cron's regular time is earlier.
 const cronWait = time.Minute
 
 // Cron registers recurring work. Cron must be called before Run.

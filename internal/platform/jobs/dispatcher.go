@@ -21,9 +21,9 @@ const (
 // dispatcher claims the jobs of one kind and starts their handlers. Hints, claims and regular scans tell the dispatcher
 // which lanes may have due jobs, and when these jobs are due.
 //
-// A known lane is waiting, ready, paused or held. A waiting lane has an alarm at the time of its next job. A lane is
-// paused while its owner uses its full share of the workers. A lane is held while its group is at its limit. Only the
-// method run uses the fields that mu does not guard.
+// A lane that the dispatcher knows is waiting, ready, paused or held. A waiting lane has an alarm at the time of its
+// next job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at
+// its limit. Only the method run uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -33,7 +33,7 @@ type dispatcher struct {
 
 	mu      sync.Mutex
 	grown   map[string]bool  // groups whose limit was raised since the last turn
-	stepped bool             // the clock stepped back since the last turn
+	stepped bool             // whether the clock stepped back since the last turn
 	hinted  map[string]int64 // lane -> due time, as hinted or scanned since the last turn
 	look    chan struct{}    // requests an immediate scan
 
@@ -123,7 +123,8 @@ func (k *dispatcher) wake() {
 // run is the dispatcher's main loop: it waits for an event and then starts the due jobs.
 func (k *dispatcher) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	// After ctx ends, running jobs may continue for the grace period. The context of the handlers ends after that period.
+	// After ctx ends, running jobs may continue for the grace period. After the grace period, the context of the handlers
+	// ends.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
 	timer := time.NewTimer(0)
@@ -195,7 +196,7 @@ func (k *dispatcher) release(e ended) {
 
 // available returns how many more jobs of a group an owner may claim. The parameters total and own are the numbers of
 // claimed jobs of the group and of the owner in the group. An owner may hold at most as many jobs as remain free of
-// twice the limit. A single owner therefore gets the limit, and the next owner gets a slot immediately, even if the
+// twice the limit. A single owner therefore gets the limit, and the next owner can start a job immediately, even if the
 // first owner's jobs take long. Limits that end at a known time, and the limits of a kind without owners, are exact.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
@@ -208,9 +209,9 @@ func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	return (free - own) / 2
 }
 
-// refill makes lanes ready if their group or owner has free capacity again. It makes only as many lanes of a group
-// ready as may be claimed now, because a group can have a hundred thousand lanes. If the group has no claimed jobs,
-// refill makes all its lanes ready, because no job's end would call refill again.
+// refill makes lanes ready if their group or owner has free capacity again. Of each group, refill makes only as many
+// lanes ready as may be claimed now, because a group can have a hundred thousand lanes. If the group has no claimed
+// jobs, refill makes all its lanes ready, because no job's end would call refill again.
 func (k *dispatcher) refill() {
 	if len(k.freed) == 0 {
 		return
@@ -239,8 +240,8 @@ func (k *dispatcher) refill() {
 }
 
 // unhold makes as many held lanes of a group ready as its limit allows: first one bulk lane if it is the turn of bulk
-// lanes, then the other lanes, then more bulk lanes. The remaining lanes wait until a job of the group ends or its
-// limit ends. The whole group has only one alarm, because a group may have a hundred thousand lanes.
+// lanes, then the other lanes, then more bulk lanes. The remaining held lanes wait until a job of the group ends or the
+// group's limit ends. The whole group has only one alarm, because a group may have a hundred thousand lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
@@ -298,8 +299,8 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn processes hints, and claims and starts due jobs. It returns how long to wait until the next turn if no event
-// occurs earlier.
+// turn processes hints, and claims and starts due jobs. The result of turn is the time to wait until the next turn if
+// no event occurs earlier.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
 	k.mu.Lock()

@@ -23,7 +23,7 @@ import (
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
-		owners            int // available jobs if the kind has owners
+		owners            int // result of available if the kind has owners
 	}{
 		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1},
 		{8, 15, 0, 1},
@@ -130,7 +130,7 @@ func TestBoundOfAGroup(t *testing.T) {
 	}
 }
 
-// Jobs that have ended are no longer counted, so held lanes and paused owners continue.
+// Ended jobs are no longer counted, so that held lanes and paused owners continue.
 func TestReleaseAndRefill(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 8, PerLane: 2, Owner: func(lane string) string { return lane[:1] },
 		Bulk: func(lane string) bool {
@@ -307,7 +307,7 @@ func TestStepsOfTheClock(t *testing.T) {
 }
 
 // A node that reached the database at each check may declare other nodes dead. A node that lost the database for too
-// long starts its observation of other nodes anew.
+// long must first observe the other nodes for the full time again.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()
@@ -479,8 +479,8 @@ func TestCronAfterAnError(t *testing.T) {
 	})
 }
 
-// The loop runs again when the next lane is due, or after a minute if no lane is due. The loop claims due jobs
-// immediately.
+// The loop runs again when the next lane is due, or after a minute if no lane is due. The loop claims due jobs without
+// delay.
 func TestHowLongNothingIsToBeDone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)

@@ -44,8 +44,8 @@ func TestLanesTakeTurns(t *testing.T) {
 	})
 }
 
-// If the jobs of an owner's many lanes hang, the owner leaves workers for the next owner, and may use these workers
-// again when no other owner needs them.
+// An owner with many hanging lanes leaves workers free for the next owner, and may use these workers once no other
+// owner needs them.
 func TestOwnersShareWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

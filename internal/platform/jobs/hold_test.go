@@ -83,7 +83,7 @@ func TestHeldJobsWaitForRelease(t *testing.T) {
 	})
 }
 
-// A worker that lost its job cannot hold it.
+// A worker that lost its job cannot put the job on hold.
 func TestHoldIsFenced(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -1,5 +1,5 @@
-// Package jobs is a durable queue in the database. A job is inserted in the transaction that makes the job necessary,
-// and is finished in the transaction that records its effect.
+// Package jobs is a durable job queue in the database. A job is inserted in the transaction that makes the job
+// necessary, and is finished in the transaction that records its effect.
 //
 // # Terms
 //
@@ -38,11 +38,12 @@
 //
 // # When it fails
 //
-// The handler of a job runs at least once. It runs again after a crash between its external effect and its commit. If a
-// hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the kind's schedule.
-// A job that fails after the last delay of the schedule is parked, and an operator can list it. If the kind is Endless,
-// the last delay repeats and the job is never parked. No job is dropped. Insert and Move make a parked job with the
-// same dedupe key due again. If the node that holds a job dies, the job is due again after about 20 seconds.
+// The handler of a job runs at least once. A handler runs again after a crash between its external effect and its
+// commit. If a hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the
+// kind's schedule. A job that fails after the last delay of the schedule is parked, and an operator can list it. If the
+// kind is Endless, the last delay repeats and the job is never parked. No job is dropped. Insert and Move make a parked
+// job with the same dedupe key due again. If the node that holds a job dies, the job is due again after about 20
+// seconds.
 //
 // Times come from the database's clock ([db.DB.Now]). If that clock steps back, the runner detects the step within
 // seconds and restarts the waits that had begun. A job that is due immediately gets a due time one hour in the past, so
@@ -73,7 +74,7 @@ import (
 // attempt claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 
-// Values of run_at for jobs that do not become due by time.
+// Values of the column run_at for jobs that do not become due at a certain time.
 const (
 	never  = math.MaxInt64     // parked or held
 	inHand = math.MaxInt64 - 1 // a node has claimed the job
@@ -158,7 +159,7 @@ func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why s
 }
 
 // Wait makes the job due again at the given time without counting a try. Wait is for jobs that could not start for a
-// reason outside of the job and its handler.
+// reason that is unrelated to the job and its handler.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
@@ -189,8 +190,8 @@ func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes [
 	tx.Queue(ctx, removeJobs, kind, dedupes)
 }
 
-// Move makes a waiting or parked job, found by its dedupe key, due at a time that the caller chose. Move returns false
-// if no such job exists or a worker has claimed it.
+// Move makes the waiting or parked job with the given dedupe key due at a time that the caller chose. Move returns
+// false if no such job exists or a worker has claimed it.
 func (q *Queue) Move(ctx context.Context, tx *db.Tx, kind, lane, dedupe string, at time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, moveJob, kind, dedupe, at.UnixMicro(), false)
 	if n > 0 {
@@ -205,7 +206,7 @@ func lost(what string, j Job) error {
 
 const hintTopic = "jobs"
 
-// wake sends a hint to every node after the commit: the lane has a job due at the given time.
+// wake tells every node after the commit that the lane has a job due at the given time.
 func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
 	tx.AfterCommit(func() {
 		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))
@@ -221,8 +222,8 @@ func parseHint(p string) (kind, lane string, at int64, ok bool) {
 
 const whyMax = 500 // maximum length of the stored last_error in bytes
 
-// Unpark makes a parked job due immediately and resets its failures. It returns a NotFound fault if no parked job has
-// this id.
+// Unpark makes a parked job due immediately and resets its failures. If no parked job has the given id, Unpark returns
+// a NotFound fault.
 func (q *Queue) Unpark(ctx context.Context, jobID string) error {
 	return q.d.Update(ctx, func(tx *db.Tx) error {
 		var kind, lane string

@@ -372,7 +372,7 @@ func TestStoppingReturnsLeases(t *testing.T) {
 	})
 }
 
-// On SQLite, a starting process makes the jobs that a killed process had claimed due immediately.
+// When a process starts on SQLite, the jobs that a killed process had claimed become due immediately.
 func TestDeadProcessOnSQLite(t *testing.T) {
 	d := dbtest.SQLite(t)
 	b := newBench(t, d)

@@ -21,12 +21,12 @@ func (t *turns) of(bulk bool) *ring {
 
 func (t *turns) add(owner, lane string, bulk bool) { t.of(bulk).add(owner, lane) }
 
-// turn reports whether the next turn is for a bulk lane. The set must not be empty.
+// turn reports whether the next turn is for a bulk lane. The caller must ensure that the set is not empty.
 func (t *turns) turn() (bulk bool) {
 	return t.first.empty() || !t.bulk.empty() && t.passed >= bulkTurn-1
 }
 
-// had records that a lane has used its turn; bulk tells which class of lane it was.
+// had records that a lane has used its turn; bulk tells whether it was a bulk lane.
 func (t *turns) had(bulk bool) {
 	if t.passed++; bulk {
 		t.passed = 0
@@ -52,7 +52,7 @@ func (t *ring) add(owner, lane string) {
 	t.lanes[owner] = append(t.lanes[owner], lane)
 }
 
-// next removes and returns the lane whose turn it is. The ring must not be empty.
+// next removes and returns the lane whose turn it is. The caller must ensure that the ring is not empty.
 func (t *ring) next() (owner, lane string) {
 	owner, t.owners = t.owners[0], t.owners[1:]
 	all := t.lanes[owner]
@@ -79,7 +79,7 @@ func (t *ring) pause() {
 	t.owners = t.owners[1:]
 }
 
-// resume lets a paused owner have turns again.
+// resume ends the pause of an owner, so that the owner gets turns again.
 func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
@@ -89,8 +89,8 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of names, each with a time. A name is either a lane, with the time of its next job, or a group, with
-// the time at which its limit ends.
+// alarms is a set of names, each with a time. A name in the set is either a lane, with the time of its next job, or a
+// group, with the time at which its limit ends.
 type alarms struct {
 	at    map[string]int64
 	queue alarmQueue // may contain outdated times; the map at has the current times
@@ -98,7 +98,8 @@ type alarms struct {
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
 
-// set adds a name, or moves it to an earlier time. If the name has an earlier time, set changes nothing.
+// set adds a name with a time, or moves the name to an earlier time. If the name already has an earlier time, set
+// changes nothing.
 func (a *alarms) set(name string, at int64) {
 	if old, ok := a.at[name]; ok && old <= at {
 		return
@@ -125,7 +126,7 @@ func (a *alarms) due(now int64) (name string, ok bool) {
 	return name, true
 }
 
-// soonest returns the earliest time. The result ok is false if the set is empty.
+// soonest returns the earliest time. If no alarm is set, the result ok is false.
 func (a *alarms) soonest() (at int64, ok bool) {
 	for len(a.queue) > 0 {
 		first := a.queue[0]

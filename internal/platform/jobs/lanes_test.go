@@ -29,7 +29,7 @@ func TestRing(t *testing.T) {
 	}
 }
 
-// Bulk lanes yield to other lanes, but get one turn in eight.
+// Bulk lanes yield to other lanes, but still get one turn in eight.
 func TestTurnsOfBulk(t *testing.T) {
 	var all turns
 	for i := range 16 {
@@ -96,7 +96,7 @@ func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 		name      string
 		passed    int
 		others    int // waiting lanes that are not bulk
-		ofOthers  int // how many of the others become ready
+		ofOthers  int // how many lanes that are not bulk become ready
 		ofBulk    int
 		bulkHands int // running bulk jobs
 	}{

@@ -25,14 +25,14 @@ var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 const (
 	beatLimit    = 5 * time.Second  // for one heartbeat
 	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
-	sureWait     = 30 * time.Second // how long Sure waits for a heartbeat at most
+	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
 )
 
 // pulse contains the intervals and time limits of heartbeats.
 type pulse struct {
 	every time.Duration // between heartbeats
-	sure  time.Duration // how long after a heartbeat's start no other node can declare this node dead
-	dead  time.Duration // how long a node must lack heartbeats before another node declares it dead
+	sure  time.Duration // time after a heartbeat's start in which no other node can declare this node dead
+	dead  time.Duration // time without heartbeats after which another node declares a node dead
 }
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
@@ -69,7 +69,7 @@ func (l *life) lives(at time.Time) {
 // Sure returns nil if the job certainly still belongs to this worker. Call Sure immediately before an irreversible
 // action, such as sending the end of a message. Sure returns ErrStopping if the node is stopping, and ErrLost if
 // another node has the job. Sure returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the
-// database: as long as this node's heartbeats succeed, other nodes cannot take over its jobs.
+// database, because other nodes cannot take over this node's jobs as long as its heartbeats succeed.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
 	if l == nil { // no runner claimed the job
@@ -167,8 +167,8 @@ func (r *Runner) end() error {
 // due returns the run_at of a job that is due immediately.
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
-// giveBack makes a job that this node holds due immediately. The job must not be running. If the update fails, the
-// method tend repeats it.
+// giveBack makes a job that this node holds due immediately. No worker may be running the job. If the update fails, the
+// method tend repeats giveBack.
 func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
@@ -205,8 +205,8 @@ func (r *Runner) giveBackOwed(ctx context.Context) {
 	}
 }
 
-// tend runs until ctx ends. It regularly repeats failed calls of giveBack and checks whether the database's clock
-// stepped back.
+// tend runs until ctx ends. At regular intervals, tend repeats failed calls of giveBack and checks whether the
+// database's clock stepped back.
 func (r *Runner) tend(ctx context.Context) {
 	c := stepper{wall: r.d.Now(), at: time.Now()}
 	tick := time.NewTicker(r.pulse.every)
@@ -222,9 +222,9 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. It uses a separate database
-// connection, so it does not wait for other work. It uses only this node's monotonic clock, because clocks of different
-// nodes are never compared.
+// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. The database connection of
+// watch is separate, so that heartbeats do not wait for other work. All times are measured by this node's monotonic
+// clock, because clocks of different nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
 	defer w.deaths.Wait()
@@ -266,7 +266,7 @@ func (w *watcher) beat(ctx context.Context) {
 		r.log.Warn("other nodes took this one for dead; what it had in hand is theirs")
 		at := began
 		if err != nil {
-			at = time.Time{} // the next heartbeat shows whether the node is registered again
+			at = time.Time{} // the next heartbeat determines whether the node is registered again
 		}
 		r.life.Swap(newLife(r, at)).end(ErrLost)
 		r.onNodes(0)
@@ -332,7 +332,7 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 }
 
 // declareDead deletes a node's row and makes its jobs due, unless the node has written another heartbeat. A node that
-// is still alive finds at its next heartbeat that its row is missing. Before that heartbeat, the node's calls of Sure
+// is still alive finds at its next heartbeat that its row is missing. Before that heartbeat, calls of Sure on that node
 // do not succeed.
 func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
@@ -355,7 +355,7 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	}
 }
 
-const stepMin = 5 * time.Second // smaller differences are not treated as a step
+const stepMin = 5 * time.Second // smaller differences of the clock are not treated as a step
 
 // stepper is a reading of the database's clock together with this node's monotonic time at that moment.
 type stepper struct{ wall, at time.Time }
@@ -379,8 +379,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 }
 
-// mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. Times that
-// a caller chose are kept.
+// mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. mendTimes
+// does not change times that a caller chose.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())

@@ -156,8 +156,8 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// TestDeadNodesLoseTheirJobs checks that a killed node loses its jobs. A live node whose clock is behind keeps its
-// jobs, although its claims look too old.
+// TestDeadNodesLoseTheirJobs checks that a killed node loses its jobs. A live node whose clock is slow keeps its jobs,
+// although its claims look too old.
 func TestDeadNodesLoseTheirJobs(t *testing.T) {
 	d := dbtest.Postgres(t)
 	insert(t, d, New{Kind: "k", Lane: "l", Payload: "of the dead"}, New{Kind: "k", Lane: "l", Payload: "of the living"})
@@ -289,7 +289,8 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 	stop()
 }
 
-// TestStopBeforeTheBeginning stops a runner before it starts. Run then returns no error.
+// TestStopBeforeTheBeginning stops a runner before it starts. If the runner is stopped before it starts, Run returns no
+// error.
 func TestStopBeforeTheBeginning(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -365,8 +366,8 @@ func TestUnnoticedClaims(t *testing.T) {
 	})
 }
 
-// TestClockSteppedBack sets the clock back by ten hours. Waits still have the intended length, and a time that a caller
-// chose is kept.
+// TestClockSteppedBack sets the clock back by ten hours. After the clock stepped back, waits still have the intended
+// length, and a time that a caller chose is kept.
 func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
@@ -410,7 +411,7 @@ func TestClockSteppedBack(t *testing.T) {
 }
 
 // TestLostAnnouncementOfADeadNode declares a node dead and loses the answer to the heartbeat that registers it again.
-// The next heartbeat finds the node registered, but the node has lost its earlier jobs.
+// After the lost answer, the next heartbeat finds the node registered, but the node has lost its earlier jobs.
 func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	r := testRunner(t, d)
@@ -431,8 +432,8 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. The claim
-// must fail, because no other node would release the claimed jobs if that node died.
+// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. Such a claim
+// must fail, because no other node would release the claimed jobs if the claiming node died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
@@ -476,8 +477,8 @@ func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	}
 }
 
-// TestClaimDuringDeclaredDead makes a node claim a job while another node declares it dead. Either the job becomes due
-// again, or the claim fails.
+// TestClaimDuringDeclaredDead makes a node claim a job while another node declares it dead. In a race between a claim
+// and declareDead, either the job becomes due again or the claim fails.
 func TestClaimDuringDeclaredDead(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, other := testRunner(t, d), testRunner(t, d)
@@ -527,7 +528,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 }
 
 // TestFrozenNodeIsDeclaredDead stops a node, or its network, during transactions that hold locks which declareDead
-// needs. The server does not detect that the node is unreachable.
+// needs. In both cases, the server does not detect that the node is unreachable.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

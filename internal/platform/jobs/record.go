@@ -19,7 +19,7 @@ const (
 // ErrLost if another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // made is true if an earlier update may have been committed despite its error
+	for made := false; ; { // made: an earlier update may have been committed although it returned an error
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Kind describes how the jobs of one kind are run.
+// Kind describes how a node runs the jobs of one kind.
 type Kind struct {
 	Name string
 
-	// Handle runs a job. It ends the job with Finish, Retry, Wait or Park in the transaction that records the effect. If
-	// Handle returns an error or panics, the job is retried according to Schedule. The context of Handle ends with the
-	// lease, when another node takes the job, or when stopping takes too long.
+	// Handle runs a job. A handler ends its job with Finish, Retry, Wait or Park in the transaction that records the
+	// effect. If Handle returns an error or panics, the job is retried according to Schedule. The context of Handle ends
+	// with the lease, when another node takes the job, or when stopping takes too long.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // maximum number of running jobs on this node; 0 means 4
@@ -32,9 +32,9 @@ type Kind struct {
 	Group func(lane string) string
 
 	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as package
-	// fairshare describes, so a single owner gets at most 7/8 of Workers. In a group, an owner may hold up to half of the
-	// slots that the other owners leave free of twice the group's limit. If Owner is nil, each lane is its own owner, and
-	// PerLane is exact.
+	// fairshare describes, so a single owner gets at most 7/8 of Workers. In a group, all owners together may run up to
+	// twice the group's limit, and each owner may use half of the slots that the other owners leave free. If Owner is nil,
+	// each lane is its own owner, and PerLane is exact.
 	Owner func(lane string) string
 
 	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk jobs
@@ -42,10 +42,10 @@ type Kind struct {
 	Bulk func(lane string) bool
 
 	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If the number n is temporary, the
-	// result again is the time at which to call Limit again. Limit must not block the dispatcher, which calls it.
+	// result again is the time at which the dispatcher calls Limit again. Limit must not block.
 	Limit func(group string) (n int, again time.Time)
 
-	// Share, if set, returns how many jobs of a group an owner may run now, and how likely they are to end soon. The
+	// Share, if set, returns how many jobs of a group an owner may run now, and how likely these jobs are to end soon. The
 	// dispatcher calls Share often, so Share must not block.
 	Share func(group, owner string) Share
 
@@ -69,8 +69,8 @@ type Runner struct {
 	life     atomic.Pointer[life]
 	beats    int64 // number of heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
-	news     chan struct{} // signals that a node started or left
-	running  atomic.Bool   // all kinds are registered; the first scan finds the work of earlier hints
+	news     chan struct{} // receives a value when a node has started or stopped
+	running  atomic.Bool   // whether all kinds are registered; the first scan finds the work of earlier hints
 
 	mu   sync.Mutex
 	owed []Job // jobs for which giveBack failed and is repeated
@@ -197,8 +197,8 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	r.giveBack(ctx, j)
 }
 
-// panicked is the error of a handler that panicked. Error does not include the stack, because its text is stored with
-// the job.
+// panicked is the error of a handler that panicked. Error does not include the stack trace, because the error text is
+// stored with the job.
 type panicked struct {
 	value any
 	stack []byte

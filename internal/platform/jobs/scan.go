@@ -14,9 +14,9 @@ const (
 	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
 )
 
-// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. scanAll
-// runs in a separate goroutine. A regular scan finds work whose hints were lost. A regular scan is active a twentieth
-// of the time, so nodes do not keep the database busy. With 200,000 lanes a regular scan takes one or two minutes.
+// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. It runs in
+// a separate goroutine. Regular scans find jobs whose hints were lost. They are active for a twentieth of the time, to
+// limit the load on the database. A regular scan of 200,000 lanes takes one or two minutes.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {

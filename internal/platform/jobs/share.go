@@ -8,8 +8,9 @@ type Share struct {
 
 // Doubt tells whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
 // groups in doubt, and a quarter of that number for stuck groups. The remaining workers serve groups that make
-// progress. An owner's only group gets half of the owner's workers. If the owner has several groups, each gets at most
-// a quarter of the owner's free workers, because a group that makes progress now may be stuck later.
+// progress. If an owner has jobs of only one group, the group gets half of the owner's workers. If the owner has
+// several groups, each group gets at most a quarter of the owner's free workers, because a group that makes progress
+// now may be stuck later.
 type Doubt uint8
 
 const (
@@ -71,7 +72,7 @@ func (d *doubts) of(owner string) *[3]int {
 	return c
 }
 
-// add counts planned jobs.
+// add adds planned jobs to the counts.
 func (d *doubts) add(owner string, what Doubt, n int) {
 	if what != Sure {
 		d.of(owner)[what] += n

@@ -43,7 +43,7 @@ func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 				return b.finish(ctx, j)
 			}})
 		var all []jobs.New
-		for i := range 160 { // the owner may have 56 workers: 42 for groups in doubt, of which 10 for stuck groups
+		for i := range 160 { // the owner may use 56 workers: 42 for groups in doubt, including 10 for stuck groups
 			all = append(all, jobs.New{Kind: "k", Lane: fmt.Sprint([]string{"u", "x"}[i%2], i/4)})
 		}
 		b.insert(t, all...)

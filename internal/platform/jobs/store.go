@@ -11,7 +11,7 @@ import (
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
 	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
-// orRevive makes a parked job of the same kind and key due. A waiting or claimed job stays unchanged.
+// orRevive makes a parked job of the same kind and key due. orRevive does not change a waiting or claimed job.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
@@ -29,7 +29,7 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// These statements change or delete jobs by their dedupe key. Claimed jobs stay unchanged.
+// These statements change or delete jobs by their dedupe key. These statements do not change claimed jobs.
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`
@@ -44,12 +44,13 @@ const (
 			AND parked`
 )
 
-// rescheduleCron moves a cron's job to the given time if the job is due later, or at a time that a caller chose.
+// rescheduleCron sets the due time of a cron's job if the job is due later than the given time, or at a time that a
+// caller chose.
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
-// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The query needs one
-// index look-up per lane.
+// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The query scanLanes
+// needs one index look-up per lane.
 const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
 	UNION ALL
@@ -57,7 +58,7 @@ const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
 
-// Parked is a parked job.
+// Parked describes a parked job.
 type Parked struct {
 	ID, Kind, Lane, TeamID, LastError string
 	Failures                          int // in a row
@@ -84,7 +85,7 @@ type Waiting struct {
 	DueFrom time.Time // earliest due time of a waiting job; zero if all jobs are claimed or parked
 }
 
-// Stats counts jobs by kind, for operators. It reads the whole queue.
+// Stats counts jobs by kind, for operators. The query reads the whole queue.
 func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
 		GROUP BY kind ORDER BY kind`)

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// releaseMax is how many jobs one call of Release makes due. A call with that many jobs occupies SQLite's only writer
-// for a few milliseconds.
+// releaseMax is the maximum number of jobs that one call of Release makes due. Making that many jobs due occupies
+// SQLite's only writer for a few milliseconds.
 const releaseMax = 500
 
 // Hold suspends the job until Release is called with the same key. Hold is for work that a user has paused. A held job
@@ -19,8 +19,8 @@ func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
 }
 
-// Release makes up to 500 jobs that are held with the key due, and returns the number of these jobs. The time of a hold
-// does not count towards a job's age. The caller repeats Release until it returns 0.
+// Release makes up to 500 jobs due that are held with the given key, and returns how many jobs became due. The time for
+// which a job was held does not count towards its age. The caller repeats Release until it returns 0.
 func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, err error) {
 	at := tx.Now().Add(-slack)
 	rows, err := tx.Query(ctx, `UPDATE jobs SET held = '', run_at = $2, created_at = created_at + ($3 - set_at),

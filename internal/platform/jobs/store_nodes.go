@@ -12,7 +12,7 @@ const (
 	deleteDeadNode = `DELETE FROM nodes WHERE id = $1 AND beat = $2`
 )
 
-// These statements make claimed jobs due.
+// Statements that make claimed jobs due.
 const (
 	giveBackJob     = `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2 AND holder = $3`
 	releaseNodeJobs = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1`

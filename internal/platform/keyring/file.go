@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Parse returns the keyring of a hexadecimal master key: 64 digits in upper or lower case. Surrounding white space is
-// ignored. Errors never contain the key.
+// Parse returns the keyring of a hexadecimal master key: 64 digits in upper or lower case. White space around the key
+// is ignored. Errors of Parse never contain the key.
 func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)
@@ -68,8 +68,8 @@ func load(path string) (*Keyring, error) {
 	return k, nil
 }
 
-// create writes a new key to a temporary file and links it to its final name. A link, unlike a rename, fails if the
-// name exists already. If the name exists, another process created the key first; create then discards its own key.
+// create writes a new key to a temporary file and links it to its final name. Unlike a rename, a link fails if the name
+// already exists. If the name exists, another process created the key first; create then discards its own key.
 func create(path string) error {
 	dir := filepath.Dir(path)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -9,9 +9,10 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object plus `iat` and `exp` in whole seconds,
-// which overwrite claims of those names. Claims are a struct or a map[string]any. Anybody who has the token can read
-// the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC 7518 section 3.2).
+// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object to which `iat` and `exp` are added in
+// whole seconds, replacing claims of these names. The parameter claims must be a struct or a map[string]any. Anybody
+// who has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256
+// (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -29,9 +30,10 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 	return token, nil
 }
 
-// VerifyJWT checks a token that JWT made for the same purpose and decodes its claims into claims, a pointer that may be
-// nil. Its errors are ErrForged and ErrExpired. VerifyJWT refuses tokens without `exp` and tokens with an algorithm
-// other than HS256, including `none` (RFC 8725 section 3.1). The caller must check claims other than `exp`.
+// VerifyJWT checks a token that JWT created for the same purpose. It decodes the token's claims into the value to which
+// the pointer claims points; the pointer may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
+// valid. VerifyJWT refuses tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
+// 8725 section 3.1). The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {
 	if len(token) > tokenMax {
 		return ErrForged
@@ -41,7 +43,8 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 		return ErrForged
 	}
 	payload, err := signed.Verify(k.key("jwt", purpose))
-	// A base64 decoder ignores some bits of the text. The comparison ensures that a token has only one valid spelling.
+	// A base64 decoder ignores some bits of the text. By comparing the text, VerifyJWT ensures that a token has only one
+	// valid spelling.
 	if spelled, e := signed.CompactSerialize(); err != nil || e != nil || spelled != token {
 		return ErrForged
 	}

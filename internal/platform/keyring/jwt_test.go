@@ -96,7 +96,7 @@ func TestJWTRefusesToMake(t *testing.T) {
 }
 
 // TestVerifyJWTRefuses creates tokens that JWT would never create, and signs them with the right key. VerifyJWT must
-// refuse them, because a token's header must not choose the algorithm.
+// refuse such tokens, because a token's header must not determine the algorithm.
 func TestVerifyJWTRefuses(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

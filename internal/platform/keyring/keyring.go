@@ -4,8 +4,8 @@
 //
 // # Invariants
 //
-// The master key itself never encrypts or signs data. HKDF (RFC 5869) derives a separate key for each pair of use
-// (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is refused for another. MACs are
+// The master key itself never encrypts or signs data. HKDF (RFC 5869) derives a separate key for each combination of
+// use (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is refused for another. MACs are
 // compared in constant time. Functions that read tokens return either exactly the data that this keyring signed or
 // sealed, or an error.
 //
@@ -17,7 +17,8 @@
 // # What it does not do
 //
 // The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. The package does not rotate
-// the master key. Sealed and signed data starts with a version byte, so that later versions can add a rotation.
+// the master key. Sealed and signed data starts with a version byte, so that a later version of Postrider can rotate
+// keys.
 package keyring
 
 import (
@@ -45,10 +46,10 @@ var ErrUnsealable = errors.New("sealed data cannot be opened: other key, other c
 
 // Keyring derives keys from one master key. A Keyring is safe for concurrent use, and its keys never change.
 type Keyring struct {
-	root []byte // the extracted pseudorandom key of HKDF, not the master itself
+	root []byte // HKDF's extracted pseudorandom key, not the master key itself
 
 	mu   sync.Mutex
-	tags atomic.Pointer[map[string]*sync.Pool] // hash.Hash with the key of Tag, by purpose; there are few purposes
+	tags atomic.Pointer[map[string]*sync.Pool] // pools of hash.Hash with the key of a tag purpose, by purpose
 }
 
 // New returns the keyring of a master key, which must be MasterSize random bytes.
@@ -115,15 +116,15 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// bound returns the additional authenticated data of a seal. This data contains the version, so that data of a later
-// version is not accepted as data of this version.
+// bound returns the additional authenticated data of a seal. The additional data contains the seal version, so that
+// data of a later version is not accepted as data of this version.
 func bound(context []byte) []byte {
 	return append([]byte{sealVersion}, context...)
 }
 
-// Tag returns the first n bytes (4 to 32) of the HMAC-SHA256 of data. Tags are for return paths, where space is
-// limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Compare tags with hmac.Equal. The key of a
-// purpose is derived only once, because each email has four tags.
+// Tag returns the first n bytes of the HMAC-SHA256 of data, where n is 4 to 32. Tags are for return paths, where space
+// is limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Callers must compare tags with hmac.Equal.
+// The key of a purpose is derived only once, because each email has four tags.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
 }
@@ -160,8 +161,8 @@ func (t Tagger) Append(dst, data []byte, n int) []byte {
 // Release makes the Tagger's hash available for reuse; the Tagger must not be used afterwards.
 func (t Tagger) Release() { t.pool.Put(t.hash) }
 
-// tagHashes returns the hashes with the key of a purpose. The map tags is read without a lock, because it is never
-// modified: a new purpose replaces the whole map.
+// tagHashes returns the pool of hashes with the key of a purpose. The map tags is read without a lock, because it is
+// never modified: a new purpose replaces the whole map.
 func (k *Keyring) tagHashes(purpose string) *sync.Pool {
 	if pool := (*k.tags.Load())[purpose]; pool != nil {
 		return pool

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Errors of Verify and VerifyJWT. A caller may reveal which of these errors occurred, because only tokens that this
-// keyring signed return ErrExpired.
+// Errors that Verify and VerifyJWT return. A caller may reveal which of these errors occurred, because only tokens that
+// this keyring signed return ErrExpired.
 var (
 	ErrForged  = errors.New("token was not made here, or for another purpose, or has been altered")
 	ErrExpired = errors.New("token has expired")
@@ -20,7 +20,8 @@ const (
 	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256, the minimum that RFC 2104 section 5 recommends,
 	// so that links stay short.
 	tokenMAC = 16
-	// tokenMax is the maximum length of a token in characters. It bounds the work that a forged token can cause.
+	// tokenMax is the maximum length of a token in characters. The limit tokenMax bounds the work that a forged token can
+	// cause.
 	tokenMax = 8192
 )
 
@@ -53,7 +54,7 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 	return token
 }
 
-// Verify returns the parts of a token that Sign made for the same purpose. For expired tokens Verify returns
+// Verify returns the parts of a token that Sign created for the same purpose. For expired tokens Verify returns
 // ErrExpired, and for all other tokens ErrForged. Each token has one valid spelling: for another text that decodes to
 // the same bytes, Verify returns ErrForged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {

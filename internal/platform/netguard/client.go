@@ -31,7 +31,7 @@ type StatusError struct {
 	Code int
 }
 
-// Error names the status.
+// Error returns a text that names the HTTP status.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("server answered %d %s", e.Code, http.StatusText(e.Code))
 }
@@ -64,7 +64,7 @@ func (g *Guard) Client(timeout time.Duration, redirects int, maxBody int64) *htt
 
 func (g *Guard) transport() *http.Transport {
 	return &http.Transport{
-		Proxy:                  nil, // environment proxies are not used: see the package comment
+		Proxy:                  nil, // proxies from the environment are not used: see the package comment
 		DialContext:            g.DialContext,
 		ForceAttemptHTTP2:      true,
 		TLSHandshakeTimeout:    dialTimeout,
@@ -75,10 +75,10 @@ func (g *Guard) transport() *http.Transport {
 	}
 }
 
-// fetcher is the client of Fetch. Each request uses its own connection, because the limit of requests per address
-// counts connections.
+// fetcher returns the HTTP client of Fetch. Each request uses its own connection, because the limit of requests per
+// address counts connections.
 func (g *Guard) fetcher() *http.Client {
-	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch has its own limits of size and time.
+	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch applies its own limits of size and time.
 	t := g.transport()
 	t.DialContext = g.dialBounded
 	t.ForceAttemptHTTP2 = false
@@ -87,7 +87,7 @@ func (g *Guard) fetcher() *http.Client {
 	return c
 }
 
-// Fetched is the response that Fetch returns. The caller must close it.
+// Fetched is the response that Fetch returns. The caller must close the Fetched.
 type Fetched struct {
 	Type   string // Content-Type as sent, possibly empty
 	Length int64  // length in bytes; -1 if not sent
@@ -115,7 +115,8 @@ func newTimeLimit(ctx context.Context) *timeLimit {
 	return l
 }
 
-// explain returns the time limit's error if the limit ended the fetch. If not, explain returns err.
+// explain returns the time limit's error if the limit ended the fetch. If the fetch failed for another reason, explain
+// returns err.
 func (l *timeLimit) explain(err error) error {
 	if err != nil && context.Cause(l.ctx) == os.ErrDeadlineExceeded {
 		return fmt.Errorf("no more within %v: %w", fetchTimeout, os.ErrDeadlineExceeded)
@@ -128,8 +129,8 @@ func (l *timeLimit) end() {
 	l.cancel(nil)
 }
 
-// Read reads the body. Read returns ErrTooLarge if the body exceeds the limit of Fetch, and ErrSlow if the server sends
-// too slowly.
+// Read reads the body of the response. Read returns ErrTooLarge if the body exceeds the limit of Fetch, and ErrSlow if
+// the server sends too slowly.
 func (f *Fetched) Read(p []byte) (int, error) {
 	if f.pace.since.IsZero() {
 		f.pace.since = time.Now()
@@ -149,14 +150,14 @@ func (f *Fetched) Close() error {
 	return f.body.Close()
 }
 
-// Fetch downloads a URL. Any status other than 200 is an error. The headers must arrive within 30 seconds, after at
-// most 3 redirects. The body may have at most maxBytes; it must arrive within 30 seconds from the first Read, at a rate
-// of at least 4 KB per second.
+// Fetch downloads a URL. A response with a status other than 200 is an error. The headers must arrive within 30
+// seconds, after at most 3 redirects. The body may have at most maxBytes; it must arrive within 30 seconds from the
+// first Read, at a rate of at least 4 KB per second.
 //
 // The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and
 // from one address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
 // may run 16 fetches from one host, which they share as package fairshare describes. Further calls wait for a slot and
-// return ErrBusy if ctx ends first. Other errors are errors of CheckURL, ErrRefused, ErrTooLarge, ErrSlow,
+// return ErrBusy if ctx ends first. Fetch may also return errors of CheckURL, ErrRefused, ErrTooLarge, ErrSlow,
 // *StatusError, and network errors.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
@@ -207,7 +208,8 @@ func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (
 		body: &capped{ReadCloser: body, left: maxBytes}, pace: body, limit: limit}, nil
 }
 
-// leastRate is the lowest allowed average rate of a response, in bytes per second. The limit applies after paceAfter.
+// leastRate is the lowest allowed average rate of a response, in bytes per second. The minimum rate applies after
+// paceAfter.
 const (
 	leastRate = 4 << 10
 	paceAfter = 10 * time.Second
@@ -264,7 +266,7 @@ type capped struct {
 }
 
 func (c *capped) Read(p []byte) (int, error) {
-	// Read asks for one byte more than allowed. If that byte arrives, the body is too large.
+	// Read requests one byte more than the limit allows. If this additional byte arrives, the body is too large.
 	if int64(len(p)) > c.left+1 {
 		p = p[:c.left+1]
 	}

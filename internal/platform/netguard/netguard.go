@@ -5,9 +5,9 @@
 // # Invariants
 //
 // Package netguard checks an address immediately before the socket connects, after all look-ups. Therefore a name that
-// resolves to another address the second time cannot bypass the check. Each address of a name and each hop of a
-// redirect is checked. Proxies from environment variables are never used, because a proxy would connect without the
-// check. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
+// resolves to another address the second time cannot bypass the check. The check covers each address of a host name and
+// each hop of a redirect. Proxies from environment variables are never used, because a proxy would connect without
+// checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
 //
 // # When it fails
 //
@@ -51,15 +51,15 @@ type Options struct {
 	// written as IPv6 prefixes.
 	AllowPrefixes []netip.Prefix
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
-	// allowed. An unspecified address means all addresses of this machine.
+	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 
-// Guard checks addresses and connects to them. A Guard is safe for concurrent use.
+// Guard checks network addresses and connects to allowed addresses. A Guard is safe for concurrent use.
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // dialer for Fetch, which waits for a free slot of an address
+	bounded net.Dialer // dialer for Fetch, which waits for a free slot of the address
 	fetch   *http.Client
 	slots   *slots
 }
@@ -123,8 +123,8 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return g.denySelf(to)
 }
 
-// denySelf refuses this program's listeners. If the port is that of a listener, denySelf reads the machine's current
-// addresses, because they can change.
+// denySelf refuses connections to this program's own listeners. If the port is that of a listener, denySelf reads the
+// machine's current addresses, because they can change.
 func (g *Guard) denySelf(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
 	for _, self := range g.opt.DenySelf {
@@ -159,9 +159,9 @@ func onThisMachine(addr netip.Addr) (bool, error) {
 	}), nil
 }
 
-// CheckURL parses the URL of an endpoint or attachment. Its errors are phrases that follow the name of the field. The
-// returned URL has no fragment, because HTTP does not send fragments. CheckURL checks IP addresses in the URL
-// immediately; host names are checked when they are dialed.
+// CheckURL parses the URL of an endpoint or attachment. The errors of CheckURL are phrases that callers put after the
+// name of the request field. The returned URL has no fragment, because HTTP does not send fragments. CheckURL checks IP
+// addresses in the URL immediately; host names are checked when they are dialed.
 func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	if len(text) > MaxURL {
 		return nil, fmt.Errorf("must have at most %d characters, has %d", MaxURL, len(text))

@@ -90,7 +90,7 @@ func TestAllowedByOptions(t *testing.T) {
 }
 
 // FuzzAllowed checks two rules. If an IPv4 address is refused, all IPv6 addresses that embed it are also refused.
-// Addresses that the standard library classifies as special are refused.
+// Addresses that package netip classifies as special (such as loopback) are refused.
 func FuzzAllowed(f *testing.F) {
 	for _, s := range []string{"127.0.0.1", "10.1.2.3", "169.254.169.254", "8.8.8.8", "0.0.0.0", "255.255.255.255",
 		"100.64.0.1"} {

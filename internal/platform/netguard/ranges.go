@@ -25,10 +25,9 @@ var refused4 = prefixes(
 	"240.0.0.0/4",      // reserved; broadcast
 )
 
-// global6 contains all allocated public IPv6 addresses (RFC 4291 section 2.4). All addresses outside of global6 are
-// refused: ::, ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC
-// 8215), discard 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local
-// fec0::/10, multicast.
+// global6 contains all allocated public IPv6 addresses (RFC 4291 section 2.4). All other IPv6 addresses are refused:
+// ::, ::1, IPv4-compatible ::/96, IPv4-translated ::ffff:0:0:0/96, local translation 64:ff9b:1::/48 (RFC 8215), discard
+// 100::/64, segment routing 5f00::/16, unique local fc00::/7, link-local fe80::/10, site-local fec0::/10, multicast.
 var global6 = netip.MustParsePrefix("2000::/3")
 
 // refused6 lists the ranges within global6 that are not public.

@@ -13,18 +13,18 @@ import (
 )
 
 // ErrBusy means that a fetch found no free slot in time, because the maximum number of fetches from the host is in
-// progress. ErrBusy does not imply a problem of the host.
+// progress. ErrBusy does not imply that the host has a problem.
 var ErrBusy = errors.New("too many fetches from this host at once")
 
 // Limits of simultaneous fetches on this node, for one host and for one address.
 const (
 	fetchesPerHost  = 16
 	fetchesPerOwner = 4
-	slowFor         = 5 * time.Minute // how long an owner is limited to one fetch at a time from a slow host
+	slowFor         = 5 * time.Minute // how long an owner may run only one fetch at a time from a slow host
 	slowKept        = 10_000
 )
 
-// slots limits the simultaneous fetches from each host, both for each owner and for all owners together.
+// slots limits the number of simultaneous fetches from each host, both per owner and for all owners together.
 type slots struct {
 	mu     sync.Mutex
 	hosts  map[string]*counts
@@ -34,8 +34,8 @@ type slots struct {
 
 type hostOwner struct{ host, owner string }
 
-// counts counts the fetches from one host, or one owner's fetches from that host. A counts exists only while it has
-// users.
+// counts counts the fetches from one host, or one owner's fetches from that host. A counts value is deleted when it has
+// no users.
 type counts struct {
 	users int
 	all   *fairshare.Pool  // of a host
@@ -93,7 +93,7 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 	}), nil
 }
 
-// heard records whether a host was slow for an owner. Other owners are not affected.
+// heard records whether a host was slow for an owner. The record does not affect other owners.
 func (p *slots) heard(host, owner string, slow bool) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()
@@ -116,8 +116,8 @@ func (p *slots) heard(host, owner string, slow bool) {
 // ownerKey is the key under which a request's context stores the owner.
 type ownerKey struct{}
 
-// dialing is one call of DialContext with the slots that it holds, by address. A call may try several addresses at the
-// same time.
+// dialing is one call of DialContext with the slots that it holds, by address. One call of DialContext may try several
+// addresses at the same time.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool

@@ -68,7 +68,7 @@ func TestSlotsOfAHost(t *testing.T) {
 	})
 }
 
-// Host names that resolve to the same address share the slots of that address.
+// Fetches from host names that resolve to the same address share the slots of that address.
 func TestSlotsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})

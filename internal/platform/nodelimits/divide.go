@@ -7,7 +7,7 @@ import (
 	"slices"
 )
 
-// demand is one node's row for a limit.
+// demand is one node's database row for a limit.
 type demand struct {
 	node string
 	want float64 // how much the node could use
@@ -15,8 +15,8 @@ type demand struct {
 	held float64 // the maximum that the node uses until it writes another value
 }
 
-// target returns how many slots a node may have. If other nodes still use more than their reduced share, they keep
-// these slots until they can release them. The remaining slots are divided among the nodes without such an excess.
+// target returns how many slots a node may have. Other nodes that still use more than their reduced share keep the
+// excess slots until they can release them. The remaining slots are divided among the other nodes.
 func target(key string, limit int, all []demand, node string, turn int64) int {
 	all = slices.Clone(all)
 	for {
@@ -38,7 +38,7 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 
 // divide returns the max-min fair share of each demand: a node that wants less than an even share gets the amount that
 // it wants, and the other nodes divide the remainder evenly. Capacity that no node wants is divided evenly among all
-// nodes, so that the shares add up to the limit. The order of the demands does not matter.
+// nodes, so that the shares add up to the limit. The result of divide does not depend on the order of the demands.
 func divide(limit float64, all []demand) map[string]float64 {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b demand) int {
@@ -75,7 +75,7 @@ func divideWhole(key string, limit int, all []demand, turn int64) map[string]int
 		}
 	}
 	order(key, all)
-	// Among nodes with the same want, the following loops prefer the last node.
+	// Among nodes that want the same number, the following loops prefer the last node.
 	if n := len(all); limit < wanting {
 		first := int(((turn % int64(n)) + int64(n)) % int64(n))
 		all = slices.Concat(all[first:], all[:first])

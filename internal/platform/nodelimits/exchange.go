@@ -15,12 +15,12 @@ const (
 	restLeast     = 50 // the pause after an exchange is at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
 	movesMax      = 20 // maximum number of consecutive frequent exchanges
-	// exact is the relative error allowed in floating-point sums.
+	// exact is the maximum relative error of floating-point sums.
 	exact = 1e-9
 )
 
-// Run exchanges wants and holdings with the other nodes until ctx ends. Run does not delete this node's limit rows;
-// they are deleted together with the node's row in the table nodes. Failed exchanges are logged and repeated.
+// Run exchanges demands with the other nodes until ctx ends. Run does not delete this node's limit rows; they are
+// deleted together with the node's row in the table nodes. Run logs and repeats exchanges that fail.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		<-ctx.Done()
@@ -47,8 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. It returns
-// the time until the next exchange.
+// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. The result
+// of exchange is the time until the next exchange.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -90,7 +90,7 @@ type change struct {
 	n   float64
 }
 
-// overdue returns an even share for each key of slots whose first exchange takes too long.
+// overdue returns an even share for each slot limit whose first exchange takes too long.
 func (s *Shares) overdue(entries []*entry) (changed []change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -260,7 +260,7 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	map[string][]demand, error) {
 	if len(rows) > 0 || len(gone) > 0 {
 		if err := s.write(ctx, rows, gone); err != nil {
-			for k := range rows { // despite the error, the rows may have been written
+			for k := range rows { // the rows may have been written despite the error
 				s.written[k] = row{held: -1}
 			}
 			return nil, err

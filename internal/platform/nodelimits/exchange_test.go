@@ -21,8 +21,8 @@ const (
 	kind  = "places"
 	every = 20 * time.Millisecond
 
-	// With this long wait, nodes wait for an exchange even on a busy machine. With a shorter wait, they might use an even
-	// share, which may exceed the free part of the limit.
+	// A long wait ensures that nodes wait for an exchange even on a busy machine. With a shorter wait, nodes might use an
+	// even share, which may exceed the free part of the limit.
 	long = time.Minute
 )
 
@@ -313,7 +313,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 	}
 }
 
-// Another node joins a node that was alone and uses all slots.
+// If another node joins a node that uses all slots, both nodes get their shares.
 func TestAnotherNodeComes(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a")
@@ -406,7 +406,7 @@ func TestDatabaseAway(t *testing.T) {
 	c.kept()
 }
 
-// failed waits until an exchange has failed.
+// failed waits until an exchange of the node has failed.
 func (u *user) failed(t *testing.T) {
 	t.Helper()
 	before := u.failures.Load()

@@ -1,6 +1,6 @@
 // Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
-// as connections to a destination, or messages or requests per second. The package handles keys and numbers and does
-// not interpret them.
+// as connections to a destination, or messages or requests per second. The package does not interpret the keys that
+// name limits.
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] do not query the database
 // and do not wait. The first use of a key immediately starts an exchange with the other nodes, which takes some
@@ -8,10 +8,10 @@
 //
 // # Invariants
 //
-// Each node has a row in the table for each key that it uses. The row states how much the node wants and how much it
-// holds. A node never uses more than its row says that it holds. Only the node itself writes its rows. Every node
-// computes the shares with the same function (divide) from the demands of all nodes. The shares are max-min fair: a
-// node that wants little gets the amount that it wants, and the other nodes divide the remainder.
+// In a database table, each node has a row for each key that it uses. The row contains how much the node wants and how
+// much it holds. A node never uses more than the amount that its row lists as held. Only the node itself writes its
+// rows. Every node computes the shares with the same function (divide) from the demands of all nodes. The shares are
+// max-min fair: a node that wants little gets the amount that it wants, and the other nodes divide the remainder.
 //
 // A node whose share shrinks immediately uses less, and then writes that it holds less. A node whose share grows first
 // writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most the part of
@@ -20,8 +20,8 @@
 // long as the nodes can exchange and have a row for the key. Slots in use, such as connections, count as held until
 // they are released.
 //
-// The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that does not fit,
-// a node uses an even share, at least one slot, but writes no row, and the other nodes divide the whole limit. The
+// The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that it cannot
+// add, a node uses an even share, at least one slot, but writes no row, and the other nodes divide the whole limit. The
 // excess is at most an even share for each node that has too many keys. When other keys of the same kind become unused,
 // the node adds the key within seconds.
 //
@@ -30,11 +30,11 @@
 //
 // # When it fails
 //
-// While the database is unavailable, all shares stay unchanged, and a new key gets an even share (a key of slots after
-// some seconds). Calls do not fail if the database is unavailable. A node's rows are deleted when the node stops or is
-// declared dead, and the other nodes divide its shares. A live node that was declared dead starts again without shares.
-// If such a node detects this late, the limit may be exceeded for some seconds (see package jobs). Clocks of nodes are
-// not compared.
+// While the database is unavailable, all shares stay unchanged, and a new key gets an even share (slot limits only
+// after some seconds). Calls of Rate and Places do not fail if the database is unavailable. A node's rows are deleted
+// when the node stops or is declared dead, and the other nodes divide its shares. A live node that was declared dead
+// starts again without shares. If such a node detects this late, the limit may be exceeded for some seconds (see
+// package jobs). Clocks of nodes are not compared.
 //
 // # Special cases
 //
@@ -66,7 +66,7 @@ const (
 	halfLife  = 3  // time in which the weight of an earlier demand decreases by half
 )
 
-// Key names a limit.
+// Key is the name of a limit.
 type Key struct{ Kind, Name string }
 
 func (k Key) String() string { return k.Kind + "/" + k.Name }
@@ -96,7 +96,7 @@ type Shares struct {
 	away  lograte.Limiter
 	kinds map[string]Places
 
-	live  atomic.Int32 // number of nodes, including this one; 0 while unknown
+	live  atomic.Int32 // number of nodes, including this node; 0 while unknown
 	whole atomic.Bool  // whether this node is the only node and has the whole limits
 	kick  chan struct{}
 
@@ -109,7 +109,7 @@ type Shares struct {
 	left    bool                 // whether this node's rows must be deleted
 	lost    bool                 // whether other nodes have deleted this node's rows
 
-	// Only the exchange uses these fields.
+	// Only the method exchange uses these fields.
 	written map[Key]row // this node's rows
 	moves   int         // consecutive exchanges after which shares had not settled
 }
@@ -132,11 +132,11 @@ type entry struct {
 	known bool // whether share is the result of an exchange
 	born  time.Time
 
-	// Only the exchange uses these fields.
+	// Only the method exchange uses these fields.
 	text    string
 	askedAt time.Time
 	recent  float64   // want, decaying slowly
-	decayed time.Time // time at which recent was last reduced
+	decayed time.Time // time at which the field recent was last reduced
 	held    int
 	target  float64 // this node's share according to the last exchange
 }
@@ -268,7 +268,7 @@ func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live
 // evenPlaces returns an even share of slots, at least one slot.
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
-// late reports whether the first exchange about a key takes longer than s.wait.
+// late reports whether the first exchange about a key has taken longer than s.wait.
 func (s *Shares) late(e *entry) bool { return !e.known && time.Since(e.born) > s.wait }
 
 func (s *Shares) wake() {

@@ -89,7 +89,7 @@ func TestRateBesideManyDestinations(t *testing.T) {
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
 	a := c.nodes["a"]
 	c.mu.Lock()
-	a.want, a.used = 1, 1 // slots of each destination, such as an open connection
+	a.want, a.used = 1, 1 // one slot of each destination, such as an open connection
 	c.mu.Unlock()
 	for i := range keysMax + 1 {
 		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)

@@ -23,7 +23,7 @@ const (
 	readRows   = `SELECT key, node, want, used, held FROM quotas WHERE key = ANY($1)`
 )
 
-// write writes rows of this node and deletes its rows for the keys in gone, in one transaction.
+// write stores rows of this node and deletes its rows for the keys in gone, in one transaction.
 func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error {
 	removed := make([]string, len(gone))
 	for i, k := range gone {
@@ -53,7 +53,7 @@ func (s *Shares) leave(ctx context.Context) error {
 	})
 }
 
-// read returns the demands of all nodes for some keys.
+// read returns the demands of all nodes for the given keys.
 func (s *Shares) read(ctx context.Context, keys []string) (map[string][]demand, error) {
 	all := make(map[string][]demand, len(keys))
 	rows, err := s.d.Query(ctx, readRows, keys)

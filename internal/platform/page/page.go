@@ -16,8 +16,8 @@
 //
 // # What it does not do
 //
-// The package does not restrict a list to a team; the WHERE clause of the query must do so. Callers, not this package,
-// check cursors.
+// The package does not restrict a list to a team; the WHERE clause of the query must do so. The caller, not this
+// package, must check that cursors are valid.
 package page
 
 import (
@@ -31,7 +31,7 @@ import (
 )
 
 // Page selects a section of a list. After and Before are cursors; the page does not include the row of the cursor. At
-// most one of the two is set.
+// most one of After and Before may be set.
 type Page struct {
 	Limit  int // 0 means all, up to Most
 	After  string
@@ -106,7 +106,7 @@ const chunk = 500
 
 // All iterates over a whole list in its order. All reads the list in chunks: at most one chunk is in memory, and All
 // holds no connection or transaction while the caller processes items. All omits rows that are inserted after the
-// iteration has begun. The function id returns an item's id. An error ends the iteration.
+// iteration has begun. The function id returns an item's id. If a query fails, All yields the error and ends.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
 	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -132,7 +132,7 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 // result next is the cursor for the next call, or "" at the end of the list. The parameter all is the query for the
 // whole list. The parameter some is the query with the condition: its text must begin with the text of all, and its
 // arguments with the arguments of all. Each call reads n rows by the list's index, even if few rows match, so callers
-// can read the whole list with short queries. Rows that are inserted after the first call are omitted. The id column
+// can read the whole list with short queries. Part omits rows that are inserted after the first call. The id column
 // must be named id; the function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
@@ -152,8 +152,8 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	return items, next, nil
 }
 
-// Numbers of rows that the steps of Search read. The first steps are small, because most conditions fill a page after
-// few rows.
+// Numbers of rows that the steps of Search read. The first steps of Search are small, because most conditions fill a
+// page after few rows.
 const (
 	firstStep = 200
 	stepMost  = 2000

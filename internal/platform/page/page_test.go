@@ -43,7 +43,7 @@ func query(ctx context.Context, d *db.DB, p page.Page) (string, bool, error) {
 	return strings.Join(ids, " "), more, err
 }
 
-// A list with OldestFirst has the same items in reverse order.
+// If OldestFirst is set, Query returns the items of a list in reverse order.
 func TestQueryOldestFirst(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

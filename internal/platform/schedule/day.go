@@ -52,7 +52,7 @@ func (p *phrase) day() (day, bool) {
 	}
 	if m := isoDate.FindStringSubmatch(p.peek()); m != nil && kind == dayWeekday {
 		d := day{kind: dayDate, year: number(m[1]), month: time.Month(number(m[2])), mday: number(m[3])}
-		// The check refuses dates such as 30 February, which time.Date would turn into 2 March.
+		// This check refuses dates such as 30 February, which time.Date would turn into 2 March.
 		if t := time.Date(d.year, d.month, d.mday, 0, 0, 0, 0, time.UTC); t.Month() == d.month && t.Day() == d.mday {
 			p.next++
 			return d, true
@@ -106,5 +106,5 @@ func wall(year int, month time.Month, mday int, c clock, zone *time.Location) ti
 	if !shows(first) && shows(second) {
 		return second
 	}
-	return first // the only instant or the first of two; in a gap, the instant by the offset before the gap
+	return first // the only instant or the first of two; in a gap, the offset before the gap applies
 }

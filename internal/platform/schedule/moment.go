@@ -2,7 +2,7 @@ package schedule
 
 import "time"
 
-// TimeOfDay is a time of day as clocks show it.
+// TimeOfDay is a local time of day.
 type TimeOfDay struct{ Hour, Minute int }
 
 // On returns the instant of the time of day on a date in a zone, in UTC. If a clock change skips the time, the instant
@@ -11,8 +11,8 @@ func (t TimeOfDay) On(year int, month time.Month, day int, zone *time.Location) 
 	return wall(year, month, day, clock{hour: t.Hour, min: t.Minute}, zone).UTC()
 }
 
-// Next returns the next instant, at or after now, at which clocks in a zone show this time of day. The result is in
-// UTC.
+// Next returns the next instant, at or after now, at which clocks in a zone show this time of day. Next returns this
+// instant in UTC.
 func (t TimeOfDay) Next(now time.Time, zone *time.Location) time.Time {
 	year, month, day := now.In(zone).Date()
 	if today := t.On(year, month, day, zone); !today.Before(now) {

@@ -53,8 +53,8 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// phrase is a text that is split into words. The words before next have been parsed. A parsing method that returns true
-// has advanced next past the words that it parsed.
+// phrase is a text that is split into words. The field next is the index of the first word that has not been parsed. A
+// parsing method that returns true has advanced next past the words that it parsed.
 type phrase struct {
 	raw  []string // words as the user wrote them, for zone names
 	low  []string // in lower case
@@ -138,7 +138,7 @@ type clock struct {
 	zone                 *time.Location
 }
 
-// clock parses a time of day. A single number is an hour only after "at".
+// clock parses a time of day. A number without minutes and without am or pm is an hour only after "at".
 func (p *phrase) clock(at bool) (clock, bool) {
 	if p.word("noon") {
 		return clock{hour: 12}, true
@@ -181,7 +181,7 @@ func (p *phrase) clock(at bool) (clock, bool) {
 	return c, c.hour < 24 && c.min < 60 && c.sec < 60
 }
 
-// number parses up to nine digits. An empty text is zero.
+// number parses up to nine digits. For an empty text, number returns 0.
 func number(digits string) int {
 	n, _ := strconv.Atoi(digits)
 	return n

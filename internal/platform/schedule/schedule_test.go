@@ -14,7 +14,7 @@ var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ in, want string }{
-		// Formats of ISO 8601, RFC 3339 and databases.
+		// Date formats of ISO 8601, RFC 3339 and databases.
 		{"2026-08-06T09:00:00Z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06t09:00:00z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06T09:00Z", "2026-08-06T09:00:00Z"},
@@ -58,7 +58,7 @@ func TestParse(t *testing.T) {
 		{"in 1 hour and 30 minutes", "2026-08-05T16:00:00Z"},
 		{"in 0 min", "2026-08-05T14:30:00Z"},
 
-		// A day and a time.
+		// Phrases with a day and a time.
 		{"today at 5pm", "2026-08-05T17:00:00Z"},
 		{"today at 9am", "2026-08-05T09:00:00Z"},
 		{"tomorrow at 9am", "2026-08-06T09:00:00Z"},
@@ -131,7 +131,7 @@ func TestParse(t *testing.T) {
 		{"tomorrow at 9am UTC+2", "2026-08-06T07:00:00Z"},
 		{"tomorrow at 9am GMT-3:30", "2026-08-06T12:30:00Z"},
 		{"tomorrow at 9am+02:00", "2026-08-06T07:00:00Z"},
-		// In a zone where it is already Thursday, tomorrow is Friday.
+		// In Kiritimati it is already Thursday, so tomorrow is Friday.
 		{"tomorrow at 9am Pacific/Kiritimati", "2026-08-06T19:00:00Z"},
 	}
 	for _, tt := range tests {
@@ -152,7 +152,7 @@ func TestParse(t *testing.T) {
 func TestParseOnOtherDays(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ now, in, want string }{
-		{"2026-08-08T10:00:00Z", "next Sunday at 9am", "2026-08-16T09:00:00Z"}, // Saturday; weeks begin on Monday.
+		{"2026-08-08T10:00:00Z", "next Sunday at 9am", "2026-08-16T09:00:00Z"}, // Now is a Saturday; weeks begin on Monday.
 		{"2026-08-08T10:00:00Z", "Sunday at 9am", "2026-08-09T09:00:00Z"},
 		{"2026-08-09T10:00:00Z", "next Sunday at 9am", "2026-08-16T09:00:00Z"}, // Sunday.
 		{"2026-08-09T10:00:00Z", "next Monday at 9am", "2026-08-10T09:00:00Z"},
@@ -166,11 +166,11 @@ func TestParseOnOtherDays(t *testing.T) {
 
 		// In New York, clocks go forward on 8 March 2026 at 2:00, and back on 1 November at 2:00.
 		{"2026-03-07T12:00:00Z", "tomorrow at 1:59am ET", "2026-03-08T06:59:00Z"},
-		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 3:30 in daylight saving time.
+		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 2:30 does not exist and becomes 3:30.
 		{"2026-03-07T12:00:00Z", "tomorrow at 3am ET", "2026-03-08T07:00:00Z"},
 		{"2026-03-07T12:00:00Z", "tomorrow at 9am ET", "2026-03-08T13:00:00Z"},
 		{"2026-03-07T12:00:00Z", "in 1 day", "2026-03-08T12:00:00Z"},
-		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first of the two instants
+		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first 1:30 of that night
 		{"2026-10-31T12:00:00Z", "tomorrow at 2am ET", "2026-11-01T07:00:00Z"},
 		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am EST", "2026-11-01T06:30:00Z"},
 		// Clocks go forward in Berlin on 29 March, and on Lord Howe Island by half an hour on 4 October.

@@ -54,7 +54,7 @@ func offsetZone(s string) (*time.Location, bool) {
 		return nil, false
 	}
 	hours, minutes := number(m[2]), number(m[3])
-	if hours > 23 || minutes > 59 { // RFC 3339 section 5.6 limits both numbers.
+	if hours > 23 || minutes > 59 { // RFC 3339 section 5.6 limits hours and minutes.
 		return nil, false
 	}
 	seconds := hours*3600 + minutes*60

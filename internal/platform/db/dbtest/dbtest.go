@@ -5,8 +5,8 @@
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES contains the URL of a server with a
-// superuser's name, tests use that server and start none. `make test` starts one server for all packages. If
+// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser on an
+// existing server, tests use that server and do not start another. `make test` starts one server for all packages. If
 // PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing PostgreSQL.
 //
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests of both engines run on that engine only. `make race` and tools

@@ -29,8 +29,8 @@ const (
 	lockName     = "lock"
 )
 
-// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. newFolder first
-// removes the folders of killed processes.
+// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. Before that, the
+// folders of killed processes are removed.
 func newFolder(dir, name string) (*folder, error) {
 	dir = cmp.Or(dir, os.TempDir())
 	removeUnused(dir)
@@ -72,8 +72,8 @@ func (f *folder) remove() {
 	f.lock.Close()
 }
 
-// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. useMemory returns
-// nil if the files stay in the system's folder for temporary files.
+// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. The result is nil
+// if the files stay in the system's folder for temporary files.
 func useMemory() *folder {
 	dir := MemoryFolder()
 	if dir == "" || os.Getenv("TMPDIR") != "" {

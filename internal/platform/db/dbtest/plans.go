@@ -16,12 +16,12 @@ import (
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked", "broadcast_id"}
 
 // repeated lists columns of email_events that have the same value in many events. One recipient can cause any number of
-// such events by following a link repeatedly.
+// events with equal values by following a link repeatedly.
 var repeated = []string{"email_id", "type", "recipient", "detail"}
 
 // Allowed describes statements that may read an unlimited number of rows.
 type Allowed struct {
-	Text   string // part of the statement, with single spaces
+	Text   string // part of the statement's text, with single spaces
 	Reason string
 	Only   string // the engine that needs the exception, or empty for both engines
 }
@@ -119,7 +119,7 @@ func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string
 	return long
 }
 
-// tableOf returns the table that a name in a plan of SQLite refers to. The name may be an alias.
+// tableOf returns the table that a name in an SQLite query plan refers to. The name may be an alias.
 func tableOf(text, name string, tables map[string][][2]string) string {
 	if tables[name] != nil {
 		return name
@@ -139,8 +139,8 @@ func ofEvents(condition, prefix, text string, tables map[string][][2]string) boo
 	return m != nil && tableOf(text, m[1], tables) == "email_events"
 }
 
-// narrow reports whether a condition of an index has a column that few rows share, or a range. The columns in the
-// parameter also are treated as columns whose values many rows share.
+// narrow reports whether an index condition contains a range, or a column of which few rows have the same value.
+// Columns that are passed in the parameter also are treated as columns of which many rows have the same value.
 func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
 		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {
@@ -257,7 +257,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				value = states
 			case name == "broadcast_id": // a broadcast has many recipients
 				value = "'id ' || g % 20"
-			case strings.HasSuffix(name, "_id"): // refers to an existing row
+			case strings.HasSuffix(name, "_id"): // the column refers to an existing row
 				value = "'id ' || g"
 			case name == "holder":
 				value = "''"

@@ -29,7 +29,7 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	return open(t, db.Options{URL: p.URL(), MaxConns: 6, Patience: patience, Log: slog.New(slog.DiscardHandler)}), p
 }
 
-// tornVariable is the environment variable that makes tests cut every answer. make torn sets it to "all".
+// tornVariable is the environment variable that makes tests cut every answer. The command `make torn` sets it to "all".
 const tornVariable = "POSTRIDER_TEST_TORN"
 
 // TornStep returns the distance between two answers that a test cuts: 1 in `make torn`, and step in `make test`,

@@ -152,8 +152,8 @@ func waitFor(url string) error {
 	}
 }
 
-// binaries returns the folder of PostgreSQL's server programs. It searches PATH and then Debian's installation folders,
-// newest version first.
+// binaries returns the folder of PostgreSQL's server programs. It searches PATH and then the installation folders of
+// Debian, newest version first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(p), nil
@@ -166,7 +166,7 @@ func binaries() (string, error) {
 	return filepath.Dir(dirs[0]), nil
 }
 
-// unprivileged returns a user to run the server as, because PostgreSQL refuses to run as root.
+// unprivileged returns the ids of a user to run the server as, because PostgreSQL refuses to run as root.
 func unprivileged() (uid, gid int, err error) {
 	for _, name := range []string{"postgres", "nobody"} {
 		if u, e := user.Lookup(name); e == nil {

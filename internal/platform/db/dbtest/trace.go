@@ -19,7 +19,7 @@ type Trace struct {
 	mu sync.Mutex
 	st []db.Statement
 	// EachBroken sets left to the number of statements before the statement to break, or to -1 to break none. The field
-	// broken is the text of the broken statement.
+	// broken contains the text of the statement that EachBroken made fail.
 	left   int
 	broken string
 
@@ -80,8 +80,8 @@ func (tr *Trace) Record(s db.Statement) {
 	}
 }
 
-// Before calls act once, before the next statement that contains the text. If act writes to an SQLite database, that
-// statement must not be part of a transaction.
+// Before calls act once, before the next statement that contains the text. If act writes to an SQLite database, the
+// statement that contains the text must not be part of a transaction.
 func (tr *Trace) Before(text string, act func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -104,7 +104,7 @@ func (tr *Trace) Break(s db.Statement) bool {
 // EachBroken calls the function act repeatedly, and each time makes a different statement of act fail as if a table
 // were missing, until every statement has failed once. If a statement fails, act must return an error for which
 // fault.Ours is true, except for statements that contain a text of mayFail. The function prepare runs before each call
-// of act, and check runs after it. No statements fail in prepare and check, and both may be nil.
+// of act, and check runs after each call. Statements of prepare and check do not fail. Both functions may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -139,8 +139,8 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set makes the statement after the next left statements fail, or no statement if left is -1. The function set returns
-// the statement that failed since its last call.
+// set makes one statement fail after left further statements, or no statement if left is -1. The function set returns
+// the text of the statement that failed since the last call of set.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

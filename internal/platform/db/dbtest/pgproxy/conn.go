@@ -115,8 +115,8 @@ func fatal(sqlstate string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
 }
 
-// dial connects to the server. The function dial returns false if the connection attempt fails or the client's
-// connection has been closed.
+// dial connects to the server. It returns false if the connection attempt fails or the client's connection has been
+// closed.
 func (c *conn) dial() bool {
 	server, err := net.Dial("tcp", c.p.server)
 	if err != nil {
@@ -182,7 +182,7 @@ func (c *conn) requests() {
 	}
 }
 
-// isCommit reports whether a frame runs a COMMIT, and records which prepared statements are COMMIT.
+// isCommit reports whether a frame executes a COMMIT, and records which prepared statements are COMMITs.
 func (c *conn) isCommit(frame []byte) bool {
 	switch kind, content := frame[0], frame[5:]; kind {
 	case 'Q':
@@ -198,13 +198,13 @@ func (c *conn) isCommit(frame []byte) bool {
 	return false
 }
 
-// commits reports whether a statement, which ends with NUL, is COMMIT.
+// commits reports whether a NUL-terminated statement is COMMIT.
 func commits(text []byte) bool {
 	text, _, _ = bytes.Cut(text, []byte{0})
 	return strings.EqualFold(strings.Trim(string(text), " \t\r\n;"), "COMMIT")
 }
 
-// answers forwards the server's messages.
+// answers forwards the server's messages to the client.
 func (c *conn) answers() {
 	defer c.close()
 	for {

@@ -1,5 +1,5 @@
-// Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: it refuses
-// connections, closes them, stops answering, and loses a COMMIT or its answer.
+// Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: the proxy refuses
+// or closes connections, stops answering, and loses a COMMIT or its answer.
 //
 // A new Proxy forwards all messages until a method requests a fault. The proxy reads the frames of the wire protocol
 // (PostgreSQL's documentation, chapter 55), so that faults happen at known points. Once [Proxy.Lost] counts a lost
@@ -16,7 +16,7 @@ import (
 	"sync"
 )
 
-// Proxy forwards connections to one server. Its methods may be called at any time and from any goroutine.
+// Proxy forwards connections to one server. The methods of a Proxy may be called at any time and from any goroutine.
 type Proxy struct {
 	url    url.URL
 	server string // host and port
@@ -74,7 +74,7 @@ func (p *Proxy) Close() {
 	p.wg.Wait()
 }
 
-// Pass ends every fault, including those that have not happened yet, and accepts connections again.
+// Pass ends every fault, cancels requested faults that have not happened yet, and accepts connections again.
 func (p *Proxy) Pass() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *Proxy) Refuse() {
 }
 
 // TurnAway answers new connections with an error of the given SQLSTATE, like a server that is starting up (57P03) or
-// has too many connections (53300). Existing connections stay open.
+// has too many connections (53300). TurnAway does not close existing connections.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *Proxy) Hang() {
 	}
 }
 
-// Cut closes all connections immediately. The proxy still accepts new connections.
+// Cut closes all connections immediately. After Cut, the proxy still accepts new connections.
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *Proxy) end() {
 	}
 }
 
-// speak ends a Hang.
+// speak ends the state that Hang began.
 func (p *Proxy) speak() {
 	if p.silent != nil {
 		close(p.silent)
@@ -227,7 +227,7 @@ func (p *Proxy) speak() {
 	}
 }
 
-// wait blocks during a Hang.
+// wait blocks while the proxy hangs (see Hang).
 func (p *Proxy) wait() {
 	p.mu.Lock()
 	silent := p.silent

@@ -42,7 +42,7 @@ const (
 	UserEnabled      = "user.enabled"
 	PasswordChanged  = "user.password_changed"
 	PasswordReset    = "user.password_reset" // the password was reset with a link from an email
-	FactorAdded      = "user.factor_added"   // the detail names the factor
+	FactorAdded      = "user.factor_added"   // the entry's detail names the second factor
 	FactorRemoved    = "user.factor_removed"
 	RecoveryUsed     = "user.recovery_code_used"
 	IdentityLinked   = "user.identity_linked"
@@ -78,7 +78,7 @@ type Entry struct {
 	ActorID   string
 	ActorName string // name of the key or app, or email address of the person, at the time of the action
 	Action    string // such as domain.created
-	Target    string // the id of the target
+	Target    string // id of the object that was changed
 	Detail    string // additional facts in a few words
 	Address   string // the actor's network address
 	UserAgent string

@@ -94,7 +94,7 @@ func TestStore(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *Store) {
 		below, empty := "raw/1/att-0.pdf", "raw"
-		if strings.HasSuffix(t.Name(), "/s3") { // the server cannot store a key below another one
+		if strings.HasSuffix(t.Name(), "/s3") { // the server cannot store both "a" and "a/b"
 			below, empty = "raw/1-att-0.pdf", "empty"
 		}
 		put(t, s, "raw/1", "one")

@@ -42,9 +42,9 @@ var errStalled = errors.New("the bucket does not answer")
 // temporarily.
 type client struct {
 	url         *bucketURL
-	credentials *credentials.Credentials // nil if requests are not signed
+	credentials *credentials.Credentials // keys that sign requests; nil if requests are not signed
 	http        *http.Client
-	timeout     time.Duration // requestTimeout, except in tests
+	timeout     time.Duration // time limit of a request: requestTimeout, except in tests
 }
 
 func newClient(u *bucketURL) *client {
@@ -56,7 +56,7 @@ func newClient(u *bucketURL) *client {
 			TLSHandshakeTimeout: 10 * time.Second,
 			MaxIdleConnsPerHost: 64,
 			IdleConnTimeout:     90 * time.Second,
-			DisableCompression:  true, // a blob is returned as it was stored
+			DisableCompression:  true, // compression is off, so that a blob is returned as it was stored
 		},
 		// Redirects are not followed, because a signature is valid for one host only.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -15,15 +15,15 @@ import (
 const (
 	// credentialTimeout limits a request to a service that issues credentials.
 	credentialTimeout = 5 * time.Second
-	// rereadAfter is how long credentials without an expiry are used before their source is read again. Because of this
-	// time limit, operators can replace the keys in a file while a node runs.
+	// rereadAfter is how long credentials without an expiry are used before their source is read again. Because
+	// credentials are read again, operators can replace the keys in a file while a node runs.
 	rereadAfter = time.Minute
 )
 
 // credentialChain tries its sources in order and uses the first credentials that it finds until they expire.
 type credentialChain struct {
 	sources []credentialSource
-	current credentials.Provider // nil before the first call
+	current credentials.Provider // source of the current credentials; nil before the first call
 	until   time.Time            // when credentials without an expiry are read again; zero for credentials with an expiry
 }
 

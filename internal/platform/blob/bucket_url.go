@@ -16,17 +16,17 @@ import (
 // bucketURL is a parsed and validated s3:// URL.
 type bucketURL struct {
 	bucket    string
-	prefix    string // prepended to every key
+	prefix    string // prefix that is prepended to every key
 	region    string
 	endpoint  url.URL // scheme, host and path of the S3 service
-	pathStyle bool    // the bucket is named in the path, not in the host name
-	anonymous bool    // requests are not signed
+	pathStyle bool    // whether URLs contain the bucket in the path, not in the host name
+	anonymous bool    // whether requests are sent without a signature
 	profile   string  // section of the shared credentials file; empty: AWS_PROFILE or "default"
 	uploads   http.Header
 }
 
-// bucketParams are the query parameters of an s3:// URL. Their names were defined by gocloud.dev, which earlier
-// versions used.
+// bucketParams are the query parameters of an s3:// URL. The parameters' names come from gocloud.dev, which earlier
+// versions of Postrider used.
 var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymous", "use_path_style",
 	"s3ForcePathStyle", "disable_https", "ssetype", "kmskeyid"}
 

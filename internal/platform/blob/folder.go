@@ -20,8 +20,8 @@ import (
 const (
 	shards = 256
 	// tmpName is the folder of files that are being written. The folder .tmp is inside the store's folder, so that a
-	// rename never crosses file systems. It is not inside a shard, so that leftover files are found without listing all
-	// blobs.
+	// rename never crosses file systems. The folder .tmp is not inside a shard, so that leftover files are found without
+	// listing all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
 	// slash replaces "/" in file names. Keys never contain "=".
@@ -72,7 +72,7 @@ func (f *folder) prepare() error {
 	}
 	for _, e := range left {
 		if info, err := e.Info(); err == nil && time.Since(info.ModTime()) > tmpAge {
-			// Another process may be deleting the same files.
+			// A missing file is not an error, because another process may be deleting the same files.
 			if err := os.Remove(filepath.Join(tmp, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return err
 			}

@@ -32,7 +32,7 @@ type Held struct {
 
 // File is the file of a blob.
 type File struct {
-	Path string // path at which the file can be read now
+	Path string // path at which the file can currently be read
 	Name string // relative path of the file in a folder store, with slashes
 }
 

@@ -13,7 +13,7 @@ import (
 // memory is a store in memory, for tests and for trials of Postrider.
 type memory struct {
 	mu    sync.RWMutex
-	blobs map[string]memoryBlob // nil once the store is closed
+	blobs map[string]memoryBlob // blobs by key; nil once the store is closed
 }
 
 var errClosed = errors.New("the store is closed")

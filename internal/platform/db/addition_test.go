@@ -78,7 +78,7 @@ func TestAddition(t *testing.T) {
 				t.Error(err)
 			}
 			has(false, "after an update without")
-			for i := range 2 { // a second addition would violate the primary key
+			for i := range 2 { // a second run of the addition would violate the primary key
 				err := update(ctx, func(tx *db.Tx) error { put(ctx, tx, fmt.Sprint(name, i)); return nil })
 				if err != nil {
 					t.Error(err)

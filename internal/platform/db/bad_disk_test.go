@@ -52,7 +52,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			}
 		}
 	}
-	if err := insert(t.Context(), d, "last", "last", 1000); err != nil { // this write invalidates the readers' caches
+	if err := insert(t.Context(), d, "last", "last", 1000); err != nil { // a write invalidates the readers' caches
 		t.Fatal(err)
 	}
 	mend := dbtest.Unreadable(t, path)

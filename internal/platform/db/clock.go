@@ -20,7 +20,7 @@ type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
 type reading struct {
-	at     time.Time // time of the reading by this machine's clock
+	at     time.Time // time of this machine's clock at the reading
 	server time.Time
 	took   time.Duration
 }
@@ -34,7 +34,7 @@ func (c *clock) now() time.Time {
 }
 
 // heard stores a reading of the server's clock, which was requested at the time asked and received at the time
-// answered. The longer a reading takes, the less exact it is. Therefore heard drops a reading that took longer than
+// answered. The longer a reading takes, the less exact it is. The function heard drops a reading that took longer than
 // both clockGood and the stored reading, unless the stored reading is older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)

@@ -29,8 +29,8 @@
 // SQLite, concurrent Updates share one commit and one fsync, each in a separate savepoint. On PostgreSQL each Update is
 // a transaction, and writes whose result is not needed are sent in one round trip (see [Tx.Queue]).
 //
-// The function given to Update may run more than once, and on SQLite it blocks the only writer. Therefore the function
-// must not use the network, render, hash, sign, or do other slow work.
+// The function given to Update may run more than once, and on SQLite it blocks the only writer. The function given to
+// Update must not use the network, render, hash, sign, or do other slow work.
 //
 // [DB.ReadLong] runs reads of very many rows. Long reads have a time limit, and only a few of them may run at the same
 // time, so that free connections remain for other reads.
@@ -138,7 +138,7 @@ type Tx struct {
 	oneWriter bool
 	after     []func()
 	proof     *proof
-	changes   int // number of statements that changed rows or were queued
+	changes   int // number of statements so far that changed rows or were queued
 }
 
 // Query runs a SELECT, or a statement that changes rows and returns them.
@@ -185,9 +185,9 @@ func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...an
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold prevents the deletion of a row until the transaction ends. Another transaction that tries to delete the row
-// waits for the end of this transaction, and then sees the changes of this transaction. If the row does not exist, the
-// transaction fails as with QueueOne.
+// QueueHold prevents the deletion of a row until the transaction ends. If another transaction tries to delete the row,
+// it waits until this transaction ends, and then sees the changes that this transaction made. If the row does not
+// exist, the transaction fails as with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
@@ -267,7 +267,7 @@ type Options struct {
 	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
 	Patience time.Duration // maximum wait for a connection to PostgreSQL and for each answer; 0 means 20 seconds
 	Log      *slog.Logger
-	Trace    func(Statement) // called with each statement; may be nil
+	Trace    func(Statement) // function that is called with each statement; may be nil
 
 	// Break reports whether a statement must fail. Only tests set Break.
 	Break func(Statement) bool
@@ -354,9 +354,9 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.update(ctx, withAddition(ctx, fn))
 }
 
-// UpdateApart is like Update but uses a separate connection. It is for heartbeats, which must not wait for other work
-// of the process. Updates with UpdateApart must be few and small. On SQLite, UpdateApart equals Update, because the one
-// writer never delays an update for long.
+// UpdateApart is like Update but uses a separate connection. UpdateApart is for heartbeats, which must not wait for
+// other work of the process. Updates with UpdateApart must be few and small. On SQLite, UpdateApart equals Update,
+// because the one writer never delays an update for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
@@ -472,7 +472,7 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 
 const (
 	hintDelay = 10 * time.Millisecond // how long hints are collected before one message sends them
-	closeTime = 5 * time.Second       // limits the sending of hints in Close
+	closeTime = 5 * time.Second       // time limit for sending hints in Close
 )
 
 // Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. The node

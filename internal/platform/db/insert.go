@@ -12,9 +12,9 @@ import (
 // column: a list with one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows.
 // At least one argument must be a list, and all lists must have the same length.
 //
-// On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. For this
-// reason, ON CONFLICT DO UPDATE must not update a row twice in one call. On SQLite, InsertRows runs one statement per
-// row, so that values need no JSON encoding.
+// On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. PostgreSQL
+// does not allow ON CONFLICT DO UPDATE to update a row twice in one call of InsertRows. On SQLite, InsertRows runs one
+// statement per row, so that values need no JSON encoding.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)

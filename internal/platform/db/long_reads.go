@@ -30,8 +30,8 @@ type Long struct {
 }
 
 // ReadLong runs fn, which may read very many rows. Long reads have separate slots: half as many as SQLite has readers,
-// or a quarter of the connections to PostgreSQL. Other reads therefore always find a free connection. Slots are shared
-// fairly among owners, and a single owner gets at most half of the slots, rounded up.
+// or a quarter of the connections to PostgreSQL. Because of these limits, reads other than long reads always find a
+// free connection. Slots are shared fairly among owners, and a single owner gets at most half of the slots, rounded up.
 //
 // The function fn must use the context and the Reader that it receives, and must not start another long read. When the
 // time limit is reached, the running statement is also canceled on the server. A query returns its first row only after

@@ -207,9 +207,9 @@ func (r *pgRows) Err() error {
 }
 
 // pgError converts an error of a statement or an update. Temporary errors become Unavailable faults: a lost connection,
-// a server out of resources, and the errors with which a server ends connections. Other errors of PostgreSQL and of the
-// update's function are returned unchanged. If the server is a standby and refuses to write, pgError also closes the
-// connection.
+// a server out of resources, and the errors with which a server ends connections. All other errors of PostgreSQL and of
+// the update's function are returned unchanged. If the server is a standby and refuses to write, pgError also closes
+// the connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
@@ -246,9 +246,9 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {
 	case "08", // connection exceptions, which a pooler may report
-		"53", // out of resources: connections, memory, the disk
+		"53", // the server is out of resources: connections, memory, disk space
 		"57", // operator intervention: canceled by an operator or a time limit; server starting or stopping
-		"58": // input or output error
+		"58": // input or output error of the server
 		return true
 	}
 	// SQLSTATE 55P03 means that the wait for a lock exceeded the server's lock_timeout.

@@ -99,10 +99,10 @@ type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // errors for statements that must return a row, by position in the batch
+	fence    map[int]error // errors of statements that return no row, by position in the batch
 	begun    bool
 	asked    bool // COMMIT was sent
-	refused  bool // the server reported an error and rolled back
+	refused  bool // whether the server reported an error and rolled back
 	err      error
 }
 
@@ -120,14 +120,14 @@ func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
 
-// queueHold acquires the weakest row lock that blocks a DELETE. Other transactions may still update the row or acquire
-// the same lock.
+// queueHold acquires the weakest row lock that blocks a DELETE. The lock of queueHold allows other transactions to
+// update the row or to acquire the same lock.
 func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows makes the transaction fail with the error missing if a statement returns no row. For this purpose the
-// queued statement divides by the number of rows, which is an error on the server if the number is zero.
+// queueRows makes the transaction fail with the error missing if a statement returns no row. The queued statement
+// divides by the number of returned rows, so that the server reports an error if the number is zero.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {

@@ -12,10 +12,10 @@ import (
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
 // may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
-// client does not know that id: the server would have sent the id with the lost answer. Therefore settle checks whether
-// the connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this transaction
-// can have inserted. If the row exists, the transaction was committed. If neither the process nor the row exists,
-// nothing was stored and nothing will be stored.
+// client does not know that id: the server would have sent the id with the lost answer. The function settle checks
+// whether the connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this
+// transaction can have inserted. If the row exists, the transaction was committed. If neither the process nor the row
+// exists, nothing was stored and nothing will be stored.
 
 // backend is the server process of a connection. The start time of the process is needed because another process may
 // later get the same pid.

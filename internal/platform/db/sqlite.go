@@ -29,9 +29,9 @@ const (
 // PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
-	"journal_mode(WAL)",        // readers never wait for the writer
-	"synchronous(FULL)",        // a commit is on disk when it returns
-	"foreign_keys(1)",          // PostgreSQL always checks foreign keys
+	"journal_mode(WAL)",        // with a write-ahead log, readers never wait for the writer
+	"synchronous(FULL)",        // a COMMIT returns only when it is on disk
+	"foreign_keys(1)",          // SQLite must check foreign keys, as PostgreSQL does
 	"temp_store(MEMORY)",       // sorting does not create temporary files
 	"wal_autocheckpoint(4000)", // a checkpoint, which delays commits, runs after each 32 MB of log
 	"journal_size_limit(67108864)",
@@ -196,7 +196,7 @@ func (s *sqliteDB) close() {
 	s.once.Do(func() {
 		close(s.closed)
 		<-s.done
-		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a starting node removes the mark
+		mark := !s.beside || s.marked && (s.fresh || fileExists(stopMark(s.path))) // a starting node removes the stop mark
 		s.disconnect()
 		if mark {
 			markStopped(s.path)
@@ -302,9 +302,9 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError returns the error for a COMMIT that failed and was rolled back. Readers never see such a transaction.
-// However, if the disk failed, the log may contain the whole transaction, and the recovery after a crash would restore
-// it unless another commit came first.
+// commitError returns the error for a COMMIT that failed and was rolled back. Readers never see such a transaction. If
+// the disk failed during the COMMIT, the log may contain the whole transaction, and the recovery after a crash would
+// restore it unless another commit came first.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)
@@ -431,8 +431,8 @@ func readError(err error) error {
 	return fmt.Errorf("query: %w", err)
 }
 
-// sqliteError converts temporary failures (of the disk, memory or locks) to Unavailable faults. Other errors, such as
-// an invalid statement or a damaged file, are returned unchanged.
+// sqliteError converts temporary failures (of the disk, memory or locks) to Unavailable faults. All other errors, such
+// as an invalid statement or a damaged file, are returned unchanged.
 func sqliteError(what string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
@@ -490,7 +490,7 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 			return m
 		}
 		if strings.HasPrefix(index, "sqlite_autoindex_") {
-			index = t + "_pkey" // PostgreSQL's name for a primary key
+			index = t + "_pkey" // PostgreSQL's name for a primary key's index
 		}
 		table[index] = t
 		cols[index] = append(cols[index], t+"."+col.String)

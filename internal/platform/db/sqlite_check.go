@@ -103,8 +103,8 @@ func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	return found, rows.Err()
 }
 
-// damaged replaces an error that reports a damaged file with an error that also says what to do. Other errors are
-// returned unchanged.
+// damaged replaces an error that reports a damaged file with an error that also says what to do. Errors that do not
+// report damage are returned unchanged.
 func damaged(path string, err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok || e.Code()&0xff != lib.SQLITE_CORRUPT && e.Code()&0xff != lib.SQLITE_NOTADB {

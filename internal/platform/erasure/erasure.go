@@ -79,7 +79,7 @@ func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
 		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
-			labels[i] = "%" // texts may contain the label in Unicode
+			labels[i] = "%" // wildcard, because texts may contain the domain label in Unicode
 		}
 	}
 	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"
@@ -94,7 +94,7 @@ func like(text string) string {
 		case r == '%' || r == '_':
 			b.WriteByte('\\')
 			b.WriteRune(r)
-		case r >= utf8.RuneSelf || r == '"' || r == '\\': // JSON may contain an escape instead of this character
+		case r >= utf8.RuneSelf || r == '"' || r == '\\': // wildcard, because JSON may contain an escape for this character
 			b.WriteByte('%')
 		default:
 			b.WriteRune(r)

@@ -32,9 +32,9 @@ import (
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // only in the timeline, never in webhooks
+	EmailQueued     Type = "email.queued" // event that appears only in the timeline, not in webhooks
 	EmailScheduled  Type = "email.scheduled"
-	EmailCanceled   Type = "email.canceled" // only in the timeline, never in webhooks
+	EmailCanceled   Type = "email.canceled" // event that appears only in the timeline, not in webhooks
 	EmailSent       Type = "email.sent"
 	EmailDelivered  Type = "email.delivered"
 	EmailDelayed    Type = "email.delivery_delayed"

@@ -61,7 +61,7 @@ type Entry struct {
 	ID        string
 	Type      string // without the prefix "email."
 	Recipient string
-	Data      string // JSON; empty if none
+	Data      string // data of the event as JSON; empty if none
 	At        time.Time
 }
 

@@ -9,13 +9,13 @@
 // An owner that holds no slots may acquire slots as soon as enough slots are free. An owner that holds slots may
 // acquire more only if it then holds at most greed times the number of slots that stay free. Network switches share
 // their buffers by the same dynamic thresholds (Choudhury and Hahne, 1998). As a result, a single owner gets
-// greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. Because of these thresholds, some slots
-// always stay free for the next owner. An owner's first request is limited only by the number of free slots. The pool
-// never revokes slots.
+// greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. As a result, some slots always stay
+// free for the next owner. An owner's first request is limited only by the number of free slots. The pool never revokes
+// slots.
 //
 // Waiting owners are served round-robin, one request each. While an owner without slots waits for more slots than are
-// free, owners with slots may not acquire more, so that free slots accumulate. Meanwhile, other owners without slots
-// may still acquire free slots.
+// free, owners with slots may not acquire more, so that free slots accumulate. While an owner waits in this way, other
+// owners without slots may still acquire free slots.
 //
 // [Turns] is a simpler pool for short work and few slots.
 //

@@ -93,7 +93,7 @@ func TestWaitersHaveTurns(t *testing.T) {
 		for range 3 {
 			wait("a")
 		}
-		wait("b") // acquires the slot that stayed free
+		wait("b") // owner b acquires the slot that stayed free
 		wait("b")
 		wait("c")
 		for range 6 {

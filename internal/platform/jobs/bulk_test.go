@@ -29,12 +29,12 @@ func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		workers, perLane int
-		groups           int // groups of the bulk lanes
-		bulk             int // bulk jobs that run at a time
+		groups           int // number of groups of the bulk lanes
+		bulk             int // number of bulk jobs that run at a time
 		lane             string
-		other            int // other jobs that run at the same time
+		other            int // number of other jobs that run at the same time
 	}{
-		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk jobs leave a quarter of 8 free
+		{"in a group", 64, 8, 1, 6, "o/g0/f", 2},               // bulk jobs leave a quarter of the 8 jobs per lane free
 		{"of an owner's workers", 16, 8, 16, 11, "o/new/f", 3}, // bulk jobs leave a quarter of 14 workers free
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -179,7 +179,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 		b.start(t)
 		time.Sleep(time.Second)
 		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
-		time.Sleep(time.Second) // lane c is held at this time
+		time.Sleep(time.Second) // after this wait, lane c is held
 		close(answer)
 		for i, want := range []int{1, 2} { // lane b ends first, then lane c after the pause
 			time.Sleep(20 * time.Second)

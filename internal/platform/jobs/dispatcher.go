@@ -11,7 +11,7 @@ import (
 
 const (
 	claimMax   = 256                  // maximum number of jobs that one transaction claims
-	claimEvery = 5 * time.Millisecond // time between claims while jobs run, to batch claims
+	claimEvery = 5 * time.Millisecond // minimum time between claims while jobs run, to batch claims
 	laneTurn   = 32                   // maximum number of jobs that a lane gets in one turn
 	laneFirst  = 2                    // maximum in a lane's first turn, because most lanes have one job
 	errorWait  = time.Second          // pause after a failed claim
@@ -35,19 +35,19 @@ type dispatcher struct {
 	grown   map[string]bool  // groups whose limit was raised since the last turn
 	stepped bool             // whether the clock stepped back since the last turn
 	hinted  map[string]int64 // lane -> due time, as hinted or scanned since the last turn
-	look    chan struct{}    // requests an immediate scan
+	look    chan struct{}    // a value on this channel requests an immediate scan
 
 	alarms    *alarms
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
-	deep      map[string]int    // lanes whose last claim was full -> how many jobs to claim next
+	deep      map[string]int    // lanes whose last claim was full -> number of jobs to claim next
 	held      map[string]*turns // by group
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
 	inHand    map[string]int    // jobs by group
-	shares    map[share]int     // claimed jobs by group and owner
-	bulk      bulk              // claimed jobs of bulk lanes
+	shares    map[share]int     // number of claimed jobs by group and owner
+	bulk      bulk              // number of claimed jobs of bulk lanes
 	freed     map[string]bool   // groups in which jobs have ended, so that their lanes may continue
-	claimed   map[string]bool   // claimed jobs, by id
+	claimed   map[string]bool   // ids of claimed jobs
 	doubt     atomic.Bool       // whether a claim returned an error but may have been committed
 	workers   *fairshare.Pool
 	claimedAt time.Time
@@ -209,7 +209,7 @@ func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	return (free - own) / 2
 }
 
-// refill makes lanes ready if their group or owner has free capacity again. Of each group, refill makes only as many
+// refill makes lanes ready if their group or owner has free capacity again. For each group, refill makes only as many
 // lanes ready as may be claimed now, because a group can have a hundred thousand lanes. If the group has no claimed
 // jobs, refill makes all its lanes ready, because no job's end would call refill again.
 func (k *dispatcher) refill() {
@@ -416,7 +416,7 @@ func (k *dispatcher) plan() (asks []ask) {
 			continue
 		}
 		n := min(room, max(k.deep[lane], laneFirst), free, workers)
-		k.workers.TryAcquire(owner, int64(n)) // cannot fail, because Available allowed it
+		k.workers.TryAcquire(owner, int64(n)) // TryAcquire cannot fail, because n is at most Available
 		planned[g] += n
 		shares[mine] += n
 		k.ready.had(isBulk)

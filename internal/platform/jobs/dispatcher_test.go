@@ -51,7 +51,7 @@ func TestReserve(t *testing.T) {
 			t.Errorf("of %d places %d are left", n, got)
 		}
 	}
-	k := newDispatcher(nil, Kind{Workers: 8}) // a single owner may use 7 workers
+	k := newDispatcher(nil, Kind{Workers: 8}) // a single owner may use 7 of 8 workers
 	k.workers.TryAcquire("a", 2)
 	k.bulk.add(share{"a", "g"}, 1)
 	for planned, want := range []int{5, 4, 3} { // of 7 workers, 1 stays free and 1 is in use
@@ -103,7 +103,7 @@ func TestBoundOfAGroup(t *testing.T) {
 				return Share{100, c.sure}
 			}
 			return Share{c.most, c.doubt}
-		}}) // a single owner may use 56 workers
+		}}) // a single owner may use 56 of 64 workers
 		k.workers.TryAcquire("o", int64(c.others+c.own))
 		k.shares[share{"o", "other"}], k.shares[share{"o", "g"}] = c.others, c.own
 		k.shares[share{"another", "other"}] = 50
@@ -166,7 +166,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 	k.enqueue("xf")
 	k.enqueue("xb")
-	k.enqueue("xf") // the lane is already ready
+	k.enqueue("xf") // has no effect, because the lane is already ready
 	k.workers.TryAcquire("x", 7)
 	k.ready.first.pause()
 	k.ready.bulk.pause()
@@ -314,7 +314,7 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		looks []time.Duration
-		dead  bool // whether node a is dead at the last check
+		dead  bool // whether node a is considered dead at the last check
 	}{
 		{"just dead", []time.Duration{0, 10 * time.Second, 20*time.Second + 1}, true},
 		{"almost", []time.Duration{0, 10 * time.Second, 20 * time.Second}, false},

@@ -67,7 +67,7 @@ func TestOwnersShareWorkers(t *testing.T) {
 		}
 		b.insert(t, all...)
 		stop := b.start(t)
-		for range 14 { // 7/8 of the workers
+		for range 14 { // one owner may use 14 workers, 7/8 of all
 			<-started
 		}
 		for i := range 30 {

@@ -19,9 +19,9 @@
 //	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
 //	              ▲                  └─Hold──► held ──Release──► waiting
 //
-// A claim writes the node's id into the column holder. Other nodes cannot claim the job until holder is cleared. The
-// node clears holder when it gives back jobs that its workers did not end. Another node clears holder when it declares
-// the holding node dead.
+// A claim writes the node's id into the column holder. Other nodes cannot claim a job until its column holder is
+// cleared. The node clears holder when it gives back jobs that its workers did not end. When a node declares another
+// node dead, it clears holder in the dead node's jobs.
 //
 // Clocks of different nodes are never compared. Each node increments a heartbeat counter in the database, on a separate
 // connection. A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its
@@ -77,7 +77,7 @@ var ErrLost = errors.New("the job was lost to another worker")
 // Values of the column run_at for jobs that do not become due at a certain time.
 const (
 	never  = math.MaxInt64     // parked or held
-	inHand = math.MaxInt64 - 1 // a node has claimed the job
+	inHand = math.MaxInt64 - 1 // value of run_at if a node has claimed the job
 )
 
 // slack is how far in the past run_at is set for a job that is due immediately.
@@ -90,9 +90,9 @@ type Job struct {
 	Lane      string
 	TeamID    string
 	Payload   string
-	Attempt   int // the fence: 1 for the first claim
-	Tries     int // attempts that ended with Retry
-	Failures  int // consecutive errors before this attempt
+	Attempt   int // the attempt's number, used as a fence: 1 for the first claim
+	Tries     int // number of attempts that ended with Retry
+	Failures  int // number of consecutive errors before this attempt
 	LastError string
 	CreatedAt time.Time
 

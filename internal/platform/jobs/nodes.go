@@ -48,7 +48,7 @@ type life struct {
 
 	mu     sync.Mutex
 	beatAt time.Time     // start time of the last successful heartbeat
-	beat   chan struct{} // closed by the next heartbeat
+	beat   chan struct{} // channel that the next heartbeat closes
 }
 
 func newLife(r *Runner, at time.Time) *life {
@@ -72,7 +72,7 @@ func (l *life) lives(at time.Time) {
 // database, because other nodes cannot take over this node's jobs as long as its heartbeats succeed.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
-	if l == nil { // no runner claimed the job
+	if l == nil { // no runner has claimed the job
 		return nil
 	}
 	var patience <-chan time.Time
@@ -332,8 +332,8 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 }
 
 // declareDead deletes a node's row and makes its jobs due, unless the node has written another heartbeat. A node that
-// is still alive finds at its next heartbeat that its row is missing. Before that heartbeat, calls of Sure on that node
-// do not succeed.
+// is still alive finds at its next heartbeat that its row is missing. Until that heartbeat, calls of Sure on the
+// declared node do not succeed.
 func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()

@@ -432,8 +432,8 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. Such a claim
-// must fail, because no other node would release the claimed jobs if the claiming node died.
+// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. The claim of
+// such a node must fail, because no other node would release the claimed jobs if the node died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)
 	dead, alive := testRunner(t, d), testRunner(t, d)
@@ -528,7 +528,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 }
 
 // TestFrozenNodeIsDeclaredDead stops a node, or its network, during transactions that hold locks which declareDead
-// needs. In both cases, the server does not detect that the node is unreachable.
+// needs. The PostgreSQL server does not detect that the frozen node is unreachable.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

@@ -14,12 +14,12 @@ const (
 )
 
 // Record runs fn, which records the outcome of a job, in an update. Record repeats the update until it succeeds, and
-// makes a last attempt after ctx has ended, because only this process knows the outcome, and a job without a recorded
-// outcome runs again. The function fn must end the job, so that an outcome is not recorded twice. Record returns
-// ErrLost if another node has the job.
+// makes a last attempt after ctx has ended. A job without a recorded outcome runs again, and only this process knows
+// the outcome. The function fn must end the job, so that an outcome is not recorded twice. Record returns ErrLost if
+// another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {
 	pause := 100 * time.Millisecond
-	for made := false; ; { // made: an earlier update may have been committed although it returned an error
+	for made := false; ; { // true once an update that returned an error may have been committed
 		last := ctx.Err() != nil
 		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTime)
 		err := q.d.UpdateTogether(limited, db.Recording, fn)

@@ -65,7 +65,7 @@ type Runner struct {
 	crons []Cron
 
 	pulse    pulse
-	stopping <-chan struct{} // closed to end Run
+	stopping <-chan struct{} // closed when Run must end
 	life     atomic.Pointer[life]
 	beats    int64 // number of heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
@@ -73,7 +73,7 @@ type Runner struct {
 	running  atomic.Bool   // whether all kinds are registered; the first scan finds the work of earlier hints
 
 	mu   sync.Mutex
-	owed []Job // jobs for which giveBack failed and is repeated
+	owed []Job // jobs for which giveBack failed and must be repeated
 }
 
 // NewRunner returns a runner for the queue. The parameter grace is how long running jobs may continue when the runner

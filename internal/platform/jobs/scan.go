@@ -14,9 +14,10 @@ const (
 	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
 )
 
-// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. It runs in
-// a separate goroutine. Regular scans find jobs whose hints were lost. They are active for a twentieth of the time, to
-// limit the load on the database. A regular scan of 200,000 lanes takes one or two minutes.
+// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. The
+// dispatcher runs scanAll in a separate goroutine. Regular scans find jobs whose hints were lost. Regular scans are
+// active for a twentieth of the time, to limit the load on the database. A regular scan of 200,000 lanes takes one or
+// two minutes.
 func (k *dispatcher) scanAll(ctx context.Context) {
 	every := scanShared
 	if k.r.d.Alone() {

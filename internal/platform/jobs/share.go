@@ -14,16 +14,16 @@ type Share struct {
 type Doubt uint8
 
 const (
-	Sure    Doubt = iota // recent jobs took little time
+	Sure    Doubt = iota // jobs end soon: recent jobs took little time
 	Unknown              // no recent jobs
-	Stuck                // recent jobs took long, or current jobs take long
+	Stuck                // jobs may not end soon: recent or current jobs take long
 )
 
 // doubts counts, during one call of plan, each owner's claimed jobs of groups in doubt. The count of an owner is
 // computed on first use.
 type doubts struct {
 	k     *dispatcher
-	count map[string]*[3]int // jobs by owner and Doubt
+	count map[string]*[3]int // number of jobs by owner and Doubt
 }
 
 // bound returns how many of n further jobs an owner may claim in a group. The parameter own is the owner's number of

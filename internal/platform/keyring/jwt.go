@@ -9,10 +9,10 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// JWT returns claims as a signed token in compact form (RFC 7519): a JSON object to which `iat` and `exp` are added in
-// whole seconds, replacing claims of these names. The parameter claims must be a struct or a map[string]any. Anybody
-// who has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256
-// (RFC 7518 section 3.2).
+// JWT returns claims as a signed token in compact form (RFC 7519). It adds `iat` and `exp` in whole seconds, which
+// replace claims of these names. The parameter claims must be a struct or a map[string]any. Anybody who has the token
+// can read the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC 7518 section
+// 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -30,8 +30,8 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 	return token, nil
 }
 
-// VerifyJWT checks a token that JWT created for the same purpose. It decodes the token's claims into the value to which
-// the pointer claims points; the pointer may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
+// VerifyJWT checks a token that JWT created for the same purpose. The token's claims are decoded into the value to
+// which the parameter claims points; claims may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
 // valid. VerifyJWT refuses tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
 // 8725 section 3.1). The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {

@@ -62,8 +62,8 @@ func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error)
 		return nil, ErrForged
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end. Therefore Verify encodes the data again and compares the
-	// result with the token.
+	// The decoder ignores line breaks and unused bits at the end. To refuse other spellings, Verify encodes the data again
+	// and compares the result with the token.
 	if err != nil || len(data) < 1+tokenMAC || base64.RawURLEncoding.EncodeToString(data) != token {
 		return nil, ErrForged
 	}

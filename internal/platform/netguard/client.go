@@ -89,8 +89,8 @@ func (g *Guard) fetcher() *http.Client {
 
 // Fetched is the response that Fetch returns. The caller must close the Fetched.
 type Fetched struct {
-	Type   string // Content-Type as sent, possibly empty
-	Length int64  // length in bytes; -1 if not sent
+	Type   string // Content-Type as the server sent it; may be empty
+	Length int64  // length of the body in bytes; -1 if the server sent none
 
 	body  io.ReadCloser
 	pace  *paced
@@ -156,9 +156,9 @@ func (f *Fetched) Close() error {
 //
 // The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and
 // from one address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
-// may run 16 fetches from one host, which they share as package fairshare describes. Further calls wait for a slot and
-// return ErrBusy if ctx ends first. Fetch may also return errors of CheckURL, ErrRefused, ErrTooLarge, ErrSlow,
-// *StatusError, and network errors.
+// may run 16 fetches from one host, which they share as package fairshare describes. If all slots are in use, Fetch
+// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return errors of CheckURL, ErrRefused,
+// ErrTooLarge, ErrSlow, *StatusError, and network errors.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {

@@ -4,10 +4,10 @@
 //
 // # Invariants
 //
-// Package netguard checks an address immediately before the socket connects, after all look-ups. Therefore a name that
-// resolves to another address the second time cannot bypass the check. The check covers each address of a host name and
-// each hop of a redirect. Proxies from environment variables are never used, because a proxy would connect without
-// checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
+// Package netguard checks an address immediately before the socket connects, after all look-ups. A host name that
+// resolves to another address the second time therefore cannot bypass the check. The check covers each address of a
+// host name and each hop of a redirect. Proxies from environment variables are never used, because a proxy would
+// connect without checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
 //
 // # When it fails
 //
@@ -78,7 +78,7 @@ func New(opt Options) *Guard {
 		if err := g.control(ctx, network, address, c); err != nil {
 			return err
 		}
-		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has already parsed address
+		return g.acquireSlot(ctx, netip.MustParseAddrPort(address).Addr().Unmap()) // control has already parsed this address
 	}
 	g.fetch = g.fetcher()
 	return g

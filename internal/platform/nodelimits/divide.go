@@ -15,8 +15,8 @@ type demand struct {
 	held float64 // the maximum that the node uses until it writes another value
 }
 
-// target returns how many slots a node may have. Other nodes that still use more than their reduced share keep the
-// excess slots until they can release them. The remaining slots are divided among the other nodes.
+// target returns how many slots a node may have. Nodes that still use more than their reduced share keep the excess
+// slots until they can release them. The remaining slots are divided among the other nodes.
 func target(key string, limit int, all []demand, node string, turn int64) int {
 	all = slices.Clone(all)
 	for {

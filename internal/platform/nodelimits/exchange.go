@@ -117,7 +117,7 @@ func (s *Shares) alone(ctx context.Context) time.Duration {
 		clear(s.written)
 	}
 	s.mu.Lock()
-	if !s.whole.Load() { // another node has started
+	if !s.whole.Load() { // another node has started in the meantime
 		s.mu.Unlock()
 		return 0
 	}
@@ -216,7 +216,7 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	defer s.mu.Unlock()
 	if !e.known && e.target == 0 {
 		if e.target = s.share(e, nil, now); !e.whole && !now.Before(s.settled) {
-			e.target = e.limit // usually no other node uses this limit
+			e.target = e.limit // initial target; usually no other node uses this limit
 		}
 	}
 	e.recent = max(e.want, e.recent)

@@ -4,7 +4,7 @@
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] do not query the database
 // and do not wait. The first use of a key immediately starts an exchange with the other nodes, which takes some
-// milliseconds. Afterwards, an exchange about once per second covers all keys in use.
+// milliseconds. After this first exchange, an exchange about once per second covers all keys in use.
 //
 // # Invariants
 //
@@ -16,14 +16,14 @@
 // A node whose share shrinks immediately uses less, and then writes that it holds less. A node whose share grows first
 // writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most the part of
 // the limit that the other nodes do not hold. If two nodes raise their shares at the same time, at least one of them
-// reads the row that the other wrote. Therefore nodes need no lock: shares of slots never exceed the limit in total, as
-// long as the nodes can exchange and have a row for the key. Slots in use, such as connections, count as held until
-// they are released.
+// reads the row that the other wrote. Because of this order, nodes need no lock. The shares of a slot limit never
+// exceed the limit in total, as long as the nodes can exchange and have a row for the key. Slots in use, such as
+// connections, count as held until they are released.
 //
 // The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that it cannot
-// add, a node uses an even share, at least one slot, but writes no row, and the other nodes divide the whole limit. The
-// excess is at most an even share for each node that has too many keys. When other keys of the same kind become unused,
-// the node adds the key within seconds.
+// add, a node uses an even share (at least one slot) but writes no row. The other nodes then divide the whole limit.
+// The excess is at most an even share for each node that has too many keys. When other keys of the same kind become
+// unused, the node adds the key within seconds.
 //
 // Rates are exact only in the long run. Each node uses an even share until the first exchanges about a key have shown
 // how much each node wants.
@@ -126,7 +126,7 @@ type entry struct {
 	key   Key
 	whole bool // places
 	limit float64
-	asked bool    // since the last exchange
+	asked bool    // whether the limit was used since the last exchange
 	want  float64 // maximum want since the last exchange
 	share float64
 	known bool // whether share is the result of an exchange

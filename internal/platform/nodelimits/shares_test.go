@@ -63,7 +63,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 	eventually(t, "what is not used makes room", func() bool { return c.rows() == 0 })
 
-	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // no exchanges are running
+	s := New(c.d, "alone", slog.New(slog.DiscardHandler), time.Hour) // a node whose exchanges are not running
 	s.Live(2)
 	for i := range keysMax {
 		s.Places(Key{kind, fmt.Sprint(i)}, 1)

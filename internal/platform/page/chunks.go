@@ -17,7 +17,7 @@ type Chunks[T any] struct {
 	last   bool
 	more   bool
 
-	newestFirst bool // the order of the list, for a page before a cursor
+	newestFirst bool // whether the list is newest first; set only for a page before a cursor
 }
 
 // NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. The function

@@ -33,7 +33,7 @@ import (
 // Page selects a section of a list. After and Before are cursors; the page does not include the row of the cursor. At
 // most one of After and Before may be set.
 type Page struct {
-	Limit  int // 0 means all, up to Most
+	Limit  int // maximum number of rows; 0 means all, up to Most
 	After  string
 	Before string
 	until  string // bound of the page at its end; "" means no bound

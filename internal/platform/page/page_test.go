@@ -126,9 +126,9 @@ func TestWalkIsStable(t *testing.T) {
 			ids := strings.Fields(text)
 			down, more = append(down, ids...), next
 			p.After = ids[len(ids)-1]
-			change := `DELETE FROM shelf WHERE id = $1` // the cursor's own row
+			change := `DELETE FROM shelf WHERE id = $1` // deletes the row that the cursor names
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // a new row within a page that was already read
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // inserts a row into a page that was read
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {

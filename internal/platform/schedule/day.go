@@ -6,9 +6,9 @@ type dayKind uint8
 
 const (
 	dayNone    dayKind = iota // no day given: the next occurrence of the time, today or tomorrow
-	dayOffset                 // a number of days from today
-	dayWeekday                // the next occurrence of the weekday
-	dayNext                   // the weekday in the following week
+	dayOffset                 // a given number of days from today
+	dayWeekday                // the next occurrence of the given weekday
+	dayNext                   // the given weekday in the following week
 	dayDate
 )
 

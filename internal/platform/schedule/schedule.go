@@ -56,7 +56,7 @@ func Parse(s string, now time.Time) (time.Time, error) {
 // phrase is a text that is split into words. The field next is the index of the first word that has not been parsed. A
 // parsing method that returns true has advanced next past the words that it parsed.
 type phrase struct {
-	raw  []string // words as the user wrote them, for zone names
+	raw  []string // words in the user's spelling, needed for zone names
 	low  []string // in lower case
 	next int
 }
@@ -110,7 +110,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // only a date needs no time of day
+	if p.end() && d.kind == dayDate && !at { // a date is the only day that needs no time of day
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)

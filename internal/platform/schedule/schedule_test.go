@@ -159,18 +159,18 @@ func TestParseOnOtherDays(t *testing.T) {
 		{"2026-08-10T10:00:00Z", "next Monday at 9am", "2026-08-17T09:00:00Z"}, // Monday.
 		{"2026-12-31T23:00:00Z", "tomorrow at 9am", "2027-01-01T09:00:00Z"},
 		{"2026-12-31T23:00:00Z", "tomorrow at 9am ET", "2027-01-01T14:00:00Z"},
-		{"2027-01-01T03:00:00Z", "today at 11pm ET", "2027-01-01T04:00:00Z"}, // In New York it is still 31 December.
+		{"2027-01-01T03:00:00Z", "today at 11pm ET", "2027-01-01T04:00:00Z"}, // now it is still 31 December in New York
 		{"2028-02-28T12:00:00Z", "tomorrow at noon", "2028-02-29T12:00:00Z"},
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am ET", "2026-01-06T14:00:00Z"},
 		{"2026-01-05T12:00:00Z", "tomorrow at 9am EDT", "2026-01-06T13:00:00Z"},
 
 		// In New York, clocks go forward on 8 March 2026 at 2:00, and back on 1 November at 2:00.
 		{"2026-03-07T12:00:00Z", "tomorrow at 1:59am ET", "2026-03-08T06:59:00Z"},
-		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 2:30 does not exist and becomes 3:30.
+		{"2026-03-07T12:00:00Z", "tomorrow at 2:30am ET", "2026-03-08T07:30:00Z"}, // 2:30 is skipped and becomes 3:30
 		{"2026-03-07T12:00:00Z", "tomorrow at 3am ET", "2026-03-08T07:00:00Z"},
 		{"2026-03-07T12:00:00Z", "tomorrow at 9am ET", "2026-03-08T13:00:00Z"},
 		{"2026-03-07T12:00:00Z", "in 1 day", "2026-03-08T12:00:00Z"},
-		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first 1:30 of that night
+		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first 1:30 of two in that night
 		{"2026-10-31T12:00:00Z", "tomorrow at 2am ET", "2026-11-01T07:00:00Z"},
 		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am EST", "2026-11-01T06:30:00Z"},
 		// Clocks go forward in Berlin on 29 March, and on Lord Howe Island by half an hour on 4 October.

@@ -23,7 +23,7 @@ type Bucket struct {
 
 	mu      sync.Mutex
 	objects map[string][]byte
-	gate    chan struct{} // closed on release; nil if writes are not delayed
+	gate    chan struct{} // channel that is closed on release; nil if writes are not delayed
 	waiting chan struct{}
 }
 

@@ -83,8 +83,8 @@ func Versitygw(t testing.TB) (url, dir string) {
 	}
 }
 
-// installVersitygw returns the path of the server's binary, and compiles the binary if it is missing. Other processes
-// wait until the compilation ends.
+// installVersitygw returns the path of the server's binary, and compiles the binary if it is missing. Only one process
+// compiles the server, and other processes wait for it.
 func installVersitygw() (string, error) {
 	cache, err := os.UserCacheDir()
 	if err != nil {

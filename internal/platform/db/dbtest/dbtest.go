@@ -1,5 +1,5 @@
 // Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
-// PostgreSQL server. Both databases are copies of an empty, migrated database.
+// PostgreSQL server. The SQLite file or PostgreSQL database is a copy of an empty, migrated database.
 //
 // A package whose tests use dbtest contains this function:
 //
@@ -26,9 +26,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Main runs the package's tests and then stops the server that they started. Temporary files are kept in memory if the
-// system has a folder for that, because syncing files and folders to a disk took half of the tests' time. The
-// environment variable TMPDIR can name another folder.
+// Main runs the package's tests and then stops the server that they started. If the system has an in-memory folder,
+// Main keeps temporary files there, because syncing to a disk took half of the tests' time. The environment variable
+// TMPDIR can name another folder.
 func Main(m *testing.M) {
 	shared.ready = true
 	switch only := os.Getenv(engineVariable); only {

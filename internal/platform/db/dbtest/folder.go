@@ -29,8 +29,8 @@ const (
 	lockName     = "lock"
 )
 
-// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. Before that, the
-// folders of killed processes are removed.
+// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. The function
+// newFolder also removes the folders of killed processes.
 func newFolder(dir, name string) (*folder, error) {
 	dir = cmp.Or(dir, os.TempDir())
 	removeUnused(dir)
@@ -58,7 +58,7 @@ func removeUnused(dir string) {
 	for _, path := range all {
 		lock, err := os.Open(path)
 		if err != nil {
-			continue // another process is removing the folder
+			continue // skip the folder, because another process is removing it
 		}
 		if syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) == nil {
 			os.RemoveAll(filepath.Dir(path))

@@ -27,9 +27,9 @@ type Allowed struct {
 }
 
 // CheckPlans reports a test error for each traced statement whose run time grows with the number of rows, unless the
-// statement is allowed. Such a statement reads a whole table or index, or all rows with the same value of a weak
-// column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each event of an email,
-// all events that one recipient can repeat.
+// statement is allowed. The run time grows if a statement reads a whole table or index, or all rows with the same value
+// of a weak column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each event of
+// an email, all events that one recipient can repeat.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}
@@ -90,7 +90,7 @@ func (tr *Trace) longReadsSQLite(t *testing.T, s db.Statement, tables map[string
 	plan := tr.Plan(t, s)
 	bounded := strings.Contains(s.SQL, "LIMIT") && !strings.Contains(plan, "TEMP B-TREE FOR ORDER BY")
 	lowest := regexp.MustCompile(`\b(MIN|MAX)\(`).MatchString(s.SQL) && !strings.Contains(s.SQL, "GROUP BY")
-	within := -1 // indentation of the subquery that runs for each row
+	within := -1 // indentation of the subquery that runs once per row
 	for line := range strings.Lines(plan) {
 		indent := len(line) - len(strings.TrimLeft(line, " "))
 		line = strings.TrimSpace(line)
@@ -255,7 +255,7 @@ func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 				value = fmt.Sprintf("'%s ' || g %% %d", name, few[name])
 			case name == "status" && c[1] == "text":
 				value = states
-			case name == "broadcast_id": // a broadcast has many recipients
+			case name == "broadcast_id": // many rows have the same broadcast, which has many recipients
 				value = "'id ' || g % 20"
 			case strings.HasSuffix(name, "_id"): // the column refers to an existing row
 				value = "'id ' || g"

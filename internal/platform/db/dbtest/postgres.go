@@ -114,7 +114,7 @@ var migratedTemplate = sync.OnceValues(func() (name string, err error) {
 		if err != nil || exists {
 			return err
 		}
-		unfinished := name + "_unfinished" // a killed process may have left this database
+		unfinished := name + "_unfinished" // a killed process may have left this database behind
 		if _, err := c.Exec(ctx, "DROP DATABASE IF EXISTS "+unfinished+" WITH (FORCE)"); err != nil {
 			return err
 		}

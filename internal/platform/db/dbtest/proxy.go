@@ -32,8 +32,8 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 // tornVariable is the environment variable that makes tests cut every answer. The command `make torn` sets it to "all".
 const tornVariable = "POSTRIDER_TEST_TORN"
 
-// TornStep returns the distance between two answers that a test cuts: 1 in `make torn`, and step in `make test`,
-// because after each cut a new connection with empty caches is needed.
+// TornStep returns the distance between two answers that a test cuts: 1 in `make torn`, and step in `make test`. Each
+// cut takes time, because it requires a new connection with empty caches.
 func TornStep(step int) int {
 	if os.Getenv(tornVariable) == "all" {
 		return 1

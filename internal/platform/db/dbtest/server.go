@@ -152,8 +152,8 @@ func waitFor(url string) error {
 	}
 }
 
-// binaries returns the folder of PostgreSQL's server programs. It searches PATH and then the installation folders of
-// Debian, newest version first.
+// binaries returns the folder of PostgreSQL's server programs. The search covers PATH and then the installation folders
+// of Debian, newest version first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(p), nil

@@ -25,10 +25,10 @@ const frameMax = 1 << 30
 type conn struct {
 	p       *Proxy
 	client  net.Conn
-	commits map[string]bool // names of prepared statements that are COMMIT
+	commits map[string]bool // names of the client's prepared COMMIT statements
 
 	mu     sync.Mutex
-	server net.Conn // nil before the server is connected
+	server net.Conn // connection to the server; nil before it is established
 	closed bool
 	losing bool // whether the answer to a COMMIT is being lost; if so, the client receives nothing more
 }
@@ -115,8 +115,8 @@ func fatal(sqlstate string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)
 }
 
-// dial connects to the server. It returns false if the connection attempt fails or the client's connection has been
-// closed.
+// dial connects to the server. If the connection attempt fails, or the client's connection has been closed, dial
+// returns false.
 func (c *conn) dial() bool {
 	server, err := net.Dial("tcp", c.p.server)
 	if err != nil {

@@ -20,11 +20,11 @@ import (
 type Proxy struct {
 	url    url.URL
 	server string // host and port
-	addr   string // address of the proxy; never changes
+	addr   string // address of the proxy, which never changes
 	wg     sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener // nil while connections are refused
+	listener net.Listener // listener for clients; nil while connections are refused
 	conns    map[*conn]bool
 	silent   chan struct{} // closed to end a Hang; nil if the proxy does not hang
 	turned   string        // SQLSTATE for refused connections

@@ -29,9 +29,9 @@
 // A Put to a bucket needs at most 5 MiB of memory (the size of an upload part), and briefly 2.5 MiB more while its
 // buffer grows. A Put of a small blob needs 64 KiB of memory.
 //
-// A bucket request that fails temporarily is attempted up to four times. A request without an answer fails after a
-// minute. If an upload fails, the store deletes its uploaded parts. After a crash, the parts of an unfinished upload
-// remain until the bucket's lifecycle rule deletes them.
+// A bucket request that fails temporarily is attempted up to four times. A bucket request that gets no response fails
+// after a minute. If an upload fails, the store deletes its uploaded parts. After a crash, the parts of an unfinished
+// upload remain until the bucket's lifecycle rule deletes them.
 package blob
 
 import (

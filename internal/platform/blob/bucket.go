@@ -28,7 +28,7 @@ const (
 	abortTimeout = 30 * time.Second
 )
 
-// bucket is a store in an S3 bucket. Whether a blob is durable after the answer to its upload depends on the bucket.
+// bucket is a store in an S3 bucket. Whether a blob is durable after a successful upload depends on the bucket.
 type bucket struct {
 	c *client
 }

@@ -31,7 +31,7 @@ const (
 	maxTries = 4
 	// firstPause is the delay before the second attempt. The delay doubles for each further attempt.
 	firstPause = 200 * time.Millisecond
-	// maxAnswer is the maximum size of an XML answer. A page of a list has at most 1,000 keys of 1 KiB.
+	// maxAnswer is the maximum size of an XML response. A page of a list has at most 1,000 keys of 1 KiB.
 	maxAnswer = 8 << 20
 )
 
@@ -103,8 +103,8 @@ func (e *bucketError) temporary() bool {
 		e.Status == http.StatusTooManyRequests)
 }
 
-// do makes a request and returns the header and the body of the answer. A request that fails temporarily is repeated. A
-// request without an answer is not repeated, so that a bucket that hangs delays the caller by only one timeout.
+// do makes a request and returns the header and the body of the response. A request that fails temporarily is repeated.
+// A request that gets no response is not repeated, so that a bucket that hangs delays the caller by only one timeout.
 func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	err = c.retry(ctx, func() error {
 		tryCtx, cancel := context.WithTimeoutCause(ctx, c.timeout, errStalled)
@@ -123,7 +123,7 @@ func (c *client) do(ctx context.Context, r request) (header http.Header, content
 	return header, content, err
 }
 
-// errorInside returns the error in an answer with the status 200. The completion of an upload may report an error with
+// errorInside returns the error in a response with the status 200. The completion of an upload may report an error with
 // the status 200, because the status is sent before the outcome is known.
 func errorInside(content []byte) error {
 	var answer struct {
@@ -137,7 +137,7 @@ func errorInside(content []byte) error {
 	return &answer.bucketError
 }
 
-// open makes a GET request and returns the body of the answer as a stream.
+// open makes a GET request and returns the body of the response as a stream.
 func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	var body *stallReader
 	err := c.retry(ctx, func() error {

@@ -274,7 +274,7 @@ func TestBucketHangs(t *testing.T) {
 	}
 }
 
-// An upload is aborted if its completion fails in an answer with the status 200.
+// An upload is aborted if its completion fails in a response with the status 200.
 func TestBucketCompletionFails(t *testing.T) {
 	t.Parallel()
 	var sizes []int

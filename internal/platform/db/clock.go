@@ -20,7 +20,7 @@ type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.
 type reading struct {
-	at     time.Time // time of this machine's clock at the reading
+	at     time.Time // this machine's time when the reading was taken
 	server time.Time
 	took   time.Duration
 }

@@ -361,9 +361,9 @@ func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
 
-// Repeat runs step in consecutive transactions until a transaction changes no rows. Repeat is for work on many rows, of
-// which each transaction handles a bounded number. The function step returns how many rows it changed, and must not
-// select those rows again. An error ends Repeat; the caller may call Repeat again later.
+// Repeat runs step in consecutive transactions until a transaction changes no rows. Repeat is for work on many rows;
+// each transaction should handle a bounded number of rows. The function step returns how many rows it changed, and must
+// not select those rows again. An error ends Repeat; the caller may call Repeat again later.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {

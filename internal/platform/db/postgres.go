@@ -241,7 +241,7 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	return err
 }
 
-// passes reports whether an error with the SQLSTATE code comes from the state of the server rather than from the
+// passes reports whether an error with the given SQLSTATE comes from the state of the server rather than from the
 // statement.
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {

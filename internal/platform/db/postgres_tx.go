@@ -136,7 +136,8 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed returns missing if err is the division by zero of a statement from queueRows, and err otherwise.
+// failed returns the error missing if err is the division by zero that queueRows provokes. It returns other errors
+// unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing

@@ -28,7 +28,7 @@ const (
 // pragmas are the PRAGMA settings of both handles (the writer and the readers). The pragmas are in the DSN, because a
 // PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
-	"busy_timeout(10000)",      // comes first, because the other pragmas may wait for another process's lock
+	"busy_timeout(10000)",      // busy_timeout comes first, because other pragmas may wait for a lock
 	"journal_mode(WAL)",        // with a write-ahead log, readers never wait for the writer
 	"synchronous(FULL)",        // a COMMIT returns only when it is on disk
 	"foreign_keys(1)",          // SQLite must check foreign keys, as PostgreSQL does

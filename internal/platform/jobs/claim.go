@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ask is one lane's share of a claim. The worker pool has already granted the workers for an ask.
+// ask is the part of a claim that concerns one lane. The worker pool has already granted the workers for an ask.
 type ask struct {
 	lane, owner, group string
 	bulk               bool

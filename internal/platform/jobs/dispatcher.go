@@ -34,13 +34,13 @@ type dispatcher struct {
 	mu      sync.Mutex
 	grown   map[string]bool  // groups whose limit was raised since the last turn
 	stepped bool             // whether the clock stepped back since the last turn
-	hinted  map[string]int64 // lane -> due time, as hinted or scanned since the last turn
+	hinted  map[string]int64 // due times by lane, from hints and scans since the last turn
 	look    chan struct{}    // a value on this channel requests an immediate scan
 
 	alarms    *alarms
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
-	deep      map[string]int    // lanes whose last claim was full -> number of jobs to claim next
+	deep      map[string]int    // number of jobs to claim next, for lanes whose last claim was full
 	held      map[string]*turns // by group
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
 	inHand    map[string]int    // jobs by group
@@ -56,7 +56,7 @@ type dispatcher struct {
 // share identifies an owner's claimed jobs of one group.
 type share struct{ owner, group string }
 
-// ended is a job whose worker has returned.
+// ended identifies a job whose handler has returned.
 type ended struct {
 	share
 	id   string
@@ -73,7 +73,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		workers: fairshare.New(int64(k.Workers), fairshare.Greed)}
 }
 
-// hint records that a lane has a job due at the given time. The call does not block.
+// hint records that a lane has a job due at the given time. A call of hint does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
 	k.note(lane, at)
@@ -88,7 +88,7 @@ func (k *dispatcher) note(lane string, at int64) {
 	}
 }
 
-// regroup records that the limit of a group was raised. The call does not block.
+// regroup records that the limit of a group was raised. A call of regroup does not block.
 func (k *dispatcher) regroup(group string) {
 	k.mu.Lock()
 	k.grown[group] = true
@@ -96,8 +96,8 @@ func (k *dispatcher) regroup(group string) {
 	k.wake()
 }
 
-// restart records that the clock stepped back, so that the dispatcher computes all waits again. The call does not
-// block.
+// restart records that the clock stepped back, so that the dispatcher computes all waits again. A call of restart does
+// not block.
 func (k *dispatcher) restart() {
 	k.mu.Lock()
 	k.stepped = true
@@ -197,7 +197,8 @@ func (k *dispatcher) release(e ended) {
 // available returns how many more jobs of a group an owner may claim. The parameters total and own are the numbers of
 // claimed jobs of the group and of the owner in the group. An owner may hold at most as many jobs as remain free of
 // twice the limit. A single owner therefore gets the limit, and the next owner can start a job immediately, even if the
-// first owner's jobs take long. Limits that end at a known time, and the limits of a kind without owners, are exact.
+// first owner's jobs take long. Limits that end at a known time, and the limits of a kind without owners, are never
+// exceeded.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total

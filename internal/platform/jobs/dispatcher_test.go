@@ -19,11 +19,11 @@ import (
 
 // A single owner may use a group's whole limit. Each further owner gets half of the slots that the other owners leave
 // free of twice the limit, but at least one. Limits that end at a known time, and limits of kinds without owners, are
-// exact.
+// never exceeded.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
-		owners            int // result of available if the kind has owners
+		owners            int // expected result of available for a kind with owners
 	}{
 		{8, 0, 0, 8}, {8, 4, 4, 4}, {8, 7, 7, 1}, {8, 8, 8, 0}, {8, 8, 0, 4}, {8, 12, 4, 0}, {8, 12, 0, 2}, {8, 14, 0, 1},
 		{8, 15, 0, 1},
@@ -268,7 +268,7 @@ func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
 		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
-		due := func(ahead time.Duration) time.Duration { // sets a job's wait of an hour whose start is ahead of now
+		due := func(ahead time.Duration) time.Duration { // sets a one-hour wait that starts in the future
 			t.Helper()
 			exec(t, d, `DELETE FROM jobs`)
 			insert(t, d, New{Kind: "k"})
@@ -307,7 +307,7 @@ func TestStepsOfTheClock(t *testing.T) {
 }
 
 // A node that reached the database at each check may declare other nodes dead. A node that lost the database for too
-// long must first observe the other nodes for the full time again.
+// long may declare nodes dead only after a full observation period.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()

@@ -20,8 +20,8 @@
 //	              ▲                  └─Hold──► held ──Release──► waiting
 //
 // A claim writes the node's id into the column holder. Other nodes cannot claim a job until its column holder is
-// cleared. The node clears holder when it gives back jobs that its workers did not end. When a node declares another
-// node dead, it clears holder in the dead node's jobs.
+// cleared. A node clears the column holder when it releases jobs that its workers did not finish. When a node declares
+// another node dead, it clears holder in the dead node's jobs.
 //
 // Clocks of different nodes are never compared. Each node increments a heartbeat counter in the database, on a separate
 // connection. A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its
@@ -45,10 +45,10 @@
 // job with the same dedupe key due again. If the node that holds a job dies, the job is due again after about 20
 // seconds.
 //
-// Times come from the database's clock ([db.DB.Now]). If that clock steps back, the runner detects the step within
-// seconds and restarts the waits that had begun. A job that is due immediately gets a due time one hour in the past, so
-// that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled email,
-// is kept.
+// Times come from the database's clock ([db.DB.Now]). If the database's clock steps back, the runner detects the step
+// within seconds and restarts the waits that had begun. A job that is due immediately gets a due time one hour in the
+// past, so that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled
+// email, is kept.
 //
 // # What it does not do
 //

@@ -23,7 +23,7 @@ func TestRing(t *testing.T) {
 			all.resume("a")
 		}
 	}
-	all.resume("b") // b has no lanes, so it gets no turn
+	all.resume("b") // owner b has no lanes, so it gets no turn
 	if s := fmt.Sprint(got); s != "[b0 c0 a0 a1 a2 a3]" || !all.empty() {
 		t.Errorf("the turns were %s", s)
 	}

@@ -37,8 +37,8 @@ type pulse struct {
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
-// life is the time from a node's registration until other nodes declare it dead. A process that is suspended or loses
-// the database may have several lives in succession.
+// life is the period from a node's registration until other nodes declare the node dead. A process that is suspended or
+// loses the database may have several successive lives.
 type life struct {
 	alone    bool
 	sure     time.Duration

@@ -21,7 +21,7 @@ type Kind struct {
 
 	// Handle runs a job. A handler ends its job with Finish, Retry, Wait or Park in the transaction that records the
 	// effect. If Handle returns an error or panics, the job is retried according to Schedule. The context of Handle ends
-	// with the lease, when another node takes the job, or when stopping takes too long.
+	// when the lease ends, when another node takes over the job, or when the grace period of a stop ends.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // maximum number of running jobs on this node; 0 means 4
@@ -34,7 +34,7 @@ type Kind struct {
 	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as package
 	// fairshare describes, so a single owner gets at most 7/8 of Workers. In a group, all owners together may run up to
 	// twice the group's limit, and each owner may use half of the slots that the other owners leave free. If Owner is nil,
-	// each lane is its own owner, and PerLane is exact.
+	// each lane is a separate owner, and PerLane is never exceeded.
 	Owner func(lane string) string
 
 	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk jobs
@@ -131,8 +131,8 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// LimitRaised tells the dispatcher that a group's Limit has become higher. Without a call of LimitRaised, waiting lanes
-// of the group continue only when one of the group's jobs ends.
+// LimitRaised tells the dispatcher that a group's Limit has increased. Without a call of LimitRaised, waiting lanes of
+// the group continue only when one of the group's jobs ends.
 func (r *Runner) LimitRaised(kind, group string) {
 	if !r.running.Load() {
 		return

@@ -14,7 +14,7 @@ const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holde
 const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
-// On PostgreSQL, one statement claims jobs of all lanes, because each statement costs a round trip. SQLite does not
+// On PostgreSQL, one statement claims jobs of all lanes, because each statement requires a round trip. SQLite does not
 // support LATERAL. On SQLite, each lane that claims many jobs has its own statement, whose three temporary tables take
 // about as much time as reading ten rows. For lanes that claim few jobs, two further statements claim one job per lane.
 const (

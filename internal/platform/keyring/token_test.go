@@ -93,7 +93,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// FuzzSplitParts tests the parser with arbitrary data, which signatures otherwise keep away from the parser.
+// FuzzSplitParts passes arbitrary data to the parser, which normally receives only signed data.
 func FuzzSplitParts(f *testing.F) {
 	f.Add([]byte{1, 'a', 0, 2, 'b', 'c'})
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1, 'a'})

@@ -51,7 +51,7 @@ type Options struct {
 	// written as IPv6 prefixes.
 	AllowPrefixes []netip.Prefix
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
-	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
+	// allowed. A listener with an unspecified address (0.0.0.0 or ::) means all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 

@@ -231,15 +231,15 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	return r, e.limit
 }
 
-// differs reports whether the row of a rate has changed enough to be written. Small changes of want, and small
-// reductions of held, are not written.
+// differs reports whether the row of a rate has changed enough to be written. Small changes of the demand, and small
+// reductions of the held amount, are not written.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
 }
 
-// share computes this node's share of a limit from the rows of all nodes. The share is even while these rows are
-// unknown, and while other nodes may not know this node.
+// share computes this node's share of a limit from the rows of all nodes. While these rows are unknown, or other nodes
+// may not know this node, the function share returns an even share.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
 		n := s.even(e.limit)

@@ -13,11 +13,11 @@
 // rows. Every node computes the shares with the same function (divide) from the demands of all nodes. The shares are
 // max-min fair: a node that wants little gets the amount that it wants, and the other nodes divide the remainder.
 //
-// A node whose share shrinks immediately uses less, and then writes that it holds less. A node whose share grows first
-// writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most the part of
-// the limit that the other nodes do not hold. If two nodes raise their shares at the same time, at least one of them
-// reads the row that the other wrote. Because of this order, nodes need no lock. The shares of a slot limit never
-// exceed the limit in total, as long as the nodes can exchange and have a row for the key. Slots in use, such as
+// If a node's share shrinks, the node first uses less, and then writes that it holds less. If a node's share grows, the
+// node first writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most
+// the part of the limit that the other nodes do not hold. If two nodes raise their shares at the same time, at least
+// one of them reads the row that the other wrote. Because of this order, nodes need no lock. The shares of a slot limit
+// never exceed the limit in total, as long as the nodes can exchange and have a row for the key. Slots in use, such as
 // connections, count as held until they are released.
 //
 // The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that it cannot
@@ -25,8 +25,8 @@
 // The excess is at most an even share for each node that has too many keys. When other keys of the same kind become
 // unused, the node adds the key within seconds.
 //
-// Rates are exact only in the long run. Each node uses an even share until the first exchanges about a key have shown
-// how much each node wants.
+// Rate limits are exact only as a long-term average. Each node uses an even share until the first exchanges about a key
+// have shown how much each node wants.
 //
 // # When it fails
 //
@@ -127,7 +127,7 @@ type entry struct {
 	whole bool // places
 	limit float64
 	asked bool    // whether the limit was used since the last exchange
-	want  float64 // maximum want since the last exchange
+	want  float64 // highest demand since the last exchange
 	share float64
 	known bool // whether share is the result of an exchange
 	born  time.Time

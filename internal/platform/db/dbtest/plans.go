@@ -139,8 +139,8 @@ func ofEvents(condition, prefix, text string, tables map[string][][2]string) boo
 	return m != nil && tableOf(text, m[1], tables) == "email_events"
 }
 
-// narrow reports whether an index condition contains a range, or a column of which few rows have the same value.
-// Columns that are passed in the parameter also are treated as columns of which many rows have the same value.
+// narrow reports whether an index condition contains a range, or a column of which few rows have the same value. The
+// parameter also names additional columns of which many rows have the same value.
 func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
 		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {

@@ -30,8 +30,8 @@ type Proxy struct {
 	turned   string        // SQLSTATE for refused connections
 	lose     int           // number of answers to COMMIT that the proxy still has to lose
 	drop     int           // number of COMMITs that the proxy still has to drop
-	whole    int           // number of answers to forward before an answer is torn
-	tear     int           // number of answers still to be torn; negative for all
+	whole    int           // number of answers to forward before Tear cuts an answer
+	tear     int           // number of answers that Tear still has to cut; negative for all
 	torn     int
 	lost     int
 	commits  int
@@ -135,14 +135,14 @@ func (p *Proxy) DropCommits(n int) {
 }
 
 // Tear closes connections in the middle of an answer. The proxy forwards the next skip rows and statement results, and
-// then sends only half of each of the following n answers. A negative n tears all following answers until Pass.
+// then sends only half of each of the following n answers. If n is negative, all following answers are cut until Pass.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.whole, p.tear = skip, n
 }
 
-// Torn returns how many answers were torn.
+// Torn returns how many answers the proxy has cut.
 func (p *Proxy) Torn() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -219,7 +219,7 @@ func (p *Proxy) end() {
 	}
 }
 
-// speak ends the state that Hang began.
+// speak ends the effect of Hang.
 func (p *Proxy) speak() {
 	if p.silent != nil {
 		close(p.silent)
@@ -275,7 +275,7 @@ func (p *Proxy) commit() fate {
 	return pass
 }
 
-// tears decides whether an answer is torn.
+// tears reports whether the proxy must cut the current answer.
 func (p *Proxy) tears() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

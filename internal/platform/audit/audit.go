@@ -97,7 +97,7 @@ const (
 type request struct {
 	mu       sync.Mutex
 	entry    Entry
-	by       *db.Tx // the transaction that recorded another entry in place of this one
+	by       *db.Tx // the transaction that recorded another entry in place of this entry
 	replaced bool   // whether the replacing transaction was committed
 }
 

@@ -60,8 +60,8 @@ func selected(teamID string, f Filter) page.Select {
 	return s
 }
 
-// slack is the maximum difference between the time in an entry's id and the entry's time. A request's entry keeps its
-// id when its transaction is repeated.
+// slack is the maximum difference between the time in an entry's id and the entry's time. The two times can differ,
+// because a request's entry keeps its id when its transaction is repeated.
 const slack = time.Minute
 
 // span returns a filter with only those conditions of f that an index serves: the time range, and the actor or (if none

@@ -61,7 +61,7 @@ type Info struct {
 	Modified time.Time
 }
 
-// Store is an open folder or bucket. A Store is safe for concurrent use.
+// Store is an open folder, bucket or memory store. A Store is safe for concurrent use.
 type Store struct {
 	b backend
 }
@@ -105,7 +105,7 @@ func Open(_ context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
-// Put reads r to its end, stores the content under key, and returns its size in bytes. Put wraps errors of r.
+// Put reads r to its end, stores the content under key, and returns its size in bytes. Put returns errors of r wrapped.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
 		return 0, err

@@ -17,7 +17,7 @@ import (
 
 const (
 	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most partSize bytes of memory, and
-	// briefly half as much more while its buffer grows. S3 allows no smaller parts.
+	// briefly half as much more while its buffer grows. S3 does not allow smaller parts, except for the last part.
 	partSize = 5 << 20
 	// maxParts is the maximum number of parts of an S3 upload. A blob in a bucket has at most maxParts × partSize = 48.8
 	// GiB.

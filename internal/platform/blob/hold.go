@@ -38,8 +38,8 @@ type File struct {
 
 // Hold keeps the files of blobs that are deleted after this call, until Release is called. If the folder and the
 // database are copied during the hold, the copied folder has every blob that the copied database refers to. Delete does
-// not wait for a hold. The end of the process releases the hold. Only one hold can exist at a time; other callers of
-// Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.
+// not wait for the end of a hold. When a process ends, its hold is released. Only one hold can exist at a time; other
+// callers of Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {
@@ -74,14 +74,14 @@ func (h *Held) Release() error {
 }
 
 // Each calls fn, in no particular order, for each blob that existed when the hold began, and for some blobs that were
-// added later. Each may report a blob twice. If the file of a blob is moved before fn reads it, Each reports the blob
-// again.
+// added later. The method Each may report a blob twice. If the file of a blob is moved before fn reads it, Each reports
+// the blob again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
 		return err
 	}
-	// Blobs that were deleted before their shard was read have been moved to this folder.
+	// The folder keptName contains the blobs that were deleted before their shard was read.
 	kept := filepath.Join(h.f.root, keptName)
 	return listShard(ctx, kept, "", func(i Info) error {
 		return fn(h.f.file(filepath.Join(kept, strings.ReplaceAll(i.Key, "/", slash)), i.Key))

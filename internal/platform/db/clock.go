@@ -34,8 +34,8 @@ func (c *clock) now() time.Time {
 }
 
 // heard stores a reading of the server's clock, which was requested at the time asked and received at the time
-// answered. The longer a reading takes, the less exact it is. The function heard drops a reading that took longer than
-// both clockGood and the stored reading, unless the stored reading is older than clockOld.
+// answered. The longer a reading takes, the less exact is its result. The function heard drops a reading that took
+// longer than both clockGood and the stored reading, unless the stored reading is older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {

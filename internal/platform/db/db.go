@@ -9,7 +9,7 @@
 //
 // A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
 // of all lengths. The SQL must use a list parameter in exactly one of the following forms, which are translated for
-// SQLite. In the second form, the list must not be nil:
+// SQLite. In the form x <> ALL($n), the list must not be nil:
 //
 //	x = ANY($n)
 //	x <> ALL($n)
@@ -221,9 +221,9 @@ type proof struct {
 }
 
 // Proof sets the query that decides whether the transaction was committed if the answer to its COMMIT is lost. The
-// query must find a row if and only if the transaction was committed. The transaction must insert that row under a new
-// id, and nothing may delete it within a minute. A transaction needs only one proof; further calls of Proof are
-// ignored.
+// query must find a row if and only if the transaction was committed. The transaction must insert the row that the
+// query finds under a new id, and the row must not be deleted within a minute. A transaction needs only one proof;
+// further calls of Proof are ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
@@ -319,8 +319,8 @@ func IsPostgres(url string) bool {
 // Engine returns "sqlite" or "postgres".
 func (d *DB) Engine() string { return d.e.name() }
 
-// Alone reports whether only one node can use this database, which is true for SQLite. Even then, a command may change
-// rows while the node runs.
+// Alone reports whether only one node can use this database, which is true for SQLite. Even on SQLite, a command may
+// change rows while the node runs.
 func (d *DB) Alone() bool { return d.e.name() == "sqlite" }
 
 // Snapshot writes a consistent copy of an SQLite database to an empty file. Reads and writes continue while Snapshot
@@ -363,7 +363,7 @@ func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 
 // Repeat runs step in consecutive transactions until a transaction changes no rows. Repeat is for work on many rows;
 // each transaction should handle a bounded number of rows. The function step returns how many rows it changed, and must
-// not select those rows again. An error ends Repeat; the caller may call Repeat again later.
+// not select those rows again. Repeat stops at the first error; the caller may call Repeat again later.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {
 		if err := ctx.Err(); err != nil {
@@ -547,8 +547,8 @@ func (d *DB) flushHints(ctx context.Context) {
 }
 
 // packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. Payloads above 4,000
-// bytes and payloads that do not fit into eight messages are omitted. A node that receives so many hints polls for work
-// anyway.
+// bytes and payloads that do not fit into eight messages are omitted. A node that receives eight messages of hints
+// polls for work anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string
 	var b strings.Builder

@@ -34,8 +34,8 @@ type Long struct {
 // free connection. Slots are shared fairly among owners, and a single owner gets at most half of the slots, rounded up.
 //
 // The function fn must use the context and the Reader that it receives, and must not start another long read. When the
-// time limit is reached, the running statement is also canceled on the server. A query returns its first row only after
-// the database has found all rows. Rows must be closed before the next query.
+// time limit is reached, the running statement is also canceled on the server. In a long read, a query returns its
+// first row only after the database has found all rows. The rows must be closed before the next query of the long read.
 //
 // If no slot becomes free in time, or the read takes too long, the error is a fault of kind Unavailable that is
 // [ErrCrowded] or [ErrTooLong].

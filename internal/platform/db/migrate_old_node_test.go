@@ -37,7 +37,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 			_, err := after.Migrate(context.Background())
 			migrated <- err
 		}()
-		for until := time.Now().Add(8 * time.Second); time.Now().Before(until); { // waits for the migration
+		for until := time.Now().Add(8 * time.Second); time.Now().Before(until); { // waits until the migration blocks
 			var n int
 			if err := before.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&n); err != nil || n > 0 {

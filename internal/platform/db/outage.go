@@ -13,12 +13,13 @@ var (
 	ErrUnavailable = errors.New("the database is not available")
 
 	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during the
-	// COMMIT. The transaction was stored completely, was not stored, or may still be stored later. A caller that retries
-	// after ErrUnknown must detect whether the first attempt had an effect.
+	// COMMIT. After ErrUnknown, the transaction may be stored completely, may not be stored, or may still be stored later.
+	// A caller that retries after ErrUnknown must detect whether the first attempt had an effect.
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a database fault, as the log shows it. With errors.Is, an outage matches its kind.
+// outage is the cause of a database fault, as the log shows it. For errors.Is, an outage matches the error in its field
+// kind.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string

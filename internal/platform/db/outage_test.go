@@ -192,7 +192,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	t.Cleanup(d.Close)
 	makeTable(t, d)
 	least := 100
-	for i := range 10 { // the first update prepares statements, and the pool checks idle connections
+	for i := range 10 { // some updates need more, to prepare statements or to check idle connections
 		ran, before := 0, p.Requests()
 		if err := d.Update(t.Context(), prove(t.Context(), strings.Repeat("x", i+1), &ran)); err != nil {
 			t.Fatal(err)

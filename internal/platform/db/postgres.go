@@ -16,7 +16,7 @@ import (
 
 const (
 	patience       = 20 * time.Second // default time limit for acquiring a connection and for each answer
-	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL says otherwise
+	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL sets another limit
 	migrationTime  = 24 * time.Hour   // limit for a migration statement, and for the wait while another node migrates
 	stillTime      = 15 * time.Second // maximum idle time in a transaction, in case the client vanishes silently
 	pgEndTime      = 5 * time.Second  // time limit for a rollback or for closing a broken connection
@@ -79,7 +79,7 @@ func (p *postgresDB) name() string { return "postgres" }
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings of long reads. The settings force PostgreSQL to use indexes. All contact properties
+// longSettings are the settings of long reads. longSettings force PostgreSQL to use indexes. All contact properties
 // share one table and its statistics, so PostgreSQL would overestimate the number of rows and read the values of all
 // teams. Each long read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}

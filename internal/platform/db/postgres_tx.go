@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pgConflictTries = 8 // attempts of a transaction that PostgreSQL aborts because of a conflict
-	pgBrokenTries   = 2 // attempts of a transaction whose connection breaks before anything is stored
+	pgConflictTries = 8 // maximum attempts of a transaction that PostgreSQL aborts because of a conflict
+	pgBrokenTries   = 2 // maximum attempts of a transaction whose connection breaks before anything is stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -99,7 +99,7 @@ type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // errors of statements that return no row, by position in the batch
+	fence    map[int]error // error to report if a statement returns no row, by the statement's position in the batch
 	begun    bool
 	asked    bool // COMMIT was sent
 	refused  bool // whether the server reported an error and rolled back
@@ -114,8 +114,8 @@ func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	t.batch.Queue(text, args...)
 }
 
-// queueOne makes the server abort the transaction if no row changes. The client cannot abort it, because the COMMIT may
-// already be sent.
+// queueOne makes the server abort the transaction if no row changes. The client cannot abort the transaction, because
+// the COMMIT may already be sent.
 func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []any) {
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
@@ -136,8 +136,8 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed returns the error missing if err is the division by zero that queueRows provokes. It returns other errors
-// unchanged.
+// failed returns the error missing if err is the division by zero that queueRows provokes. For any other error, failed
+// returns err unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing
@@ -220,7 +220,7 @@ func (t *pgTx) commit(ctx context.Context) error {
 		t.refused = isRefusal(err)
 		return err
 	case tag.String() == "COMMIT":
-		return nil // committed, even if the connection broke afterwards
+		return nil // the transaction is committed, even if the connection broke afterwards
 	case closed != nil:
 		t.refused = isRefusal(closed)
 		return closed

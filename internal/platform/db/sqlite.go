@@ -153,7 +153,8 @@ func (s *sqliteDB) disconnect() {
 
 // prepareFile creates the database file with private permissions, because SQLite would make the file readable for all
 // users. The permissions of files from an earlier run are corrected. SQLite creates its other files with the mode of
-// the database file. A new folder becomes private; an existing folder may be shared and stays unchanged.
+// the database file. A new folder for the database becomes private; an existing folder may be shared and stays
+// unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -302,9 +303,9 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 	return err
 }
 
-// commitError returns the error for a COMMIT that failed and was rolled back. Readers never see such a transaction. If
-// the disk failed during the COMMIT, the log may contain the whole transaction, and the recovery after a crash would
-// restore it unless another commit came first.
+// commitError returns the error for a COMMIT that failed and was rolled back. Readers never see a transaction that was
+// rolled back. If the disk failed during the COMMIT, the log may contain the whole transaction, and the recovery after
+// a crash would restore it unless another commit came first.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)

@@ -8,8 +8,8 @@
 //
 // # When it fails
 //
-// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. The event is
-// not stored, and the caller repeats the action that caused the event.
+// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. In this case
+// the event is not stored, and the caller repeats the action that caused the event.
 //
 // # What it does not do
 //

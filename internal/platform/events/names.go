@@ -24,7 +24,7 @@ const SystemPrefix = "postrider:"
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
 // ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling. If the name has no
-// reserved prefix, it returns "". Names are compared without regard to case.
+// reserved prefix, ReservedPrefix returns "". The comparison ignores upper and lower case.
 func ReservedPrefix(name string) string {
 	for _, prefix := range reservedPrefixes {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {

@@ -9,8 +9,8 @@
 // An owner that holds no slots may acquire slots as soon as enough slots are free. An owner that holds slots may
 // acquire more only if it then holds at most greed times the number of slots that stay free. Network switches share
 // their buffers by the same dynamic thresholds (Choudhury and Hahne, 1998). As a result, a single owner gets
-// greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. As a result, some slots always stay
-// free for the next owner. An owner's first request is limited only by the number of free slots. The pool never revokes
+// greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. Some slots therefore always stay free
+// for the next owner. An owner's first request is limited only by the number of free slots. The pool never revokes
 // slots.
 //
 // Waiting owners are served round-robin, one request each. While an owner without slots waits for more slots than are
@@ -65,7 +65,7 @@ func New(capacity, greed int64) *Pool {
 // Acquire acquires n slots for an owner and waits until they are available. If n is greater than the capacity, Acquire
 // acquires the whole capacity. If ctx ends first, Acquire acquires no slots and returns the cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
-	if p.TryAcquire(owner, n) { // only Release checks the waiting requests
+	if p.TryAcquire(owner, n) { // waiting requests need not be checked here, because Release checks them
 		return nil
 	}
 	p.mu.Lock()

@@ -32,8 +32,9 @@ func count[K comparable](m map[K]int, key K, n int) {
 	}
 }
 
-// bulkRoom returns how many more bulk jobs an owner may claim if planned bulk jobs are already planned. The reserve for
-// other jobs is computed from all workers that the owner holds or may still acquire.
+// bulkRoom returns how many more bulk jobs an owner may claim. The parameter planned is the number of bulk jobs that
+// the current claim already contains. The reserve for other jobs is computed from all workers that the owner holds or
+// may still acquire.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {
 	room := int(k.workers.Available(owner))
 	most := room + int(k.workers.Held(owner))

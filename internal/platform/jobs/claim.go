@@ -75,8 +75,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// releaseClaims makes jobs due again that this node holds but no worker runs. A claim that was committed although it
-// returned an error leaves such jobs.
+// releaseClaims makes jobs due again that this node holds but no worker runs. Jobs without a worker are left by a claim
+// that was committed although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)
 	held, err := db.Collect(rows, err, func(r db.Row) (Job, error) {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Many lanes with one job each are claimed in one transaction, with few statements. A lane with many jobs still
-// finishes all of them.
+// Many lanes with one job each are claimed in one transaction, with few statements. All jobs of a lane with many jobs
+// are still claimed and finished.
 func TestClaimsOfManyLanes(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		b := newBench(t, d)

@@ -81,7 +81,7 @@ func (k *dispatcher) hint(lane string, at int64) {
 	k.wake()
 }
 
-// note does the same as hint, but does not wake the loop. The caller must hold mu.
+// note does the same as hint, but does not wake the loop. The caller of note must hold mu.
 func (k *dispatcher) note(lane string, at int64) {
 	if old, ok := k.hinted[lane]; !ok || at < old {
 		k.hinted[lane] = at

@@ -33,8 +33,8 @@
 // The column attempt is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
 // Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job
 // ([ErrLost]). The column tries counts the attempts that ended with Retry; crashes and handler errors do not count. The
-// column failures counts a handler's consecutive errors and decides when a job is parked. Retry and Wait reset
-// failures.
+// column failures counts a handler's consecutive errors and decides when a job is parked. Retry and Wait reset the
+// column failures.
 //
 // # When it fails
 //

@@ -379,8 +379,8 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 	}
 }
 
-// mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. mendTimes
-// does not change times that a caller chose.
+// mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. Times that
+// a caller chose are not changed.
 func (r *Runner) mendTimes(ctx context.Context) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())

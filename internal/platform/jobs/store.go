@@ -11,12 +11,12 @@ import (
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
 	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
-// orRevive makes a parked job of the same kind and key due. orRevive does not change a waiting or claimed job.
+// orRevive makes a parked job of the same kind and key due. A job that is waiting or claimed is not changed.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
-// These statements end an attempt of a job. Each statement changes the job only if the column attempt still has the
-// given value.
+// Statements that end an attempt of a job. Each of these statements changes the job only if the column attempt still
+// has the given value.
 const (
 	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
 	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
@@ -29,7 +29,7 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// These statements change or delete jobs by their dedupe key. These statements do not change claimed jobs.
+// Statements that change or delete jobs by their dedupe key, except claimed jobs.
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`
@@ -85,7 +85,7 @@ type Waiting struct {
 	DueFrom time.Time // earliest due time of a waiting job; zero if all jobs are claimed or parked
 }
 
-// Stats counts jobs by kind, for operators. The query reads the whole queue.
+// Stats counts jobs by kind, for operators. The query of Stats reads the whole queue.
 func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
 		GROUP BY kind ORDER BY kind`)

@@ -36,8 +36,8 @@ func APIKeyHint(token string) string {
 	return apiKeyPrefix + hint
 }
 
-// randomText returns n characters of base62. Random bytes of 248 and above are discarded. If they were used, the first
-// eight characters would be more likely, because 256 is not a multiple of 62.
+// randomText returns n characters of base62. Random bytes of 248 and above are discarded. If these bytes were used, the
+// first eight characters would be more likely, because 256 is not a multiple of 62.
 func randomText(n int) string {
 	out := make([]byte, 0, n)
 	var buf [32]byte

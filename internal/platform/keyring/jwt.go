@@ -9,10 +9,10 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// JWT returns claims as a signed token in compact form (RFC 7519). It adds `iat` and `exp` in whole seconds, which
-// replace claims of these names. The parameter claims must be a struct or a map[string]any. Anybody who has the token
-// can read the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC 7518 section
-// 3.2).
+// JWT returns claims as a signed token in compact form (RFC 7519). The token also contains `iat` and `exp` in whole
+// seconds, which replace claims of these names. The parameter claims must be a struct or a map[string]any. Anybody who
+// has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC
+// 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -64,7 +64,8 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 	return nil
 }
 
-// isJWT reports whether a token's header is that of a JWT (RFC 8725 section 3.11). A header without a type is accepted.
+// isJWT reports whether a token's header is that of a JWT (RFC 8725 section 3.11). isJWT accepts a header without a
+// type.
 func isJWT(h jose.Header) bool {
 	typ, ok := h.ExtraHeaders[jose.HeaderType]
 	return !ok || typ == "JWT"

@@ -93,7 +93,7 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 	}), nil
 }
 
-// heard records whether a host was slow for an owner. The record does not affect other owners.
+// heard records whether a host was slow for an owner. The result that heard records does not affect other owners.
 func (p *slots) heard(host, owner string, slow bool) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()

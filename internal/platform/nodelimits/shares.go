@@ -16,14 +16,14 @@
 // If a node's share shrinks, the node first uses less, and then writes that it holds less. If a node's share grows, the
 // node first writes that it holds more, commits, and then reads how much the other nodes hold. The node uses at most
 // the part of the limit that the other nodes do not hold. If two nodes raise their shares at the same time, at least
-// one of them reads the row that the other wrote. Because of this order, nodes need no lock. The shares of a slot limit
-// never exceed the limit in total, as long as the nodes can exchange and have a row for the key. Slots in use, such as
-// connections, count as held until they are released.
+// one of them reads the row that the other wrote. Because a node writes its row before it reads other rows, nodes need
+// no lock. The shares of a slot limit never exceed the limit in total, as long as the nodes can exchange and have a row
+// for the key. Slots in use, such as connections, count as held until they are released.
 //
 // The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that it cannot
-// add, a node uses an even share (at least one slot) but writes no row. The other nodes then divide the whole limit.
-// The excess is at most an even share for each node that has too many keys. When other keys of the same kind become
-// unused, the node adds the key within seconds.
+// add, a node uses an even share (at least one slot) but writes no row. Because of the missing row, the other nodes
+// divide the whole limit. The excess is at most an even share for each node that has too many keys. When other keys of
+// the same kind become unused, the node adds the key within seconds.
 //
 // Rate limits are exact only as a long-term average. Each node uses an even share until the first exchanges about a key
 // have shown how much each node wants.

@@ -110,7 +110,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	}
 	d, hasDay := p.day()
 	at := p.word("at")
-	if p.end() && d.kind == dayDate && !at { // a date is the only day that needs no time of day
+	if p.end() && d.kind == dayDate && !at { // only a date may be given without a time of day
 		return d.resolve(clock{}, time.UTC, now), true
 	}
 	c, ok := p.clock(at)

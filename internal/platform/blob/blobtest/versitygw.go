@@ -14,11 +14,11 @@ import (
 	"time"
 )
 
-// versitygwVersion is the version of the S3 server github.com/versity/versitygw. The server is not in go.mod, because
-// it depends on more modules than Postrider does.
+// versitygwVersion is the version of the S3 server github.com/versity/versitygw. Versitygw is not in go.mod, because it
+// depends on more modules than Postrider does.
 const versitygwVersion = "v1.8.0"
 
-// The access keys of all test servers. Versitygw sets these keys in the environment of the test process.
+// Access keys that all test servers accept. Versitygw sets these keys in the environment of the test process.
 const (
 	accessKey = "postrider-test"
 	secretKey = "secret of the loopback bucket"

@@ -170,7 +170,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 		case p.Type == "Limit":
 			bounded = true
 		case strings.Contains(p.Type, "Sort") || p.Type == "Aggregate" || p.Type == "Hash":
-			bounded = false // such a step reads all its input before it returns its first row
+			bounded = false // a sort, aggregate or hash reads all its input before it returns its first row
 		case each && p.Table == "email_events" && !narrow(p.Cond, repeated...) && ofEvents(p.Cond, "", s.SQL, tables):
 			long = append(long, fmt.Sprintf("%s of %s for each event, %s", p.Type, p.Table, p.Cond))
 		case tables[p.Table] != nil && strings.Contains(p.Type, "Scan") && !bounded && !narrow(p.Cond):

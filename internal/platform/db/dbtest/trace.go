@@ -104,7 +104,8 @@ func (tr *Trace) Break(s db.Statement) bool {
 // EachBroken calls the function act repeatedly, and each time makes a different statement of act fail as if a table
 // were missing, until every statement has failed once. If a statement fails, act must return an error for which
 // fault.Ours is true, except for statements that contain a text of mayFail. The function prepare runs before each call
-// of act, and check runs after each call. Statements of prepare and check do not fail. Both functions may be nil.
+// of act, and check runs after each call. EachBroken does not break statements of prepare and check. The functions
+// prepare and check may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()

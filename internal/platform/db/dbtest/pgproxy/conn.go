@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// Codes that a client may send in place of the protocol version (section 55.7, SSLRequest and similar messages).
+// Codes that a client may send in place of the protocol version (PostgreSQL documentation, section 55.7: SSLRequest and
+// similar messages).
 const (
 	cancelRequest = 80877102
 	sslRequest    = 80877103
@@ -109,7 +110,7 @@ func (c *conn) begin() ([]byte, error) {
 	}
 }
 
-// fatal returns the error message with which a server ends a connection (section 55.8).
+// fatal returns the error message with which a server ends a connection (PostgreSQL documentation, section 55.8).
 func fatal(sqlstate string) []byte {
 	text := "SFATAL\x00VFATAL\x00C" + sqlstate + "\x00Mturned away by the proxy\x00\x00"
 	return append(binary.BigEndian.AppendUint32([]byte{'E'}, uint32(len(text)+4)), text...)

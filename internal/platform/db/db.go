@@ -272,8 +272,8 @@ type Options struct {
 	// Break reports whether a statement must fail. Only tests set Break.
 	Break func(Statement) bool
 
-	// Borrow makes Open use the connections of that database on PostgreSQL in place of URL, MaxConns and Patience. Close
-	// leaves these connections open. It is for tests, and nil otherwise.
+	// Borrow is a PostgreSQL database whose connections Open uses in place of URL, MaxConns and Patience. Close does not
+	// close borrowed connections. Only tests set Borrow.
 	Borrow *DB
 
 	// Beside must be set if a node may be running on the same database. Commands set Beside. If Beside is set, Close sends

@@ -33,7 +33,7 @@ type postgresDB struct {
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
 
-	borrowed bool        // the pools belong to another DB; see Options.Borrow
+	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
 	closed   atomic.Bool // set by close if borrowed
 }
 

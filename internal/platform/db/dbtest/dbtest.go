@@ -1,5 +1,6 @@
-// Package dbtest runs tests on both engines. Each test has a new SQLite file, or a new database on a temporary
-// PostgreSQL server. The SQLite file or PostgreSQL database is a copy of an empty, migrated database.
+// Package dbtest runs tests on both engines. Each test has a new SQLite file, or a database on a temporary PostgreSQL
+// server. The database is a copy of an empty, migrated database. A PostgreSQL database may also be reused: after a
+// test, it is emptied for the next test.
 //
 // A package whose tests use dbtest contains this function:
 //
@@ -57,7 +58,7 @@ func Main(m *testing.M) {
 // After registers f to run when the tests have ended, before Main exits. Call After before Main.
 func After(f func()) { shared.after = append(shared.after, f) }
 
-// maxConns is the number of connections of a test's database, besides those that Options.MaxConns does not count.
+// maxConns is the value of Options.MaxConns for a test's database.
 const maxConns = 6
 
 const engineVariable = "POSTRIDER_TEST_ENGINE"

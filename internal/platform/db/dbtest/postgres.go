@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Postgres opens an empty migrated database on the shared server. An earlier test may have used the database and its
-// connections.
+// Postgres opens an empty migrated database on the shared server. An earlier test may have used the same database and
+// its connections.
 func Postgres(t testing.TB) *db.DB {
 	t.Helper()
 	return open(t, db.Options{Borrow: borrowed(t), Log: slog.New(slog.DiscardHandler)})
@@ -30,7 +30,7 @@ func PostgresURL(t testing.TB) string {
 	return temporaryDatabase(t, template(t))
 }
 
-// template starts the shared server and returns the name of its migrated database.
+// template starts the shared server and returns the name of the server's migrated database.
 func template(t testing.TB) string {
 	t.Helper()
 	start(t)

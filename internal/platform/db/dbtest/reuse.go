@@ -11,22 +11,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// reusable is a database of PostgreSQL that tests use one after another, with its open connections.
+// reusable is a PostgreSQL database with open connections, which several tests use one after another.
 type reusable struct {
 	name    string
 	d       *db.DB
-	schema  string            // schemaOf the database when it was created
-	initial map[string]string // the rows that migrations insert, as a JSON array for each table that has some
+	schema  string            // result of schemaOf when the database was created
+	initial map[string]string // rows that migrations insert, as a JSON array for each table with rows
 }
 
-// idle are the reusable databases that no test uses. They are empty.
+// idle contains the reusable databases that are empty and that no test uses.
 var idle struct {
 	sync.Mutex
 	all []*reusable
 }
 
-// borrowed returns a database whose connections the test may borrow. After the test the database is emptied for the next
-// one, or dropped if the test failed, changed the schema, or wrote very many rows.
+// borrowed returns a database whose connections the test may borrow. After the test, the database is emptied for the
+// next test. If the test failed, changed the schema, or wrote very many rows, the database is dropped.
 func borrowed(t testing.TB) *db.DB {
 	t.Helper()
 	idle.Lock()
@@ -92,14 +92,14 @@ func (r *reusable) initialRows(ctx context.Context) (map[string]string, error) {
 	return all, err
 }
 
-// usedTables is a condition on pg_class for the tables whose files are not empty.
+// usedTables is an SQL condition on pg_class that selects the tables whose files are not empty.
 const usedTables = `relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'migrations'
 	AND pg_relation_size(oid) > 0`
 
-// schemaOf returns a text that changes with the schema, with the statistics, and when a table grows beyond the size that
-// is fast to empty.
+// schemaOf returns a text that differs if the schema or the statistics have changed, or if a table has become too large
+// to be emptied quickly.
 func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
-	const first = 16384 // the system's own objects have smaller ids
+	const first = 16384 // PostgreSQL's system objects have smaller ids
 	err = r.d.QueryRow(ctx, `SELECT CONCAT_WS(' ',
 		(SELECT CONCAT_WS(' ', COUNT(*), SUM(xmin::TEXT::BIGINT), SUM(reltuples),
 			COUNT(*) FILTER (WHERE relkind = 'r' AND pg_relation_size(oid) > 1000000)) FROM pg_class WHERE oid >= $1),
@@ -109,14 +109,15 @@ func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
-// empty deletes the rows of all tables, except for those of a new database. It returns an error if the next test cannot use the database.
+// empty deletes the rows of all tables, except for the rows that a new database contains. If the next test cannot use
+// the database, empty returns an error.
 func (r *reusable) empty(ctx context.Context) error {
 	schema, err := r.schemaOf(ctx)
 	if err != nil || schema != r.schema {
 		return fmt.Errorf("the schema was %q and is %q: %w", r.schema, schema, err)
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, `SET LOCAL session_replication_role = replica`) // foreign keys are not checked
+		tx.Queue(ctx, `SET LOCAL session_replication_role = replica`) // the deletion does not check foreign keys
 		tx.Queue(ctx, `DO $$ DECLARE t REGCLASS; BEGIN
 			FOR t IN SELECT oid FROM pg_class WHERE `+usedTables+` LOOP EXECUTE 'DELETE FROM ' || t; END LOOP; END $$`)
 		for table, rows := range r.initial {
@@ -134,7 +135,7 @@ func (r *reusable) remove() {
 	}
 }
 
-// removeIdle drops all reusable databases when the tests are over.
+// removeIdle drops all idle reusable databases after the tests have ended.
 func removeIdle() {
 	idle.Lock()
 	defer idle.Unlock()

@@ -8,26 +8,28 @@
 //
 // # Invariants
 //
-// The approved email is the one that the page showed. When the approval is requested, the email is checked and its
-// template is filled in; nothing is fetched later. Every state except pending is final. The transaction that accepts
-// the email also marks the approval. If two people approve at the same time, or the node crashes, the email is sent at
-// most once. It is sent as its requester, with the requester's rights and limits at approval. The requester is a
-// connected app, an API key or a person. The audit log records who approved the email.
+// The approved email is identical to the email shown on the approval page. The email is checked and its template
+// rendered when the approval is requested; nothing is fetched later. Every state except pending is final. One
+// transaction accepts the email and marks the approval as approved. The email is sent at most once, even if two people
+// approve it at the same time or the node crashes. An approved email is sent as its requester, with the rights and
+// limits that the requester has at approval. The requester is a connected app, an API key or a person. The audit log
+// records who approved the email.
 //
-// A connected app sees only its own requests and cannot decide them. It may have at most [maxPending] pending requests.
+// A connected app sees only its own requests and cannot decide them. A connected app may have at most [maxPending]
+// pending requests.
 //
-// The email is stored only while its approval is pending. After the decision the row has only the sender, the subject
-// and the number of recipients; it is deleted after [retention].
+// The email is stored only while its approval is pending. After the decision the approval's row keeps only the sender,
+// the subject and the number of recipients. The row is deleted after [retention].
 //
 // # When it fails
 //
-// If the email breaks a rule at approval, the approval becomes failed and records the reason. If a quota is used up, or
-// the error may be temporary, the approval stays pending.
+// If the email breaks a rule at approval, the approval becomes failed and records the reason. If a quota is used up or
+// the error may be temporary, the approval stays pending and can be approved later.
 //
 // # What it does not do
 //
-// The package does not check scopes, except that grants may not decide: its callers check them. The package serves no
-// pages.
+// The package leaves scope checks to its callers, except that it never lets a connected app decide. The package serves
+// no pages.
 package approvals
 
 import (
@@ -41,9 +43,9 @@ const (
 	lifetime    = 72 * time.Hour
 	retention   = 90 * 24 * time.Hour // after the decision
 	maxPending  = 100                 // requests of one connected app
-	maxRequest  = 4 << 20             // bytes of an email in JSON, where files are a third larger
+	maxRequest  = 4 << 20             // maximum bytes of an email as JSON; base64 makes attachments a third larger
 	maxReason   = 500                 // characters
-	mailsPerDay = 20                  // notices about the requests of one connected app
+	mailsPerDay = 20                  // approval notices about the requests of one connected app
 )
 
 // State is the state of an approval.
@@ -65,7 +67,7 @@ type Approval struct {
 	ID         string
 	TeamID     string
 	Actor      teams.ActorRef // the requester
-	ActorName  string         // at the time of the request
+	ActorName  string         // the requester's name at the time of the request
 	From       string
 	Recipients int
 	Subject    string
@@ -73,7 +75,7 @@ type Approval struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time
 	DecidedAt  time.Time      // zero while the approval is pending
-	DecidedBy  teams.ActorRef // the zero value if pending or expired
+	DecidedBy  teams.ActorRef // the zero value if the approval is pending or expired
 	Reason     string         // why the request was rejected or the email could not be sent
 	EmailID    string         // id of the email that was sent
 

@@ -97,7 +97,8 @@ func wantFault(t *testing.T, err error, kind fault.Kind, substring string) {
 	}
 }
 
-// An approved email is sent once, as the connected app, for the first decision. Listeners get both events.
+// Four concurrent Approve calls send an email once, as the connected app that requested it. Listeners receive the
+// events for the request and for the decision.
 func TestApprove(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example"))
@@ -134,7 +135,7 @@ func TestApprove(t *testing.T) {
 	})
 }
 
-// Only one of a concurrent approval and rejection succeeds.
+// If an email is approved and rejected at the same time, only one of the decisions succeeds.
 func TestApproveAndReject(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for range 5 {
@@ -157,11 +158,11 @@ func TestApproveAndReject(t *testing.T) {
 	})
 }
 
-// Repeated requests with one idempotency key create one approval, on all nodes.
+// Concurrent requests with the same idempotency key create a single approval, even on several nodes.
 func TestAskOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		key := emails.Idempotency{Scope: "POST /approvals", Key: "k", Hash: "h"}
-		// Another node shares no memory with this one.
+		// The second service shares no memory with the first, like a service on another node.
 		other := testnode.Must(approvals.New(testnode.PublicURL, approvals.Deps{DB: f.DB,
 			Recorder: f.Recorder, Grants: f.Grants,
 			Members: f.Members, Teams: f.Teams, Audit: f.Audit, Emails: testnode.Must(emails.New(emails.Config{MaxSize: 1 << 20},
@@ -187,8 +188,8 @@ func TestAskOnce(t *testing.T) {
 	})
 }
 
-// Under concurrent operations each approved email is sent once, and nothing else is sent. Beyond a limit, approvals
-// stay pending and Approve returns the reason.
+// Under concurrent operations each approved email is sent once, and no other email is sent. If a limit is exceeded, the
+// approval stays pending and Approve returns the limit's error.
 func TestAtTheSameTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := context.WithoutCancel(t.Context())
@@ -223,7 +224,7 @@ func TestAtTheSameTime(t *testing.T) {
 			f.Must(err)
 		}
 		for range 2 {
-			// The limit allows one email. The second caller finds the email approved, not the limit exceeded.
+			// The limit allows one email. The second Approve call returns the approved email, not an error about the limit.
 			limit()
 			a, before := f.ask(hello), f.emails()
 			if one, other := both(approve(f.user, a), approve(f.Acme, a)); one != nil || other != nil ||
@@ -264,7 +265,7 @@ func TestAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A connected app decides nothing and sees no requests of others.
+// A connected app cannot decide approvals and does not see the requests of other apps.
 func TestPrograms(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -294,7 +295,7 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// API keys and users may request approvals, too: the email is sent as the requester, and the approval records who
+// API keys and users may also request approvals. The email is sent as its requester, and the approval records who
 // approved it.
 func TestAskers(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -331,7 +332,8 @@ func TestAskers(t *testing.T) {
 	})
 }
 
-// failed approves an email and checks that the approval becomes failed for a reason and sends nothing.
+// failed approves an email and checks that the approval becomes failed with the expected reason and that no email is
+// sent.
 func (f *fixture) failed(a approvals.Approval, substring string) {
 	f.T.Helper()
 	before := f.emails()
@@ -341,7 +343,8 @@ func (f *fixture) failed(a approvals.Approval, substring string) {
 	}
 }
 
-// An email that can no longer be sent fails with the reason. A temporary error leaves the approval unchanged.
+// Approving an email that can no longer be sent marks the approval as failed, with the reason. A temporary error leaves
+// the approval unchanged.
 func TestApproveTooLate(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -380,7 +383,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
 		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
-		for range 4 { // near the end of the quota, the team is notified of refusals
+		for range 4 { // the remaining quota is low, so the team is notified of refusals
 			f.Send(testnode.Hello("a@reader.example"))
 		}
 		ctx := audit.With(t.Context(), audit.Entry{TeamID: f.Acme.TeamID, Action: audit.ApprovalApproved, Target: a.ID})
@@ -392,7 +395,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	})
 }
 
-// Undecided emails expire unsent, and are deleted later.
+// Approvals that nobody decides expire without sending the email and are deleted later.
 func TestExpiry(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -418,7 +421,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// The sent email is the one that was shown: later changes of the template do not matter, and it is sent at its
+// The sent email equals the email shown for approval, even if its template has changed since. The email is sent at its
 // scheduled time.
 func TestTemplateIsFixed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -454,7 +457,7 @@ func TestTemplateIsFixed(t *testing.T) {
 	})
 }
 
-// A connected app cannot flood a team with requests.
+// The number of pending requests and of notices from a connected app is limited.
 func TestMany(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.ask(testnode.Hello("a@reader.example"))

@@ -44,11 +44,11 @@ type Deps struct {
 	Members  *members.Service
 	Teams    *teams.Service
 	Audit    *audit.Log
-	// Mail enqueues an email to one address in tx; nil sends none.
+	// Mail enqueues an email to one address in tx. If Mail is nil, no notices are sent.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 }
 
-// New returns the service. publicURL is the prefix of links to pages, without a slash at its end. It fails if a
+// New returns the service. publicURL is the prefix of links to pages, without a slash at its end. New fails if a
 // dependency is missing.
 func New(publicURL string, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
@@ -58,15 +58,15 @@ func New(publicURL string, d Deps) (*Service, error) {
 		teams: d.Teams, audit: d.Audit, publicURL: publicURL}, nil
 }
 
-// URL returns the page on which a person decides.
+// URL returns the address of the page on which a person decides an approval.
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
-// Request stores an email that waits for approval, after checking it like an email that is sent now. If the same actor
-// has used the idempotency key in the last 24 hours, Request returns the earlier approval in its present state.
+// Request stores an email for approval after the same checks as for an email that is sent immediately. If the same
+// actor has used the idempotency key in the last 24 hours, Request returns the earlier approval in its current state.
 func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
 	err error) {
 	if by.Kind == teams.GrantActor {
-		key.Scope += " " + by.ID // each connected app has its own keys, because it sees only its own requests
+		key.Scope += " " + by.ID // idempotency keys are per connected app, because an app sees only its own requests
 	}
 	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember rememberID) error {
 		a, err = s.request(ctx, by, in, remember)
@@ -141,8 +141,8 @@ func (s *Service) owner(ctx context.Context, by teams.Actor) (string, error) {
 	return s.grants.UserAddress(ctx, by.TeamID, by.ID)
 }
 
-// noticeText returns the text of the notice to the user. It includes the name that the app chose for itself. It quotes
-// nothing from the email, because a stranger may have written it.
+// noticeText returns the text of the notice to the user. The text includes the name that the connected app chose for
+// itself. The text quotes nothing from the email, because the email's content is not trusted.
 func (s *Service) noticeText(a *Approval) string {
 	return fmt.Sprintf("%s, which you let act for your team, wants to send an email to %d recipients.\n\n"+
 		"See it, and decide:\n\n%s\n\nIt is not sent unless you or others of your team approve it by %s.\n", a.ActorName,
@@ -164,7 +164,8 @@ func (s *Service) Get(ctx context.Context, by teams.Actor, approvalID string) (A
 	return a, err
 }
 
-// List returns a page of approvals, newest first. state "" means all states. A grant sees only its own approvals.
+// List returns a page of approvals, newest first. state "" means all states. A connected app sees only its own
+// approvals.
 func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.Page) ([]Approval, bool, error) {
 	own := ""
 	if by.Kind == teams.GrantActor {
@@ -173,11 +174,12 @@ func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.
 	return list(ctx, s.d.Reader, by.TeamID, state, own, p)
 }
 
-// errDecided means that the approval is no longer pending when the transaction runs.
+// errDecided is returned if the approval is no longer pending when the transaction runs.
 var errDecided = errors.New("the approval is decided")
 
-// Approve sends the email of a pending approval. It returns an approval that was approved before unchanged, and refuses
-// one with another final state. If the email breaks a rule, the approval becomes failed and Approve returns no error.
+// Approve sends the email of a pending approval. If the approval is already approved, Approve returns it unchanged.
+// Approve refuses rejected, expired and failed approvals. If the email breaks a rule, the approval becomes failed and
+// Approve returns no error.
 func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, Approved)
 	if err != nil || a.State != Pending {
@@ -204,7 +206,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	if fault.Ours(err) {
 		return a, err
 	}
-	// A concurrent Approve of the same approval may have used up the quota that this one lacks.
+	// The error may be an exceeded quota although a concurrent call has already approved this email.
 	if now, again := s.pending(ctx, by, approvalID, Approved); again != nil || now.State != Pending {
 		return now, again
 	}
@@ -216,8 +218,8 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	return s.decideWithoutSending(ctx, by, a, Approved)
 }
 
-// requester returns the actor that requested the approval, with its present rights. The error is a fault if it may no
-// longer send.
+// requester returns the actor that requested the approval, with its current rights. If the actor may no longer request
+// approvals, the error is a fault.
 func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, err error) {
 	gone := ""
 	switch a.Actor.Kind {
@@ -241,7 +243,7 @@ func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, e
 	return as, as.Require(teams.ApprovalsRequest)
 }
 
-// Reject ends a request without sending it. The reason is shown to the requester and may be empty.
+// Reject ends a request without sending the email. The reason is shown to the requester and may be empty.
 func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason string) (Approval, error) {
 	reason = strings.TrimSpace(reason)
 	if utf8.RuneCountInString(reason) > maxReason || strings.ContainsRune(reason, 0) {
@@ -256,7 +258,8 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
-// pending returns an approval that is pending or already has the state as. It refuses an approval with another state.
+// pending returns an approval if it is pending or already in the requested state. It refuses an approval in any other
+// state.
 func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	if by.Kind == teams.GrantActor {
 		return Approval{}, fault.New(fault.OutOfScope, "", "Programs do not decide of approvals. A person does it, or an "+
@@ -275,7 +278,8 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 	return a, nil
 }
 
-// decideWithoutSending stores the state of a in a transaction of its own. as is the state that the caller requested.
+// decideWithoutSending stores the approval's new state in a separate transaction. The parameter as is the state that
+// the caller requested.
 func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
 	if errors.Is(err, errDecided) {
@@ -284,7 +288,8 @@ func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Ap
 	return a, err
 }
 
-// afterLostDecision returns the result of a decision whose transaction found the approval decided or expired.
+// afterLostDecision returns the result of a decision that lost to an earlier decision or came after the approval
+// expired.
 func (s *Service) afterLostDecision(ctx context.Context, by teams.Actor, approvalID string,
 	as State) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, as)
@@ -315,7 +320,7 @@ func (s *Service) decideIn(ctx context.Context, tx *db.Tx, by teams.Actor, a *Ap
 	return s.recordEvent(ctx, tx, events.ApprovalDecided, a)
 }
 
-// truncateReason shortens a text to the maximum length of a reason.
+// truncateReason shortens a text to the maximum of 500 characters for a reason.
 func truncateReason(text string) string {
 	all := []rune(strings.ToValidUTF8(text, "�"))
 	return string(all[:min(len(all), maxReason)])

@@ -15,7 +15,7 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipients, subject, state, created_at,
 	expires_at, decided_at, decided_by_kind, decided_by_id, reason, email_id`
 
-// fields returns the scan destinations of columns. Call done after scanning.
+// fields returns the scan destinations for the approval columns. Call done after scanning.
 func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
@@ -34,7 +34,7 @@ func scan(r db.Row) (a Approval, err error) {
 	return a, err
 }
 
-// get returns an approval with its email, if that is still stored.
+// get returns an approval. It includes the email if the email is still stored.
 func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approval, err error) {
 	to, done := fields(&a)
 	var request string
@@ -53,7 +53,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 	return a, err
 }
 
-// list returns a page of approvals. An empty state or actorID means all.
+// list returns a page of approvals. An empty state matches all states, and an empty actorID all actors.
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
 	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
@@ -68,8 +68,8 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
-// countRequests returns how many approvals an actor requested since a time: the pending ones and all. It counts at most
-// the number most of rows.
+// countRequests returns the number of approvals that an actor requested since a time: the number still pending and the
+// total. At most the given number of rows is counted.
 func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
@@ -86,7 +86,7 @@ func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
 
-// decide stores the decision a and returns false if the approval is no longer pending.
+// decide stores the decision on an approval. It returns false if the approval is no longer pending.
 func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'
@@ -118,7 +118,8 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// requestsNaming returns some of the team's pending approvals after an id whose emails may contain an address.
+// requestsNaming returns a page of the team's pending approvals that may contain an address. The page starts after the
+// given id.
 func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
 	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3

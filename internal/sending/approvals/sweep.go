@@ -11,8 +11,8 @@ import (
 
 const sweepBatch = 100
 
-// Sweep marks overdue approvals as expired and deletes those that were decided long ago. It is called every few
-// minutes.
+// Sweep marks overdue approvals as expired and deletes approvals that were decided longer ago than the retention. The
+// caller runs Sweep every few minutes.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		ended, err := expire(ctx, tx, sweepBatch)
@@ -42,7 +42,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 // addresses of recipients.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	const atOnce = 10 // each email may be large
+	const atOnce = 10 // a small page, because each email may be large
 	for _, teamID := range scope.Teams {
 		for after := ""; ; {
 			some, err := requestsNaming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Scheduled emails are delivered for every kind of actor; only keys must still exist.
+// Scheduled emails are delivered for every kind of actor. If the actor is an API key, the key must still exist.
 func TestDeliverScheduledByAnyActor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

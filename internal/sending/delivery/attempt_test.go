@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An attempt stores the first reply that is not a success. The next attempt starts when the last delayed recipient
-// may be tried.
+// An attempt stores the first reply that is not a success. The next attempt starts when the last of the delayed
+// recipients may be retried.
 func TestAttempt(t *testing.T) {
 	now := time.Now()
 	of := func(all ...state) (out outcome, verdicts []verdict) {
@@ -30,7 +30,7 @@ func TestAttempt(t *testing.T) {
 	}
 	for _, c := range []struct {
 		states  []state
-		unknown int // index of the answer that is unknown, or -1
+		unknown int // index of the recipient whose outcome is unknown, or -1
 		outcome string
 		code    string
 		next    time.Duration
@@ -63,7 +63,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// If the file store fails, the outbox returns an error for new messages and for the list.
+// If the file store fails, the outbox returns an error when storing a message and when listing messages.
 func TestOutboxWithoutItsStore(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkDeliver delivers claimed jobs to a sink, one email of 10 KB each, on SQLite. us-cpu/op is the processor
-// time of the process, including the sink and the runner.
+// BenchmarkDeliver delivers claimed jobs to a sink, one email of 10 KB each, on SQLite. The metric us-cpu/op is the
+// processor time of the whole process, including the sink and the job runner.
 func BenchmarkDeliver(b *testing.B) {
 	b.Run("rsa+ed25519", func(b *testing.B) { benchmarkDeliver(b, true) })
 	b.Run("ed25519 twice", func(b *testing.B) { benchmarkDeliver(b, false) })

@@ -8,17 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Broadcasts decides about the emails of broadcasts before each attempt. If a broadcast is paused or canceled, its
-// queued emails stop too.
+// Broadcasts decides before each attempt whether a broadcast's email may be sent. If a broadcast is paused or canceled,
+// its queued emails are not sent.
 type Broadcasts interface {
-	// CachedDecision returns at once. The decision may be some seconds old.
+	// CachedDecision returns a decision without waiting for the database. The decision may be some seconds old.
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
-	// LockDecision returns the exact decision, which holds until the transaction ends.
+	// LockDecision returns the current decision and locks it until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// broadcastAllows reports whether the email's broadcast, if it has one, lets the email be sent now. If the email must
-// not be sent now, broadcastAllows has held the job until the broadcast resumes, or has ended the job and the email.
+// broadcastAllows reports whether an email may be sent now; emails without a broadcast always may. If the broadcast is
+// paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is canceled, it ends the job and
+// cancels the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

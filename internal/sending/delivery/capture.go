@@ -35,12 +35,12 @@ type CapturedMessage struct {
 }
 
 // outbox stores each captured message as two blobs: the message as it would have been sent, and its envelope. The
-// envelope is written last and makes the message visible.
+// outbox writes the envelope last, and only messages with an envelope are listed.
 type outbox struct {
 	blobs *blob.Store
 
 	mu     sync.Mutex
-	stored []string // ids, oldest first; nil until they are listed from the blobs
+	stored []string // message ids, oldest first; nil until the blobs have been listed
 }
 
 // store stores a message instead of sending it. The recipients of the message count as delivered.
@@ -91,7 +91,7 @@ func (b *outbox) prune(ctx context.Context, newest string) error {
 	return nil
 }
 
-// ids lists the stored messages, oldest first: ids sort by time.
+// ids returns the ids of the stored messages, oldest first. Message ids sort by time.
 func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	err := b.blobs.List(ctx, capturedPrefix, func(f blob.Info) error {
@@ -137,8 +137,8 @@ func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	return all, nil
 }
 
-// OpenCaptured opens a captured message as it would have been sent. It returns blob.ErrNotFound if there is none with
-// this id. The caller closes the result.
+// OpenCaptured opens a captured message as it would have been sent. It returns blob.ErrNotFound if no message has this
+// id. The caller must close the returned reader.
 func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound

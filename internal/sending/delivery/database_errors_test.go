@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A delivery that loses the database at any point fails before its host is contacted, or records the host's answer.
+// If the database fails at any point of a delivery, the delivery fails before it contacts a host, or it records the
+// host's answer.
 func TestDeliverWithoutDatabase(t *testing.T) {
 	for name, tries := range map[string]int{"first try": 0, "later": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -35,7 +36,7 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				d.Hint("domains", f.Sender.ID) // so that the keys are looked up again
+				d.Hint("domains", f.Sender.ID) // expires the cached signing keys
 				heard = len(mx.Messages())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The job of a deleted email ends, and nothing is sent.
+// The delivery job of a deleted email ends without sending a message.
 func TestDeliverWhatIsGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
@@ -38,7 +38,8 @@ func TestDeliverWhatIsGone(t *testing.T) {
 	})
 }
 
-// An email whose content is missing fails with a reason. Contents should never be missing.
+// An email without stored content fails with the reason content_missing. Only a fault of the database or file store can
+// lose the content.
 func TestDeliverWithoutContent(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

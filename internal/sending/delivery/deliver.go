@@ -30,9 +30,9 @@ type try struct {
 	job     jobs.Job
 	d       emails.Delivery
 	o       *emails.Outgoing
-	started time.Time // when the conversation began
+	started time.Time // when the SMTP conversation began
 
-	suppressionsReadAt time.Time      // when the suppressions were last read; zero if never
+	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
 	skipped            []events.Event // events of recipients suppressed since acceptance; recorded with the outcome
 }
 
@@ -43,7 +43,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	d.First = j.Attempt == 1
-	// Memory for the email is acquired before any of it is read.
+	// Memory for the email is reserved before the email is read.
 	size := d.Size
 	if size == 0 {
 		size, err = s.p.Emails.Size(ctx, d.EmailID)
@@ -108,7 +108,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
-// reserveMemory waits until a team may use size bytes of memory, and returns how much it acquired.
+// reserveMemory waits until a team may use size bytes of memory and returns the number of bytes reserved.
 func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (int64, error) {
 	size = min(size, memory)
 	if err := s.memory.Acquire(ctx, team, size); err != nil {
@@ -117,8 +117,8 @@ func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (i
 	return size, nil
 }
 
-// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB. It returns how much
-// stays reserved.
+// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB. It returns the number of
+// bytes that stay reserved.
 func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)
 	for _, part := range msg {
@@ -131,7 +131,7 @@ func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64
 	return left
 }
 
-// chooseRoute finds the hosts of a try. ok is false if no host can be tried now; out then has the reason.
+// chooseRoute finds the hosts of a try. If no host can be tried now, ok is false and out contains the reason.
 func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
 	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
@@ -147,7 +147,8 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 	return out, !silent, nil
 }
 
-// errLeaseTooShort means that a job waited so long for its turn that its lease might end during a conversation.
+// errLeaseTooShort is returned if a job waited so long for a connection that its lease might end during the SMTP
+// conversation.
 var errLeaseTooShort = errors.New("no connection became free in time")
 
 // transmit gives a message to the transport and records the outcome.
@@ -196,12 +197,12 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	return err
 }
 
-// withConnection calls talk with the permits that a conversation needs. The first is a connection permit, of which
-// every team has a share. The second permit is a slot at the destination, where teams take turns. A message with a slot
-// waits only for the host, so a team never blocks another at a destination because of its mail elsewhere.
+// withConnection acquires two permits and calls talk. The first permit is a connection permit, from the team's share.
+// The second permit is a slot at the destination, which teams get in turns. A message with a slot waits only for the
+// host. A team's mail to one destination therefore never blocks other teams at another destination.
 //
-// Other messages can use the permit and the slot while a message is being signed, or waits for the disk or for another
-// connection's result at a host. For news, see talk.
+// A message holds neither permit nor slot while it is signed, waits for the disk, or waits for the result of another
+// connection to the same host. The result news is described at talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {
@@ -235,9 +236,10 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 	return news, err
 }
 
-// prepare composes and signs a message. Both steps use the processor, so the number of each at once is limited. Fewer
-// messages are signed at once than composed, so that the rest of the program is not slowed down. Teams take turns at
-// both steps, because the messages of one team may be a thousand times as large as those of another.
+// prepare composes and signs a message. Both steps use the processor, so the number of concurrent compositions and
+// signatures is limited. Fewer messages are signed than composed at a time, so that signing does not slow down other
+// work. Teams take turns at composing and signing, because the messages of one team may be a thousand times as large as
+// those of another.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Acquire(ctx, turn); err != nil {
@@ -269,8 +271,8 @@ func (s *Service) sign(ctx context.Context, turn string, body []byte, from domai
 	return dkim.Sign(body, time.Now(), from.Signers...)
 }
 
-// fail ends an email that cannot be delivered for a reason on our side. Recipients at other destinations have jobs
-// and outcomes of their own.
+// fail ends a job that cannot deliver its email because of an error on our side. Recipients at other destinations have
+// separate jobs and outcomes.
 func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, t.job)

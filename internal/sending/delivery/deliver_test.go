@@ -186,7 +186,7 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	})
 }
 
-// The events of an email for a contact name the contact, even after its address has changed.
+// Events of an email sent to a contact contain the contact's id, even after the contact's address has changed.
 func TestEventsNameTheContact(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -362,7 +362,7 @@ func TestDeliverWithALostLease(t *testing.T) {
 		n := one(mx.Addr)
 		f := newFixture(t, d, n.config(1), n.dns)
 		x := f.send(address(1))
-		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // the row has no attempt
+		j := jobs.Job{Kind: emails.DeliveryKind, Attempt: 7, CreatedAt: time.Now()} // no attempt is stored yet
 		if err := d.QueryRow(t.Context(), `SELECT id, lane, team_id, payload FROM jobs WHERE kind = $1`, j.Kind).Scan(&j.ID,
 			&j.Lane, &j.TeamID, &j.Payload); err != nil {
 			t.Fatal(err)

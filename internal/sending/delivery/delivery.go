@@ -1,50 +1,50 @@
 // Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
 //
-// A job is one email to one destination domain, with all its recipients there that are not settled. A job goes through
-// plan, talk and judge. plan finds the addresses to try. talk speaks SMTP and returns an answer for each recipient.
-// judge, a pure function, decides what each answer means. One transaction then finishes or reschedules the job, stores
-// the conversation, and records the events.
+// A job delivers one email to one destination domain, to all recipients there without a final outcome. A job runs the
+// functions plan, talk and judge. plan finds the addresses to try. talk runs the SMTP conversation and returns an
+// answer for each recipient. The pure function judge classifies each answer. One transaction then finishes or
+// reschedules the job, stores the conversation, and records the events.
 //
 // # Invariants
 //
-// Every accepted email is delivered at least once, or ends with an event that says why not. After some fifty hours of
-// errors on our side its job is parked and waits for an operator.
+// Every accepted email is delivered at least once or ends with an event that gives the reason. After about fifty hours
+// of errors on our side, the job is parked until an operator acts.
 //
-// A second copy is sent only in two cases. In the first, the node crashes or is declared dead between a host's final
-// 250 and our commit. In the second, a host may have accepted the message, but its answer did not arrive. The outcome
-// of such an attempt is "unknown". After the second unknown outcome, the next try waits for hours. The Message-ID and
-// all other bytes except the signatures stay the same, so that receivers can recognize copies.
+// A second copy is sent only in two cases. In the first case, the node crashes or is declared dead between a host's
+// final 250 and our commit. In the second case, a host may have accepted the message, but its answer did not arrive. An
+// attempt without the final answer has the outcome "unknown". After two unknown outcomes, the next try waits for hours.
+// The Message-ID and all other bytes except the signatures stay the same, so that receivers can recognize copies.
 //
-// No transaction is open while the network is used. The answer of a host is data, never an error.
+// No transaction is open during network input or output. A host's answer is data, never a Go error.
 //
-// No team's mail waits for the hosts of another team. Teams share memory and connections, as package fairshare
-// describes. Teams take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to
-// compose and to sign, then a connection permit, and last a slot at the destination. While a job waits for its own
-// team's share, it holds nothing that another team may need. Bulk mail has lanes and turns of its own (emails.Lane,
-// jobs.Kind.Bulk). It never uses its team's whole share, so that the team's other mail does not wait behind it.
+// No team's mail waits for the hosts of another team. Package fairshare divides memory and connections among the teams.
+// Teams take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to compose and to
+// sign, then a connection permit, and last a slot at the destination. A job that waits for its own team's share holds
+// nothing that another team may need. Bulk mail has separate lanes and turns (emails.Lane, jobs.Kind.Bulk). Bulk mail
+// never uses its team's whole share, so the team's other mail does not wait behind it.
 //
 // # When it fails
 //
-// Temporary refusals, and hosts that cannot be reached, are retried by the schedule. After the last wait the email
-// bounces as transient, which suppresses no address. Only a permanent refusal that concerns the recipient suppresses
-// the address; a refusal of our address, reputation, content or size does not.
+// After a temporary refusal or a failed connection, the email is retried by the schedule. After the last retry the
+// email bounces as transient, and the address is not suppressed. Only a permanent refusal that concerns the recipient
+// suppresses the address; a refusal of our address, reputation, content or size does not.
 //
-// A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). An
-// address that does not answer is remembered for all destinations that lead to it, and is not tried for a time that
-// grows with each failure (hosts). A database failure is an error of the job, which is retried by the job's own
-// schedule. A database failure is never a bounce.
+// A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). If an
+// IP address does not answer, the node does not try it for a time that grows with each failure, for any destination
+// (hosts). A database failure is an error of the job, which is retried by a separate schedule. A database failure is
+// never a bounce.
 //
-// At first a team has one connection to a destination. Prompt answers allow more connections (window). An address has
-// such a window too, even if many destinations lead to it. A conversation that hangs keeps its connection, because
-// giving up after the final dot would send a copy, but it allows no further connections. Some connections are reserved
-// for destinations that answer (jobs.Share).
+// At first a team has one connection to a destination. Each prompt answer allows more connections (window). An IP
+// address also has a connection window, shared by all destinations that lead to it. A stalled conversation keeps its
+// connection, because closing it after the final dot could cause a second copy. Some connections are reserved for
+// destinations that answer (jobs.Share).
 //
 // # What it does not do
 //
 // The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
-// were read within the last seconds. It does not read bounces that arrive by mail. Nodes divide the limits of
-// connections and of the rate (package nodelimits), but each node learns separately which hosts asked for less mail,
-// and how they answer. MTA-STS and DANE are not supported.
+// were read within the last seconds. The package does not process bounces that arrive by mail. Nodes divide the
+// connection and rate limits (package nodelimits). Which hosts are slow or asked for less mail is tracked by each node
+// separately. MTA-STS and DANE are not supported.
 package delivery
 
 import (
@@ -81,7 +81,7 @@ const (
 // Config is the part of the configuration that concerns delivery.
 type Config struct {
 	Transport     string
-	Hostname      string // name in EHLO, and in return paths if the domain has no host for them
+	Hostname      string // name in EHLO; also in return paths of domains without a return-path host
 	RelayAddr     string // host:port
 	RelayUsername string
 	RelayPassword string
@@ -93,17 +93,17 @@ type Config struct {
 	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
 
 	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
-	Workers            int             // messages composed and signed at once
-	Signers            int             // messages signed at once; fewer than Workers, to leave time for accepting mail
-	Unsigned           bool            // for measurements only: skips the signatures
+	Workers            int             // messages composed concurrently
+	Signers            int             // messages signed concurrently; below Workers, to leave time for accepting mail
+	Unsigned           bool            // skip DKIM signing; for measurements only
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages a second to one destination; 0 is no limit
 	MaxConnections     int             // connections to all destinations, idle ones included; 0 is 500
-	ConnectionMessages int             // messages over one connection; 0 is 1,000
+	ConnectionMessages int             // maximum messages over one connection; 0 is 1,000
 
-	RootCAs  *x509.CertPool // certificates to verify hosts; nil means the system's
+	RootCAs  *x509.CertPool // CA certificates for verifying hosts; nil means the system's CAs
 	Timeouts smtpclient.Timeouts
-	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means a net.Dialer
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means the Dial method of a net.Dialer
 }
 
 // defaultSchedule spreads the tries over 48 hours.
@@ -112,20 +112,21 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is how many bytes of messages may be in memory at once. A larger message is sent alone. A team may use as
-	// much as stays free, which leaves enough for another team's largest email.
+	// memory is the maximum number of bytes of messages in memory at a time. A message larger than this limit is sent
+	// alone. A team may use as much memory as remains free, which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease covers the waits before a conversation and the conversation itself: a job that talks to a host must not
-	// lose its lease.
+	// lease covers the waits before an SMTP conversation and the conversation itself. A job must not lose its lease during
+	// a conversation.
 	lease = 30 * time.Minute
-	// talkMax is longer than the longest wait in a conversation: the answer to a message may take ten minutes.
+	// talkMax is the lease time that must remain when an SMTP conversation starts. The answer to the final dot alone may
+	// take ten minutes.
 	talkMax = 13 * time.Minute
-	// planMax bounds the DNS look-ups of one try.
+	// planMax is the time limit for the DNS look-ups of one try.
 	planMax = 2 * time.Minute
-	// prefetch is how many jobs of a fast destination are claimed for each connection. While one message is sent, the
-	// node composes and signs others and records outcomes. A destination that is not fast gets one job for each
-	// connection, so that its waiting messages use little memory.
+	// prefetch is the number of jobs claimed per connection to a fast destination. While one message is sent, the node
+	// composes and signs others and records outcomes. For other destinations one job per connection is claimed, so that
+	// waiting messages use little memory.
 	prefetch = 4
 )
 
@@ -138,13 +139,13 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // store of the capture transport
-	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of limits; nil means that it has all of each limit
+	Blobs    *blob.Store        `deps:"optional"` // blob store of the capture transport
+	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of limits; nil means the whole of each limit
 
-	Broadcasts Broadcasts // decides whether emails of broadcasts are still sent
+	Broadcasts Broadcasts // decides whether a broadcast's emails may still be sent
 
-	// OnLimitRaised is called with a group of jobs when this node's share of the group's limit has grown, so that more
-	// of its jobs may be claimed.
+	// OnLimitRaised is called when this node's share of a job group's limit has grown. The caller may then claim more jobs
+	// of the group.
 	OnLimitRaised func(group string)
 
 	Log *slog.Logger
@@ -164,10 +165,10 @@ type Service struct {
 	signing            *fairshare.Turns
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
-	ipv6               atomic.Int64 // time of the last check for IPv6, in Unix seconds; negative if there was no route
+	ipv6               atomic.Int64 // Unix time of the last IPv6 check, in seconds; negative if there was no IPv6 route
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, p Deps) (*Service, error) {
 	if err := fault.Complete(p); err != nil {
 		return nil, err
@@ -175,7 +176,7 @@ func New(c Config, p Deps) (*Service, error) {
 	return newService(c, p), nil
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is like New but does not check for missing dependencies. Tests use it.
 func newService(c Config, p Deps) *Service {
 	orDefault := func(n *int, fallback int) {
 		if *n <= 0 {
@@ -203,7 +204,7 @@ func newService(c Config, p Deps) *Service {
 	known.useShares(p.Shares, connections)
 	shape.useShares(p.Shares, p.OnLimitRaised)
 	if c.Transport == Relay {
-		known.backoffMax = backoffFirst // all mail waits for the relay, as it has no other host
+		known.backoffMax = backoffFirst // a short maximum, because all mail waits for the relay
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
@@ -211,19 +212,19 @@ func newService(c Config, p Deps) *Service {
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
 }
 
-// Kind returns the kind of delivery jobs. All lanes to one destination share its limits. With a relay, the relay is
-// the only destination.
+// Kind returns the kind of delivery jobs. All lanes to one destination share the destination's limits. With the relay
+// transport, the relay is the only destination.
 func (s *Service) Kind() jobs.Kind {
-	// Jobs in progress mostly wait for a host, which costs next to nothing. With few workers, some stalling hosts would
-	// block all other mail.
+	// Jobs in progress mostly wait for a host and use few resources. With few workers, a few stalled hosts would block all
+	// other mail.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
 		prefetch*s.c.LaneConnections),
 		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
-// errorSchedule returns the waits after consecutive failures on our side, such as those of the database. The waits last
-// some fifty hours, as long as any delivery. After the last wait an operator must act.
+// errorSchedule returns the waits after consecutive failures on our side, such as database failures. The waits total
+// about fifty hours, as long as the longest delivery. After the last wait an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {
@@ -253,13 +254,13 @@ func (s *Service) limit(group string) (int, time.Time) {
 	return s.shape.limit(group, time.Now())
 }
 
-// contactsNoHost reports whether mail for a group is settled without contacting a host.
+// contactsNoHost reports whether mail for a group gets its outcome without contacting a host.
 func (s *Service) contactsNoHost(group string) bool {
 	return s.c.Transport == Capture || s.isSandbox(group)
 }
 
-// share returns how many of a team's jobs for a destination may be in progress. If no host is contacted, nothing can
-// stall, so only the number of connections limits them.
+// share returns how many of a team's jobs for a destination may be in progress. If no host is contacted, jobs cannot
+// stall, so only the number of connections limits the jobs.
 func (s *Service) share(group, team string) jobs.Share {
 	if s.contactsNoHost(group) {
 		return jobs.Share{Most: prefetch * s.c.LaneConnections}

@@ -33,19 +33,19 @@ const (
 	destination = "example.net"
 )
 
-// fixture is the delivery service on a node. It listens to events after the node's own listeners.
+// fixture is a delivery service on a test node. The fixture receives events after the node's own listeners.
 type fixture struct {
 	*testnode.Node
 	service *Service
 	runner  *jobs.Runner
 
 	quiet bool // only counts events
-	// compares the email data in events with the database
+	// compares says whether to compare the email data in events with the database.
 	compares bool
 	mu       sync.Mutex
 	seen     []events.Event
 	total    map[events.Type]int
-	news     chan struct{} // closed and replaced when events are on disk
+	news     chan struct{} // closed and replaced when events have been committed
 }
 
 // Recorded implements events.Listener.
@@ -89,7 +89,7 @@ func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
 	}
 }
 
-// newFixture builds the fixture and starts nothing.
+// newFixture creates a fixture without starting its runner or its service.
 func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: "mem://"})
@@ -110,7 +110,7 @@ func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture
 	return f
 }
 
-// run handles jobs until the test ends.
+// run runs the job runner and the delivery service until the test ends.
 func (f *fixture) run() *fixture {
 	ctx, cancel := context.WithCancel(f.T.Context())
 	var wg sync.WaitGroup
@@ -129,14 +129,14 @@ func (f *fixture) run() *fixture {
 	return f
 }
 
-// send accepts an email to some addresses and returns its id.
+// send enqueues an email to the given addresses and returns its id.
 func (f *fixture) send(to ...string) string {
 	f.T.Helper()
 	html := "<p>Hello</p>"
 	return f.Send(emails.Send{From: "Sender <hello@" + from + ">", To: to, Subject: "Hello", HTML: &html})
 }
 
-// flood accepts n emails of another team. to returns the address of each.
+// flood enqueues n emails of another team. The function to returns each recipient's address.
 func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) string) {
 	f.T.Helper()
 	text := "Hello"
@@ -151,7 +151,7 @@ func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) str
 	}
 }
 
-// wait waits until an event of each given type was recorded, and returns all events, such as "delivered
+// wait waits until an event of each given type was recorded, and returns all events of the email, such as "delivered
 // to@example.net". It fails the test after half a minute.
 func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	f.T.Helper()
@@ -182,7 +182,7 @@ func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	}
 }
 
-// await waits until events of a type were recorded a number of times. It fails the test after a minute.
+// await waits until n events of a type have been recorded. It fails the test after a minute.
 func (f *fixture) await(kind events.Type, n int) {
 	f.T.Helper()
 	deadline := time.After(time.Minute)
@@ -208,7 +208,7 @@ func (f *fixture) count(kind events.Type) int {
 	return f.total[kind]
 }
 
-// event returns the first event of a type.
+// event returns an email's first event of a type.
 func (f *fixture) event(emailID string, kind events.Type) events.Event {
 	f.T.Helper()
 	f.mu.Lock()
@@ -241,19 +241,19 @@ func (f *fixture) state(emailID string) emails.State {
 	return f.Email(emailID).LastEvent
 }
 
-// jobsLeft returns how many delivery jobs wait.
+// jobsLeft returns the number of delivery jobs in the queue.
 func (f *fixture) jobsLeft() int {
 	f.T.Helper()
 	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind)
 }
 
-// network resolves names to servers on this machine. Each server gets an address of its own, which dial maps to the
-// real one.
+// network resolves host names to servers on this machine. Each server has its own fake address, which dial maps to the
+// server's real address.
 type network struct {
 	dns   resolve.Fake
-	hosts map[string]string // address with port 25 -> real address
+	hosts map[string]string // fake address with port 25 -> real address
 	mu    sync.Mutex
-	calls []string // names dialled, in order
+	calls []string // names of the dialed hosts, in order
 	names map[string]string
 }
 
@@ -262,7 +262,7 @@ func newNetwork() *network {
 		hosts: map[string]string{}, names: map[string]string{}}
 }
 
-// host adds a mail host to a domain. A host with an empty addr cannot be reached.
+// host adds a mail host to a domain. If addr is empty, the host cannot be reached.
 func (n *network) host(domain, name string, pref uint16, addr string) {
 	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(n.names) + 1)})
 	n.dns.MXRecords[domain] = append(n.dns.MXRecords[domain], resolve.MX{Host: name, Pref: pref})
@@ -289,14 +289,14 @@ func (n *network) dialled() []string {
 	return slices.Clone(n.calls)
 }
 
-// one returns a network whose destination has one host, mx.test.
+// one returns a network with one mail host, mx.test, for the test destination.
 func one(addr string) *network {
 	n := newNetwork()
 	n.host(destination, "mx.test", 10, addr)
 	return n
 }
 
-// config returns a configuration for a network. Tries follow each other at once.
+// config returns a configuration for a network, with a wait of only 1 ms between tries.
 func (n *network) config(tries int) Config {
 	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2,
 		Signers: 2}

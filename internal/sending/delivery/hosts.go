@@ -13,51 +13,51 @@ import (
 const (
 	backoffFirst = 20 * time.Second // wait after the first failure of an address; each further failure doubles it
 	backoffMax   = 10 * time.Minute
-	demotedFor   = 5 * time.Minute  // time after the wait during which other addresses are tried first
-	reachableFor = 10 * time.Minute // time during which an address that answered is expected to answer
-	plaintextFor = time.Hour        // time during which a failed TLS handshake is remembered
+	demotedFor   = 5 * time.Minute  // after the backoff, other addresses are tried first for this long
+	reachableFor = 10 * time.Minute // an address that answered is considered reachable for this long
+	plaintextFor = time.Hour        // a failed TLS handshake is remembered for this long
 	hostsMax     = 10_000
-	// dialsMax is how many connections at once may be opened to an address that answered recently. To any other
-	// address, only one connection at a time may be opened: further messages wait for its result without holding a
-	// connection.
+	// dialsMax is the maximum number of concurrent dials to an address that answered recently. Any other address is dialed
+	// by one message at a time. Further messages wait for the result without holding a connection.
 	dialsMax = 8
 )
 
-// hosts remembers which addresses answer. All destinations that lead to an address share its entry, whatever names
-// they use for it. Failures after the greeting are remembered for one team only, because they may be about the team.
+// hosts remembers which IP addresses answer. All destinations with the same address share its entry, even if their host
+// names differ. Failures after the greeting are remembered per team, because the team's mail may have caused the
+// failure.
 //
-// An address is never avoided for longer than it has been failing. If a host fails for an hour, its recovery is
-// noticed within an hour.
+// The backoff of an address is never longer than the time for which the address has been failing. If a host fails for
+// an hour, its recovery is noticed within an hour.
 //
-// Limits apply to the address that is dialed, however many destinations lead to it. A team has as many conversations
-// with an address as its window allows. All teams together have as many conversations as one destination may have,
-// except that each team may have one. This node uses its share of these conversations.
+// Limits apply per dialed address, no matter how many destinations lead to the address. A team's window limits its
+// concurrent conversations with an address. All teams together may have as many conversations with an address as one
+// destination may have, but each team may have at least one. This node uses its share of these conversations.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
-	full                     int                // limit of conversations with an address
-	shares                   *nodelimits.Shares // nil if this node has all of each limit
-	pool                     *pool              // the connections of this pool count against the limits
+	full                     int                // maximum concurrent conversations with an address
+	shares                   *nodelimits.Shares // nil if this node has the whole of each limit
+	pool                     *pool              // connections of this pool count against the limits
 
 	mu            sync.Mutex
 	entries       map[string]*host
 	conversations map[connKey]*conversations
-	plain         map[string]time.Time // when to forget that the TLS handshake of an address fails
+	plain         map[string]time.Time // when to forget an address's failed TLS handshake
 }
 
 // host is the state of one address.
 type host struct {
 	failure
 	reached       time.Time     // time of the last greeting
-	dialing       int           // connections that are being opened
-	dialDone      chan struct{} // closed when the next connection opens or fails; nil when nothing waits
+	dialing       int           // number of connections being opened
+	dialDone      chan struct{} // closed when the next dial ends; nil if no message waits
 	talking       int           // conversations in progress
-	share         int           // conversations that this node may have
-	waiting       []waiter      // messages that wait for a conversation to end, the longest waiting first
-	wakeScheduled bool          // a timer is set to check whether the waiters wait for stalled conversations
+	share         int           // maximum conversations for this node
+	waiting       []waiter      // messages that wait for a conversation to end, longest wait first
+	wakeScheduled bool          // a timer is set to check the waiters for stalled conversations
 }
 
-// connKey is an address and a team.
+// connKey identifies a team's conversations with an address.
 type connKey struct{ addr, team string }
 
 // conversations is the state of a team's conversations with an address after the greeting.
@@ -69,7 +69,7 @@ type conversations struct {
 // waiter is a message that waits for its turn at an address.
 type waiter struct {
 	conversations *conversations
-	turn          chan struct{} // closed when the message should call begin again
+	turn          chan struct{} // closed when begin should be called again
 }
 
 // failure records when, why and how often an address has failed.
@@ -80,15 +80,15 @@ type failure struct {
 	why   answer
 }
 
-// newHosts returns hosts without entries. full limits the conversations with an address.
+// newHosts returns hosts without entries. full is the maximum number of conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
 		entries:       map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
-// useShares limits this node to its shares of the limits. p is the pool whose connections count. Call it before any
-// other method.
+// useShares limits this node to its shares of the limits. Connections in the pool p count against these shares. Call
+// useShares before any other method.
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }
@@ -101,7 +101,8 @@ func (h *hosts) requestShare(addr string) {
 	h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 }
 
-// demand returns how many connections to an address this node could use, and how many it has, including unused ones.
+// demand returns two numbers: how many connections to an address this node could use, and how many it has open,
+// including idle connections.
 func (h *hosts) demand(addr string) (want, held int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -121,8 +122,8 @@ func (h *hosts) demand(addr string) (want, held int) {
 	return min(want, h.full), one.talking + held
 }
 
-// shareChanged records this node's new share of the connections to an address. It closes kept connections beyond the
-// share, because another node may now use that part of the limit.
+// shareChanged records this node's new share of the connections to an address. shareChanged closes idle connections
+// that exceed the share, because another node may now use that part of the limit.
 func (h *hosts) shareChanged(addr string, n int) {
 	h.mu.Lock()
 	talking := 0
@@ -134,8 +135,8 @@ func (h *hosts) shareChanged(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// closeExcess closes kept connections to an address if a new connection would exceed this node's share. The kept
-// connections cannot be used, because the message needs another TLS mode.
+// closeExcess closes idle connections to an address if a new connection would exceed this node's share. The message
+// cannot use the idle connections, because it needs another TLS mode.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
 	one := h.entries[addr]
@@ -148,7 +149,7 @@ func (h *hosts) closeExcess(addr string) {
 	h.pool.trim(addr, n)
 }
 
-// busy returns the addresses to which there are connections.
+// busy returns the addresses that have open connections.
 func (h *hosts) busy() []string {
 	all := h.pool.addresses()
 	h.mu.Lock()
@@ -161,10 +162,11 @@ func (h *hosts) busy() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// failed reports whether the last failure still counts against an address.
+// failed reports whether the last failure of an address still affects the order of addresses.
 func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= demotedFor }
 
-// add records another failure. Failures of connections that began before the first failure was known count as one.
+// add records another failure. Failures during a backoff do not extend it, because their connections began before the
+// first failure was known.
 func (f *failure) add(why answer, first, most time.Duration, now time.Time) {
 	if !f.failed(now) {
 		f.times = 0
@@ -178,14 +180,15 @@ func (f *failure) add(why answer, first, most time.Duration, now time.Time) {
 	f.times++
 }
 
-// entry returns the entry of an address, and makes one if there is none.
+// entry returns an address's entry and creates the entry if it does not exist.
 func (h *hosts) entry(addr string, now time.Time) *host {
 	one := h.entries[addr]
 	if one == nil {
 		if len(h.entries) >= hostsMax {
 			n := 0
 			for a, old := range h.entries {
-				// Entries of failing addresses are the most useful, yet half of them are deleted too, to keep the bound.
+				// Half of the unused entries in backoff are also deleted, although they are the most useful, to limit the table's
+				// size.
 				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
 					delete(h.entries, a)
 				}
@@ -199,7 +202,7 @@ func (h *hosts) entry(addr string, now time.Time) *host {
 
 func (one *host) unused() bool { return one.dialing == 0 && one.talking == 0 && len(one.waiting) == 0 }
 
-// failed reports whether an address failed recently, so that others are tried before it.
+// failed reports whether an address failed recently. Other addresses are tried before a failed address.
 func (h *hosts) failed(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -207,8 +210,8 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// backoff returns the earlier failure that forbids to try an address now. It may be a failure of the address or of one
-// team's conversations.
+// backoff returns the failure that put an address into backoff, and whether the address is in backoff now. The failure
+// may concern the address or only the team's conversations.
 func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -221,9 +224,9 @@ func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// claimDial requests permission to dial an address. A caller that may dial must call endDial once. If another
-// connection is testing whether the address answers, news is closed when the result is known. Otherwise f is the
-// failure because of which the caller must not wait.
+// claimDial requests permission to dial an address. A caller that may dial must call endDial once. If another message
+// is dialing the address, news is a channel that is closed when the result is known. If may is false and news is nil, f
+// is the failure to report instead of waiting.
 func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -252,13 +255,13 @@ func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan str
 type dialResult uint8
 
 const (
-	inconclusive dialResult = iota // aborted for a reason that does not concern the address
+	inconclusive dialResult = iota // aborted for a reason unrelated to the address
 	greeted                        // the host greeted, or refused with a reply
 	noGreeting                     // the host did not answer
 )
 
-// endDial records the result of a dial that claimDial permitted. why is the answer for recipients if the connection
-// was not opened.
+// endDial records the result of a dial that claimDial permitted. If no connection was opened, why is the answer
+// recorded for the recipients.
 func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -276,7 +279,8 @@ func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time)
 	}
 }
 
-// conversationsOf returns the entry of a team's conversations with an address, and makes one if there is none.
+// conversationsOf returns the entry for a team's conversations with an address and creates the entry if it does not
+// exist.
 func (h *hosts) conversationsOf(addr, team string, now time.Time) *conversations {
 	k := connKey{addr, team}
 	l := h.conversations[k]
@@ -309,9 +313,9 @@ func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 	h.conversationsOf(addr, team, now).failure = failure{}
 }
 
-// begin requests permission to talk to an address. A caller that may talk must call end. Otherwise, if news is not
-// nil, the caller calls begin again when news is closed. If news is nil, f is the failure because of which the caller
-// must not wait.
+// begin requests permission to talk to an address. If may is true, the caller must call end after the conversation. If
+// may is false and news is not nil, the caller calls begin again when news is closed. If may is false and news is nil,
+// f is the failure to report instead of waiting.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -343,8 +347,8 @@ func (h *hosts) end(addr, team string, what response, took time.Duration, now ti
 	h.wakeWaiters(one, now)
 }
 
-// wakeWaiters wakes the waiters that may talk now, in the order of their arrival, and those that wait for stalled
-// conversations.
+// wakeWaiters wakes the waiters that may talk now, in order of arrival. It also wakes waiters whose team's
+// conversations have stalled.
 func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*conversations]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
@@ -361,7 +365,7 @@ func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	})
 }
 
-// scheduleWake sets a timer, so that waiters do not wait forever for stalled conversations.
+// scheduleWake sets a timer that calls wakeWaiters, so that no message waits forever for stalled conversations.
 func (h *hosts) scheduleWake(one *host) {
 	if one.wakeScheduled || len(one.waiting) == 0 {
 		return
@@ -376,7 +380,7 @@ func (h *hosts) scheduleWake(one *host) {
 	})
 }
 
-// plainOnly reports whether a host's TLS handshake failed recently.
+// plainOnly reports whether a host must be contacted without TLS because its TLS handshake failed recently.
 func (h *hosts) plainOnly(addr string, now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -41,7 +41,7 @@ func TestBackoffGrows(t *testing.T) {
 		t.Error("the waits do not begin anew")
 	}
 	now = now.Add(backoffFirst)
-	try(inconclusive) // this failure says nothing about the address
+	try(inconclusive) // this result is unrelated to the address
 	if !h.failed("a", now) {
 		t.Error("a failure is forgotten for nothing")
 	}

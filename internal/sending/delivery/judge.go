@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// answer is the reply that decides about one recipient in one try. If no reply arrived, it is a reply of our own,
-// marked Local.
+// answer is the reply that determines one recipient's outcome in one try. If the host sent no reply, the answer has a
+// reply created by this package, with Local set.
 type answer struct {
 	stage   smtpclient.Stage
 	reply   smtpclient.Reply
-	unknown bool // the host may have accepted the message, but its answer is missing
+	unknown bool // the host may have accepted the message, but its final answer is missing
 
 	sandbox simulation // the outcome that a test address simulates
 }
@@ -27,26 +27,26 @@ const (
 	delivered state = iota
 	delayed
 	bounced
-	suppressed // only test addresses; other suppressed recipients are not tried
+	suppressed // only for test addresses; other suppressed recipients are not tried
 )
 
-// verdict is the consequence of an answer.
+// verdict is the result of judging an answer.
 type verdict struct {
 	state    state
-	until    time.Time      // if delayed: the next try
+	until    time.Time      // if delayed: time of the next try
 	bounce   *events.Bounce // if bounced
 	fault    report.Fault   // if delayed or bounced
-	throttle bool           // the host asks for less mail
+	throttle bool           // the host asks us to send less mail
 	hint     time.Duration  // the time that the host asks us to wait, 0 if none
 	complain bool           // the recipient is a test address that complains after the delivery
-	soft     bool           // temporarily refused before the recipient was named, so the reason may concern us
+	soft     bool           // refused temporarily before RCPT, so the reason may concern us
 }
 
-// hintMax bounds how long a host may make us wait.
+// hintMax is the maximum wait that a host may request.
 const hintMax = 4 * time.Hour
 
-// judge returns the consequence of an answer. wait is the schedule's wait before the next try. exhausted means that
-// the schedule has no further try. judge is a pure function.
+// judge returns the verdict on an answer. The parameter wait is the schedule's wait before the next try, and exhausted
+// says that the schedule has no further try. judge is a pure function.
 func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict {
 	if a.sandbox != "" {
 		return a.sandbox.verdict(a.reply)
@@ -60,7 +60,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting ||
 		a.stage == smtpclient.StageHello ||
 		a.stage == smtpclient.StageTLS || a.stage == smtpclient.StageAuth
-	// A refusal before the envelope concerns us, not the recipient, and it is treated as temporary.
+	// A refusal before the envelope concerns us and not the recipient, so it is treated as temporary.
 	if !r.Permanent() || a.unknown || early && !r.Local {
 		v.hint = waitHint(r.Text)
 		v.state = delayed
@@ -79,7 +79,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	return v
 }
 
-// classify returns the class of a refusal. stage is the command that was refused.
+// classify returns the class of a refusal. The parameter stage says which command was refused.
 func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	scope := report.ScopeSession
 	switch stage {
@@ -93,8 +93,8 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
 }
 
-// waitHint parses how long a host asks us to wait, as in "try again in 5 minutes" or "retry after 300 seconds". It
-// returns 0 if the text has no such request, and at most a day.
+// waitHint returns the wait that a host requests, as in "try again in 5 minutes" or "retry after 300 seconds", limited
+// to a day. It returns 0 if the text requests no wait.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

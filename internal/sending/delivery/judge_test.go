@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// parseReply reads "550 5.1.1 text".
+// parseReply parses a reply such as "550 5.1.1 text".
 func parseReply(t testing.TB, line string) smtpclient.Reply {
 	t.Helper()
 	first, text, _ := strings.Cut(line, " ")
@@ -27,7 +27,7 @@ func parseReply(t testing.TB, line string) smtpclient.Reply {
 	return r
 }
 
-// Short names for the constants of package report.
+// These are short names for the constants of package report.
 const (
 	permanent, transient, undetermined = report.Permanent, report.Transient, report.Undetermined
 	general, noEmail, mailboxFull      = report.General, report.NoEmail, report.MailboxFull
@@ -36,14 +36,14 @@ const (
 	recipients, ours, theirs           = report.Recipients, report.Ours, report.Hosts
 )
 
-// The expectations of a row of the table.
+// These are the expected verdicts in the table.
 const (
-	hard   = "hard"   // Permanent, and the address is suppressed
-	perm   = "perm"   // Permanent, and the address is not suppressed
+	hard   = "hard"   // a permanent bounce that suppresses the address
+	perm   = "perm"   // a permanent bounce that does not suppress the address
 	soft   = "soft"   // Transient
 	unsure = "unsure" // Undetermined
 	later  = "later"  // tried again
-	less   = "less"   // tried again, and the host asks for less mail
+	less   = "less"   // retried, and the host asks us to send less mail
 )
 
 func TestJudge(t *testing.T) {
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// judged are real replies of hosts.
+// judged lists real replies from mail hosts with their expected verdicts.
 var judged = []struct {
 	stage, reply string
 	want, sub    string
@@ -137,7 +137,7 @@ var judged = []struct {
 	{"", "550 5.1.0 Address rejected: user unknown", hard, general, recipients},
 	{"", "550 5.0.0 User unknown", hard, general, recipients},
 	{"", "551 5.1.1 user not found", hard, general, recipients},
-	// the words decide because the code says nothing
+	// The text determines the verdict because the code is not specific enough.
 	{"", "554 5.7.1 <nobody@example.net>: Recipient address rejected: user unknown", hard, general, recipients},
 	{"", "550 Recipient not found. <http://x.co/irbounce>", hard, general, recipients},
 	{"", "550 Account not found", hard, general, recipients},
@@ -166,7 +166,7 @@ var judged = []struct {
 	{"", "550 5.2.1 The user you are trying to contact is receiving mail at a rate that prevents additional messages " +
 		"from being delivered.", soft, general, ours},
 
-	// The domain takes no mail.
+	// The domain does not accept mail.
 	{"", "556 5.1.10 Domain does not accept mail (nullMX)", hard, general, recipients},
 	{"", "556 Domain does not accept mail", hard, general, recipients},
 	{"", "550 5.1.2 Bad destination host 'example.invalid'", perm, general, recipients},
@@ -289,7 +289,7 @@ var judged = []struct {
 	{"", "550 5.1.7 Invalid sender address", soft, general, ours},
 	{"", "550 5.1.0 Sender rejected", soft, general, ours},
 	{"", "550 Sender verify failed: no such user at example.org", soft, general, ours},
-	{"mail", "550 5.1.1 user unknown", soft, general, theirs}, // an answer to MAIL is not about the recipient
+	{"mail", "550 5.1.1 user unknown", soft, general, theirs}, // a reply to MAIL does not concern the recipient
 
 	// Protocol.
 	{"", "503 5.5.1 Bad sequence of commands", soft, general, ours},
@@ -393,7 +393,7 @@ func TestWaitHint(t *testing.T) {
 	}
 }
 
-// If a host defers a message before its recipient is named, the reason is not the recipient.
+// If a host defers a message before the RCPT command, the verdict is soft, because the reason is not the recipient.
 func TestSoft(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -405,7 +405,7 @@ func TestSoft(t *testing.T) {
 		{smtpclient.StageGreeting, "450 later", false, true}, {smtpclient.StageMail, "450 later", false, true},
 		{smtpclient.StageMail, "450 later", true, false}, {smtpclient.StageHello, "450 later", false, false},
 		{smtpclient.StageRcpt, "450 later", false, false}, {smtpclient.StageFinal, "450 later", false, false},
-		{smtpclient.StageMail, "421 4.7.0 too many connections", false, false}, // this reply asks for less mail
+		{smtpclient.StageMail, "421 4.7.0 too many connections", false, false}, // this reply asks us to send less mail
 	} {
 		a := answer{stage: c.stage, reply: parseReply(t, c.reply)}
 		a.reply.Local = c.local
@@ -422,7 +422,7 @@ func FuzzJudge(f *testing.F) {
 	f.Add(421, "", "try again in 1s", true)
 	f.Fuzz(func(t *testing.T, code int, enhanced, text string, exhausted bool) {
 		if code < 200 || code > 599 {
-			return // no reply has such a code
+			return // not a valid reply code
 		}
 		now := time.Unix(1_800_000_000, 0)
 		v := judge(answer{stage: smtpclient.StageRcpt, reply: smtpclient.Reply{Code: code, Enhanced: enhanced, Text: text}},

@@ -17,15 +17,15 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// After a failure, an address is blocked until the wait ends. For demotedFor after that, other addresses are tried
-// before it.
+// After a failure, an address is not tried until its backoff ends. For demotedFor after the backoff, other addresses
+// are tried first.
 func TestFailureAtItsEdges(t *testing.T) {
 	t.Parallel()
 	var f failure
 	now := time.Now()
 	f.add(answer{}, time.Second, time.Hour, now)
 	first := f
-	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // an attempt from before the failure
+	f.add(answer{unknown: true}, time.Second, time.Hour, now.Add(time.Second-1)) // the attempt began before the failure
 	if f.times != 1 || !f.until.Equal(first.until) || !f.at.Equal(now) || !f.why.unknown {
 		t.Errorf("%+v", f)
 	}
@@ -48,7 +48,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	}
 }
 
-// An address in backoff is not dialed until its wait ends. An address that answered is trusted for reachableFor.
+// An address is not dialed until its backoff ends. An address that answered is considered reachable for reachableFor.
 func TestHostsAtTheirEdges(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -91,7 +91,8 @@ func TestHostsAtTheirEdges(t *testing.T) {
 	}
 }
 
-// A full table forgets half of the unused addresses that are in backoff, and all other unused addresses.
+// When the table of addresses is full, half of the unused addresses in backoff and all other unused addresses are
+// deleted.
 func TestWhatHostsForget(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -135,8 +136,8 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// A team has as many conversations with an address as its window allows. All teams together have at most as many
-// conversations as the limit says, except that each team may have one.
+// A team's window limits its conversations with an address. A limit applies to the conversations of all teams together,
+// but each team may have at least one conversation.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()
@@ -166,7 +167,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if second == nil {
 			t.Fatal("a flow has two places at first")
 		}
-		use(1, 1) // a further message waits for its own team's window, not for the address
+		use(1, 1) // another message of the team waits for the team's window, not for the address
 		if begins("two") != nil || begins("three") != nil {
 			t.Error("a team that has none does not get its one")
 		}
@@ -181,7 +182,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if !closed(second) {
 			t.Error("nobody hears that a conversation ended")
 		}
-		if begins("one") != nil { // another team may have one conversation, although two are in progress
+		if begins("one") != nil { // another team may have one conversation, although the limit of two is reached
 			t.Error("woken for nothing")
 		}
 		if begins("one") == nil {
@@ -214,7 +215,7 @@ func closed(c <-chan struct{}) bool {
 	}
 }
 
-// Messages that wait at a stalling address are woken and get the reason.
+// Messages that wait for an address are woken when its conversations stall, and begin returns the reason.
 func TestThoseWhoWaitAreAwoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHosts(20)
@@ -234,11 +235,11 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 		if may, _, _ := h.begin("a", "team", time.Now()); !may {
 			t.Error("nothing is sent after it answered")
 		}
-		time.Sleep(2 * stallAfter) // no message waits, so no timer is left
+		time.Sleep(2 * stallAfter) // no message waits, so no timer is set
 	})
 }
 
-// The test takes slots at a destination, at the boundaries of the rules.
+// This test acquires slots at a destination and checks the shaper's limits at their exact boundaries.
 func TestShapeAtItsEdges(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {
@@ -286,7 +287,8 @@ func TestShapeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Refusals of a host add up. Each message counts by its worst refusal, and refusals never raise the limit.
+// Throttling replies of a host accumulate. Each message counts once, with its worst refusal, and refusals never raise
+// the limit.
 func TestStrikes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -298,7 +300,7 @@ func TestStrikes(t *testing.T) {
 		pause    time.Duration
 		allowed  int
 		share    int
-		reopened bool // a second throttled answer arrives when the first pause ends
+		reopened bool // a second throttling reply arrives when the first pause ends
 	}{
 		{"nothing", nil, 0, 0, 8, 8, false},
 		{"one message for both reasons", [][]verdict{{{state: delayed, soft: true}, {state: delayed, throttle: true},
@@ -322,7 +324,7 @@ func TestStrikes(t *testing.T) {
 			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if c.reopened {
-			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // about a message sent before the pause
+			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // the reply is to a message sent before the pause
 			s.recordVerdicts("d", throttled, time.Second, h.until)
 		}
 		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {
@@ -331,7 +333,7 @@ func TestStrikes(t *testing.T) {
 	}
 }
 
-// One connection is restored after two deliveries for each remaining connection.
+// One connection is restored after two successful deliveries per remaining connection.
 func TestConnectionsComeBack(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(3, 0), time.Now()
@@ -353,8 +355,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// A full table forgets only destinations without jobs in progress. It forgets all that are not paused or whose pause
-// ended long ago, and half of the others.
+// When the table of destinations is full, only destinations without jobs in progress are deleted: all whose pause is
+// over for long enough or that were never paused, and half of the others.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -385,7 +387,7 @@ func TestWhatShaperForgets(t *testing.T) {
 	}
 }
 
-// A rate allows the first message at once, and then as many messages a second as it says.
+// A rate limit of n messages a second allows an initial burst of n messages (at least one), then n messages a second.
 func TestRateAtItsEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaper(10, 4)
@@ -432,7 +434,7 @@ func TestRateAtItsEdges(t *testing.T) {
 	})
 }
 
-// Only as many waiting messages are woken as may talk.
+// Waiting messages are woken only if they may start a conversation.
 func TestWokenAsManyAsMayTalk(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -445,7 +447,7 @@ func TestWokenAsManyAsMayTalk(t *testing.T) {
 	}
 }
 
-// A connection that has ended is counted until it is closed, and only once.
+// An ended connection is counted exactly once until it is closed.
 func TestEndedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	p := newPool(10, 10)
@@ -464,7 +466,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	p.markEnded(all[1])
 	for i, want := range []int{1, 0, 0} {
 		if i == 2 {
-			all[2].Close() // the connection was closed without being ended
+			all[2].Close() // the connection was closed without a call of end
 			p.markEnded(all[2])
 		} else {
 			all[i].Close()
@@ -476,8 +478,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. It keeps the latest ones
-// of each mode.
+// trim keeps at most n connections to an address, counting all TLS modes together. It keeps the most recently used
+// connections of each TLS mode.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})
@@ -511,7 +513,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A connection is kept as long as hosts tolerate.
+// A connection that has been idle for exactly idleMax is still in the pool.
 func TestIdleConnectionsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, k := newPool(10, 10), poolKey{addr: "a"}
@@ -529,7 +531,7 @@ func TestIdleConnectionsAreKept(t *testing.T) {
 	})
 }
 
-// The conversation of an attempt includes those with earlier hosts.
+// The recorded conversation of an attempt includes the conversations with hosts that were tried before.
 func TestConversationOfSeveralHosts(t *testing.T) {
 	t.Parallel()
 	n := newNetwork()
@@ -580,7 +582,7 @@ func TestKeepReleasesMemory(t *testing.T) {
 	}
 }
 
-// A job that is stopped while it waits for a slot has no outcome.
+// If a job is stopped while it waits for a slot, no outcome is recorded.
 func TestStopWhileWaitingForASlot(t *testing.T) {
 	n := one("")
 	cfg := n.config(1)

@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// counter is a server that counts concurrent clients and forwards their commands to a sink. A client stops counting
-// with QUIT.
+// counter is a server that counts concurrent clients and forwards their commands to a sink. A client is no longer
+// counted after it sends QUIT.
 type counter struct {
 	addr      string
 	mu        sync.Mutex
@@ -98,7 +98,7 @@ func (c *counter) serve(client net.Conn, sink string) {
 	}
 }
 
-// member is one of several nodes that deliver from one database.
+// member is one of several nodes that deliver emails from one database.
 type member struct {
 	service *Service
 	shares  *nodelimits.Shares
@@ -106,7 +106,8 @@ type member struct {
 	stop    func()
 }
 
-// join starts a node beside a fixture, whose own runner does not run. It returns when the database has n nodes.
+// join starts a node on a fixture's database. The fixture's own runner must not run. join returns when the database has
+// the given number of nodes.
 func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)
@@ -150,8 +151,8 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	return m
 }
 
-// Three nodes together make no more connections to a destination than one node may. Two nodes keep the limit too after
-// one has stopped.
+// Three nodes together open no more connections to a destination than a single node may. After one node has stopped,
+// the other two nodes keep the same limit.
 func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	t.Parallel()
 	const limit, count = 6, 300
@@ -184,7 +185,7 @@ func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	}
 }
 
-// A node without a share of the connections waits, and continues when it gets one.
+// A node without a share of the connections waits and continues when it receives a share.
 func TestShareOfConnections(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t)
@@ -244,7 +245,8 @@ func TestShareOfConnections(t *testing.T) {
 	}
 }
 
-// Several destinations at one address have one share, and kept connections count against it.
+// Several destinations at one address have a single share of its connections, and idle connections count against the
+// share.
 func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
@@ -276,7 +278,8 @@ func TestShareOfAnAddress(t *testing.T) {
 	h.end("a", "team", replied, 0, now)
 }
 
-// A node with half of a rate sends half as much, and asks again soon, because its share may grow.
+// A node with half of a rate limit sends half as many messages. It checks its share again soon, because the share may
+// grow.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)
@@ -293,7 +296,7 @@ func TestShareOfTheRate(t *testing.T) {
 			}
 			continue
 		}
-		s.mu.Lock() // a message comes and goes
+		s.mu.Lock() // one message is sent
 		h := s.entry("d")
 		h.tokens--
 		h.started++

@@ -18,7 +18,7 @@ import (
 
 // hop is one address to try.
 type hop struct {
-	name string // name of the host, to verify its certificate
+	name string // host name, for verifying the TLS certificate
 	addr string // with port
 	pref uint16
 	mode smtpclient.TLSMode
@@ -26,22 +26,22 @@ type hop struct {
 
 func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
 
-// String returns the host as an attempt shows it.
+// String returns the host's name and address, in the form that is stored in attempts.
 func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
 
-// Permanent reasons why a domain cannot be delivered to, besides those of resolve.
+// These are permanent reasons why mail cannot be delivered to a domain. Package resolve has further reasons.
 var (
 	errOurselves = errors.New("the domain's mail host is this server, which does not take its mail: it would loop")
 	errPrivate   = errors.New("the domain's mail hosts have no public address")
 )
 
 const (
-	maxHops    = 8 // addresses that one attempt tries at most
+	maxHops    = 8 // maximum addresses tried in one attempt
 	maxPerHost = 4 // of one host
 )
 
-// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). tls is the sending domain's
-// setting.
+// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). The parameter tls is the sending
+// domain's TLS setting.
 func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	mode := s.mode(tls)
 	if s.c.Transport == Relay {
@@ -73,7 +73,7 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 		s.prefer(hops)
 		return hops[:min(len(hops), maxHops)], nil
 	case last != nil && !errors.Is(last, resolve.ErrNotFound):
-		return nil, last // some addresses could not be looked up, so the failure is not permanent
+		return nil, last // some addresses could not be looked up, so the failure is temporary
 	case private:
 		return nil, errPrivate
 	case last != nil:
@@ -82,7 +82,8 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	return nil, errOurselves
 }
 
-// beforeUs drops this server and the hosts of lower preference, because they would send the mail back to it.
+// beforeUs removes this server and all hosts of equal or lower preference, because those hosts would send the mail back
+// to this server.
 func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	for _, h := range all {
 		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
@@ -92,8 +93,8 @@ func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	return all
 }
 
-// usable returns the addresses of a host that may be dialed, in the order to try them. IPv6 comes first if this
-// machine has a route to it.
+// usable returns the host's addresses that may be dialed, in the order to try them. IPv6 addresses come first if this
+// machine has a route to public IPv6 addresses.
 func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	all := make([]netip.Addr, 0, len(addrs))
 	six := false
@@ -123,7 +124,7 @@ func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 }
 
 // hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket makes the kernel
-// look up a route and sends nothing. The answer is kept for a minute.
+// look up a route and sends nothing. The result is cached for a minute.
 func (s *Service) hasIPv6(now time.Time) bool {
 	at := now.Unix()
 	if known := s.ipv6.Load(); known != 0 && at-max(known, -known) < 60 {
@@ -139,8 +140,8 @@ func (s *Service) hasIPv6(now time.Time) bool {
 	return true
 }
 
-// prefer sorts the addresses: those that failed recently come last, and among equals, those with an open connection
-// come first.
+// prefer sorts the addresses by MX preference. Addresses that failed recently come last. Among equal addresses, an
+// address with an idle connection comes first.
 func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
@@ -160,7 +161,7 @@ func (s *Service) prefer(hops []hop) {
 	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
 }
 
-// mode returns the TLS mode of a connection. tls is the sending domain's setting.
+// mode returns the TLS mode of a connection. The parameter tls is the sending domain's TLS setting.
 func (s *Service) mode(tls string) smtpclient.TLSMode {
 	enforced := tls == domains.Enforced
 	if s.c.Transport != Relay {
@@ -170,11 +171,11 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		return smtpclient.TLSOpportunistic
 	}
 	switch s.c.RelayTLS {
-	case smtpclient.TLSNone: // the operator may choose plain text, for example for two programs on one machine
+	case smtpclient.TLSNone: // the operator may choose plain text, for example for a relay on the same machine
 		if enforced && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}
-	case smtpclient.TLSOpportunistic: // A password is sent only to a relay with a verified certificate or on this machine.
+	case smtpclient.TLSOpportunistic: // a password is sent only to a relay with a verified certificate or on this machine
 		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}
@@ -188,7 +189,7 @@ func onThisMachine(addr string) bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// hostOf returns an address without its port.
+// hostOf returns the host part of an address, without the port.
 func hostOf(addr string) string {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -92,7 +92,7 @@ func TestMode(t *testing.T) {
 		{Direct, "", 0, "", domains.Enforced, smtpclient.TLSRequired},
 		{Relay, far, smtpclient.TLSNone, "", domains.Opportunistic, smtpclient.TLSNone},
 		{Relay, far, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSRequired},
-		{Relay, near, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSNone}, // as the operator has configured
+		{Relay, near, smtpclient.TLSNone, "", domains.Enforced, smtpclient.TLSNone}, // as configured by the operator
 		{Relay, near, smtpclient.TLSOpportunistic, "", domains.Enforced, smtpclient.TLSRequired},
 		{Relay, near, smtpclient.TLSOpportunistic, "", domains.Opportunistic, smtpclient.TLSOpportunistic},
 		{Relay, near, smtpclient.TLSRequired, "", domains.Enforced, smtpclient.TLSRequired},
@@ -124,7 +124,7 @@ func TestNextWait(t *testing.T) {
 		over  bool
 	}{
 		{0, 0, time.Minute, false}, {1, time.Minute, time.Hour, false}, {2, time.Hour, time.Hour, true},
-		{2, time.Minute, time.Hour, false}, // its host was not contacted
+		{2, time.Minute, time.Hour, false}, // the email's host was not contacted
 		{49, time.Minute, time.Hour, false},
 		{0, 4 * time.Hour, time.Minute, true}, // was rarely tried
 	} {

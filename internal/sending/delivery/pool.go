@@ -10,27 +10,27 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// idleMax is how long a connection is kept without a message. Hosts want idle connections closed; those of a busy
-// lane are never idle that long.
+// idleMax is how long an idle connection is kept open. Mail hosts expect clients to close idle connections. Connections
+// of a busy lane are never idle for this long.
 const idleMax = 15 * time.Second
 
-// poolKey says which messages a kept connection can carry.
+// poolKey is the address and TLS mode of a connection. A message may reuse an idle connection only if both match.
 type poolKey struct {
 	addr string
 	mode smtpclient.TLSMode
 }
 
-// pooledConn is a connection of the pool.
+// pooledConn is an SMTP connection of the pool.
 type pooledConn struct {
 	*smtpclient.Conn
 	key     poolKey
 	opening string // the transcript before the first message
 	since   time.Time
-	socket  *socket // nil if the pool does not count it
+	socket  *socket // nil if the pool does not count the socket
 }
 
-// conversation returns the transcript of the last message. The opening belongs to the first message, so a kept
-// connection leaves it out.
+// conversation returns the transcript of the connection's last message. The transcript includes the greeting and
+// handshake only for the first message of a connection.
 func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
@@ -43,21 +43,21 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps connections for later messages, and bounds their total number. The shaper bounds the number of connections
-// to one destination.
+// pool keeps idle connections for later messages and limits the total number of connections. The shaper limits the
+// number of connections to one destination.
 //
-// A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Kept
-// connections belong to no team: if a new connection would exceed the limit, the oldest kept one is closed. The pool
-// has no more permits than connections, so that is always possible at once.
+// A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Idle
+// connections belong to no team: if a new connection would exceed the limit, the oldest idle connection is closed. The
+// pool has no more permits than connections, so at the limit at least one connection is idle.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection
 	permits  *fairshare.Pool
 
 	mu     sync.Mutex
-	idle   map[poolKey][]*pooledConn // the first are the oldest; never an empty list
-	open   int                       // connections, including kept ones
-	ending map[string]int            // connections that were ended but are not closed yet, by address
+	idle   map[poolKey][]*pooledConn // oldest first; lists are never empty
+	open   int                       // open connections, including idle ones
+	ending map[string]int            // connections that were ended but not closed yet, by address
 }
 
 func newPool(limit, messages int) *pool {
@@ -66,14 +66,14 @@ func newPool(limit, messages int) *pool {
 		ending: map[string]int{}}
 }
 
-// has reports whether a connection is kept for k.
+// has reports whether the pool has an idle connection with key k.
 func (p *pool) has(k poolKey) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.idle[k]) > 0
 }
 
-// get returns the most recently used kept connection, or nil.
+// get removes and returns the most recently used idle connection, or returns nil.
 func (p *pool) get(k poolKey) *pooledConn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,7 +90,7 @@ func (p *pool) get(k poolKey) *pooledConn {
 	return l
 }
 
-// dial opens a new connection and counts it, closing the oldest kept one if there are too many.
+// dial opens and counts a new connection. If the limit is exceeded, dial first closes the oldest idle connection.
 func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooledConn, err error) {
 	p.mu.Lock()
 	p.open++
@@ -103,7 +103,7 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 		p.end(oldest)
 	}
 	defer func() {
-		if l == nil { // even when dial panics
+		if l == nil { // also when dial panics
 			p.closed()
 		}
 	}()
@@ -114,8 +114,8 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 	return &pooledConn{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
-// put keeps a connection for the next message. It ends the connection if it is not usable or has carried enough
-// messages.
+// put returns a connection to the pool for the next message. It ends the connection if the connection is unusable or
+// has sent its maximum of messages.
 func (p *pool) put(l *pooledConn) {
 	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)
@@ -158,7 +158,7 @@ func (p *pool) takeOldest() *pooledConn {
 	return oldest
 }
 
-// run ends connections that are idle for too long until ctx ends, and then all idle ones.
+// run ends connections that are idle for too long. When ctx ends, run ends all idle connections and returns.
 func (p *pool) run(ctx context.Context) {
 	tick := time.NewTicker(idleMax / 3)
 	defer tick.Stop()
@@ -173,12 +173,12 @@ func (p *pool) run(ctx context.Context) {
 	}
 }
 
-// prune ends the connections that have been idle since before a time.
+// prune ends connections that have been idle since before the given time.
 func (p *pool) prune(before time.Time) {
 	var old []*pooledConn
 	p.mu.Lock()
 	for k, all := range p.idle {
-		n := 0 // the first are the oldest
+		n := 0 // all is sorted oldest first
 		for n < len(all) && all[n].since.Before(before) {
 			n++
 		}

@@ -15,12 +15,12 @@ type outcome struct {
 	host         string // name and address of the host
 	tls          string
 	conversation string
-	answers      []answer // one for each recipient
-	withheld     error    // why we did not send the end of the message
+	answers      []answer // one answer per recipient
+	withheld     error    // why we did not send the final dot
 	response     response
 }
 
-// record judges an outcome. In one transaction it finishes or reschedules the job and records the result for each
+// record judges an outcome. In one transaction, record finishes or reschedules the job and records the result for each
 // recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
@@ -48,10 +48,9 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 	})
 }
 
-// nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The number of tries alone
-// does not decide whether it is exhausted, because a try counts even if its hosts were not contacted: at least three
-// quarters of the schedule's time must also have passed. A job that is tried rarely ends after one and a half times the
-// schedule's time plus an hour.
+// nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The schedule is exhausted
+// after its last try, but not before three quarters of its total time have passed, because tries that contacted no host
+// also count. A job with fewer tries ends after one and a half times the total time plus an hour.
 func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
@@ -62,7 +61,7 @@ func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Du
 	return schedule[min(j.Tries, len(schedule)-1)], exhausted
 }
 
-// attempt returns the attempt as it is stored.
+// attempt returns the record of a try for storage.
 func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
 	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
 		TLS: out.tls, Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started,
@@ -98,14 +97,14 @@ func (v *verdict) name() string {
 	return "bounced"
 }
 
-// Sizes of the stored parts of an attempt, in bytes.
+// These are the maximum sizes of an attempt's texts, in bytes.
 const (
 	conversationMax = 16 << 10
 	replyMax        = 1000
 )
 
-// elideMiddle cuts the middle out of a text that is longer than limit, because its beginning and its end are the most
-// useful.
+// elideMiddle removes the middle of a text that is longer than limit bytes, because the beginning and the end are the
+// most useful.
 func elideMiddle(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -122,15 +121,16 @@ func elideMiddle(s string, limit int) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// events returns the events of the verdicts. The event email.sent is recorded once for the email, with its first
-// outcome. The time of this event is when the conversation began.
+// events returns the events for the verdicts. The event email.sent is recorded once per email, together with the first
+// outcome. The time of email.sent is the start of the SMTP conversation.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// If the email has no other destination and was queued when its job began, no event of delivery exists yet: the
-	// job's fence keeps other workers from recording one. Otherwise the database decides which outcome is the first.
+	// If the email has no other destination and was queued when its job began, no delivery event exists yet, because the
+	// job's fence prevents other workers from recording one. In all other cases the database decides which outcome is the
+	// first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // TestOutcomeOutlivesAnOutage stops the database while a host processes a message. The host's answer is recorded when
-// the database is back, and the host gets no second copy.
+// the database is available again, and the host receives no second copy.
 func TestOutcomeOutlivesAnOutage(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, time.Second)

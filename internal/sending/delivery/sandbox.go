@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// simulation is the outcome that a test address simulates (API reference section 28). No host is contacted, and
-// suppressions and reputation are not affected.
+// simulation is the outcome that a test address simulates (API reference section 28). A simulation contacts no host and
+// affects neither suppressions nor reputation.
 type simulation string
 
 const (
@@ -23,7 +23,7 @@ const (
 // isSandbox reports whether the domain's addresses are test addresses.
 func (s *Service) isSandbox(domain string) bool { return slices.Contains(s.c.SandboxDomains, domain) }
 
-// simulate returns the outcome that test addresses simulate.
+// simulate returns the simulated outcome of an email to test addresses.
 func simulate(to []string) outcome {
 	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
 		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}

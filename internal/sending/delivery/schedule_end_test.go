@@ -9,10 +9,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A schedule is exhausted when its tries are made and three quarters of its time have passed. Even with fewer tries, it
-// is exhausted after 1.5 times its time plus an hour. After the last wait of the schedule, that wait is repeated.
+// A schedule is exhausted after its number of tries, but not before three quarters of its total time. With fewer tries,
+// a schedule is exhausted after 1.5 times its total time plus an hour. Tries beyond the schedule's last wait repeat
+// that wait.
 func TestNextTry(t *testing.T) {
-	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in all
+	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in total
 	now := time.Now()
 	for _, c := range []struct {
 		tries     int
@@ -34,7 +35,7 @@ func TestNextTry(t *testing.T) {
 	}
 }
 
-// The next attempt starts when all recipients may be tried again. The order of the recipients does not matter.
+// The next attempt starts when every delayed recipient may be retried, regardless of the order of the recipients.
 func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	now := time.Now()
 	for _, waits := range [][]time.Duration{{time.Hour, time.Minute}, {time.Minute, time.Hour},
@@ -55,7 +56,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	}
 }
 
-// If no host is contacted, a team may have as many jobs in progress as connections are allowed.
+// If deliveries contact no host, a team's jobs in progress are limited only by the allowed number of connections.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
 	if share := s.share("one.example", "team"); share.Most != 7*prefetch || share.Doubt != jobs.Sure {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Tries are spread over nearly two days, and errors on our side are retried for longer. No wait is shorter than the
-// one before.
+// The default schedule spreads the tries over nearly two days, and errors on our side are retried for longer. No wait
+// of a schedule is shorter than the wait before it.
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -14,32 +14,33 @@ import (
 const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
-	// A destination is paused when its strikes since the last delivery add up to pauseThreshold. A refusal that asks
-	// for less mail counts 2. Another temporary refusal that may concern us counts 1. A single refusal therefore never
-	// pauses a destination, unless it says how long to wait.
+	// A destination is paused when its strikes since the last delivery reach pauseThreshold. A refusal that asks us to
+	// send less mail counts as 2 strikes. Any other temporary refusal that may concern us counts as 1. A single refusal
+	// therefore never pauses a destination unless it says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
 	windowsMax     = 1000 // of one destination
-	// quick is the longest conversation after which a destination may have more jobs claimed than connections.
+	// quick is a time limit. If a destination's last conversation was not longer, more jobs than connections may be
+	// claimed for it.
 	quick = 200 * time.Millisecond
-	// shareWait is the wait before the next check if other nodes have all connections to a destination.
+	// shareWait is the wait before the share is checked again if other nodes use all connections to a destination.
 	shareWait = time.Second
 )
 
-// Kinds of limits that the nodes divide.
+// These are the kinds of limits that are divided among the nodes.
 const (
 	connectionShares = "connections" // to a destination
 	rateShares       = "rate"        // to a destination
-	addressShares    = "address"     // connections to an address
+	addressShares    = "address"     // connections to an IP address
 )
 
-// shaper decides how many connections a destination gets and how many messages a second. A destination that asks for
-// less mail gets half as many connections and a pause, which doubles each time. Later deliveries restore the
-// connections slowly. If nodes divide a limit, the shaper uses this node's share.
+// shaper limits the connections to each destination and the messages a second. When a destination asks for less mail,
+// the shaper halves its connections and pauses it; each further pause is twice as long. Later deliveries restore the
+// connections slowly. If a limit is divided among nodes, the shaper uses this node's share.
 type shaper struct {
 	connections   int
 	rate          float64            // messages a second; 0 is no limit
-	shares        *nodelimits.Shares // nil if this node has all of each limit
+	shares        *nodelimits.Shares // nil if this node has the whole of each limit
 	onShareRaised func(destination string)
 	patience      time.Duration // stallAfter
 
@@ -49,32 +50,32 @@ type shaper struct {
 
 // shape is the state of one destination.
 type shape struct {
-	allowed    int              // connections that the host is believed to accept
-	share      int              // connections that this node may have
-	unknown    bool             // the share is not known yet
-	turns      *fairshare.Turns // limit is the smaller of allowed and share; teams take turns
+	allowed    int              // estimate of how many connections the host accepts
+	share      int              // maximum connections of this node
+	unknown    bool             // this node's share is not known yet
+	turns      *fairshare.Turns // teams take turns; the limit is the smaller of allowed and share
 	inProgress int              // jobs that have a slot or wait for one
 
 	windows map[string]*window // by team
 
-	quick      bool // the last conversation was at most quick
-	strikes    int  // the sum since the last delivery
+	quick      bool // the last conversation took less than the constant quick
+	strikes    int  // weighted sum of refusals since the last delivery
 	pause      time.Duration
 	until      time.Time // of the pause
 	deliveries int       // deliveries since a connection was last restored
 	rate       float64   // this node's share of the rate
-	tokens     float64   // messages that the rate allows now
+	tokens     float64   // messages that the rate limit allows now
 	filledAt   time.Time
-	started    int       // messages begun in this second
-	second     time.Time // when this second began
+	started    int       // messages started in this second
+	second     time.Time // when the current second began
 }
 
 func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// useShares limits this node to its shares of the limits. Call it before any other method. grown is called after the
-// share of a destination has grown.
+// useShares limits this node to its shares of the limits. Call useShares before any other method. The function grown is
+// called after the share of a destination has grown.
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
@@ -105,7 +106,7 @@ func (s *shaper) refreshShare(destination string) *shape {
 	return h
 }
 
-// demand returns how many connections to a destination this node could use, and how many it has.
+// demand returns two numbers: how many connections to a destination this node could use, and how many it has.
 func (s *shaper) demand(destination string) (want, held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,7 +136,7 @@ func (s *shaper) shareChanged(destination string, n int) {
 	}
 }
 
-// busy returns the destinations to which there are connections.
+// busy returns the destinations that have connections.
 func (s *shaper) busy() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,9 +148,9 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget deletes entries of destinations without jobs in progress: all entries without a current pause, and half of the
-// rest. If it kept all of the rest, the map could stay full, and each new destination would cost a walk over all
-// entries.
+// forget deletes entries of destinations without jobs in progress: all entries without a recent pause, and half of the
+// other entries. If all recently paused entries were kept, the map could stay full, and each new destination would
+// require a scan of the whole map.
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
@@ -159,8 +160,8 @@ func (s *shaper) forget(now time.Time) {
 	}
 }
 
-// limit returns how many jobs of a destination may be in progress. If the limit is temporary, again is when to ask
-// for the next one.
+// limit returns how many jobs of a destination may be in progress. If the limit is temporary, again is the time at
+// which the caller should call limit again.
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -175,19 +176,18 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 		n = 1
 	case h.quick:
 		n *= prefetch
-	case h.share < h.allowed: // a waiting job shows that this node could use a larger share
+	case h.share < h.allowed: // one waiting job shows that this node could use a larger share
 		n++
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
-		// The caller counts claimed jobs without a slot as in progress. The shaper does not know claimed jobs without a
-		// slot.
+		// The caller also counts claimed jobs without a slot as in progress, but the shaper does not.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
-			s.rateShare(destination, s.rate) // tells the shares that this node could use the whole rate
+			s.rateShare(destination, s.rate) // reports that this node could use the whole rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
 			if h.rate < s.rate {
-				wait = min(wait, shareWait) // the share may grow
+				wait = min(wait, shareWait) // this node's share of the rate may grow
 			}
 			return may, now.Add(wait)
 		}
@@ -195,7 +195,7 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	return n, time.Time{}
 }
 
-// rateShare returns this node's share of the rate to a destination. want is the rate that it could use.
+// rateShare returns this node's share of the rate limit for a destination. want is the rate that this node could use.
 func (s *shaper) rateShare(destination string, want float64) float64 {
 	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
@@ -220,8 +220,8 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds the tokens for the time since the last call. The bucket holds the tokens of one second, and at least one.
-// The bucket is full at first, so that the first message does not wait.
+// fill adds a destination's rate-limit tokens for the time since the last call. The bucket holds the tokens of one
+// second, at least one token. A new bucket is full, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
@@ -236,10 +236,10 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 }
 
 // reservedConnections returns how many of a destination's connections are reserved for teams without one. Without
-// reserved connections, the messages of one team could occupy all connections, for as long as the host likes.
+// reserved connections, a slow host could keep all connections occupied with the messages of one team.
 func reservedConnections(connections int) int {
 	if connections < 4 {
-		return 0 // one of so few would be too many
+		return 0 // too few connections to reserve one
 	}
 	return 1
 }
@@ -253,8 +253,8 @@ type slot struct {
 	since time.Time
 }
 
-// acquire waits for a slot at a destination. turn is the key under which the message takes turns: teams take turns,
-// and so do the bulk mail and the other mail of a team.
+// acquire waits for a slot at a destination. Messages with different values of turn get slots in turns. Each team has
+// one value for its bulk mail and another for its other mail.
 func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (slot, error) {
 	s.mu.Lock()
 	h := s.refreshShare(destination)
@@ -275,8 +275,8 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 	return slot{s, h, team, turn, now}, nil
 }
 
-// release returns the slot and reports the kind of answer. used means that a message was sent; otherwise the slot
-// does not count against the rate.
+// release frees the slot and records the kind of answer. If used is false, no message was sent, and the slot does not
+// count against the rate limit.
 func (p slot) release(used bool, what response) {
 	now := time.Now()
 	p.h.turns.Release(p.turn)
@@ -289,7 +289,7 @@ func (p slot) release(used bool, what response) {
 	}
 }
 
-// window returns the window of a team's mail to the destination.
+// window returns the team's connection window at the destination.
 func (h *shape) window(team string) *window {
 	f := h.windows[team]
 	if f == nil {
@@ -302,10 +302,10 @@ func (h *shape) window(team string) *window {
 	return f
 }
 
-// connections returns how many connections are allowed.
+// connections returns how many connections this node may have to the destination.
 func (h *shape) connections() int { return min(h.allowed, h.share) }
 
-// setAllowed sets how many connections the host accepts.
+// setAllowed sets the estimate of how many connections the host accepts.
 func (h *shape) setAllowed(n int) {
 	h.allowed = n
 	h.turns.SetLimit(h.connections(), reservedConnections(h.connections()))
@@ -345,8 +345,8 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	}
 }
 
-// recover records a delivery. It ends the sequence of strikes, and restores one connection after every two deliveries
-// for each connection that is allowed.
+// recover records a delivery. It resets the strikes. If connections were reduced, recover restores one of them after
+// every two deliveries per allowed connection.
 func (h *shape) recover(full int) {
 	h.strikes, h.pause = 0, 0
 	if h.allowed >= full {
@@ -361,7 +361,7 @@ func (h *shape) recover(full int) {
 // strike records a temporary refusal that may concern us. pauseThreshold describes the weights.
 func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
-		return // an answer to a message sent before the pause began
+		return // the answer is to a message sent before the pause began
 	}
 	if h.strikes += weight; h.strikes < pauseThreshold && hint == 0 {
 		return

@@ -32,13 +32,13 @@ func TestShaperBacksOff(t *testing.T) {
 	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin)
 	for range 5 {
-		s.recordVerdicts("d", throttled, slow, now) // messages that were in progress
+		s.recordVerdicts("d", throttled, slow, now) // answers to messages that were in progress
 	}
 	expect(0, pauseMin)
 	now = now.Add(pauseMin)
 	expect(4, 0)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(0, 2*pauseMin) // the pause grows at the first further refusal
+	expect(0, 2*pauseMin) // the next refusal after the pause doubles the pause
 	for range 10 {
 		now = now.Add(pauseMax)
 		s.recordVerdicts("d", throttled, slow, now)
@@ -49,7 +49,7 @@ func TestShaperBacksOff(t *testing.T) {
 	s.recordVerdicts("d", took, slow, now)
 	s.recordVerdicts("d", throttled, slow, now)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(0, pauseMin) // an accepted message makes the pause short again
+	expect(0, pauseMin) // an accepted message resets the pause to its minimum
 	now = now.Add(pauseMin)
 	for n, given := 0, 1; given < 8; n++ {
 		if n > 200 {
@@ -155,7 +155,7 @@ func TestShaperSlots(t *testing.T) {
 	}
 }
 
-// The number of remembered destinations is bounded, even if all of them are paused.
+// The shaper keeps a limited number of destinations, even if all of them are paused.
 func TestShaperForgets(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(20, 0), time.Now()

@@ -7,13 +7,13 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a connection that the pool counts until it is closed. Ending a connection sends QUIT and waits for the
-// answer; the host still counts the connection during that time.
+// socket is a network connection that the pool counts until it is closed. Ending an SMTP connection sends QUIT and
+// waits for the answer. The host still counts the connection during the wait.
 type socket struct {
 	net.Conn
 	pool          *pool
 	addr          string
-	ended, closed bool // guarded by the pool
+	ended, closed bool // guarded by the pool's mutex
 }
 
 func (s *socket) Close() error {
@@ -27,7 +27,7 @@ func (s *socket) Close() error {
 	return err
 }
 
-// uncountEnded stops counting an ended connection after it was closed.
+// uncountEnded stops counting an ended connection that has been closed.
 func (p *pool) uncountEnded(addr string) {
 	if p.ending[addr]--; p.ending[addr] == 0 {
 		delete(p.ending, addr)
@@ -47,7 +47,7 @@ func (p *pool) markEnded(s *socket) {
 	}
 }
 
-// dialer returns a function that dials and sets got to the new socket.
+// dialer returns a dial function that stores the new socket in got.
 func (s *Service) dialer(addr string, got **socket) func(context.Context, string, string) (net.Conn, error) {
 	dial := s.c.Dial
 	if dial == nil {
@@ -67,8 +67,7 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 
-// unused returns how many connections to an address carry no message. Unused connections are kept, or ended but not
-// closed yet.
+// unused returns the number of connections to an address that are idle, or ended but not closed yet.
 func (p *pool) unused(addr string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -79,7 +78,7 @@ func (p *pool) unused(addr string) int {
 	return n
 }
 
-// addresses returns the addresses to which there are connections that carry no message.
+// addresses returns the addresses that have idle connections or connections that are ended but not closed yet.
 func (p *pool) addresses() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -93,7 +92,7 @@ func (p *pool) addresses() map[string]bool {
 	return all
 }
 
-// trim ends the oldest kept connections to an address beyond n.
+// trim ends idle connections to an address so that at most n remain. The oldest connections are ended first.
 func (p *pool) trim(addr string, n int) {
 	var ended []*pooledConn
 	p.mu.Lock()
@@ -101,7 +100,7 @@ func (p *pool) trim(addr string, n int) {
 		k := poolKey{addr, mode}
 		all := p.idle[k]
 		keep := min(max(n, 0), len(all))
-		ended = append(ended, all[:len(all)-keep]...) // the first are the oldest
+		ended = append(ended, all[:len(all)-keep]...) // all is sorted oldest first
 		if keep == 0 {
 			delete(p.idle, k)
 		} else {

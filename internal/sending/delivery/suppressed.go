@@ -7,21 +7,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// suppressionsMaxAge is how long a look-up of the suppressions counts, including the one at acceptance. A sender
-// cannot distinguish a suppression within that time from one that was added while the message was being sent.
+// suppressionsMaxAge is how long the result of a suppression look-up is used, including the look-up at acceptance. To a
+// sender, a suppression added within this time looks like a suppression added during the SMTP conversation.
 const suppressionsMaxAge = 30 * time.Second
 
-// dropSuppressed removes the recipients that were suppressed since the last look-up: by hand, by the bounce of
-// another email, or by a complaint. It does nothing if the last look-up is recent. It runs before a message is
-// composed and again before it is sent, because minutes may pass in between. If no recipient is left, it finishes the
-// job and returns false. If the email's broadcast is paused or canceled, it removes all recipients and returns false.
+// dropSuppressed removes recipients that were suppressed since the last look-up: manually, by another email's bounce,
+// or by a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. It is called before composing
+// a message and again before sending it, because minutes may pass between the two calls. If all recipients were
+// removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or canceled, it
+// removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil
 		return false, err
 	}
 	now := s.p.DB.Now()
-	// A time from another node's clock may be in the future.
+	// If suppressionsReadAt comes from another node's clock, it may be in the future.
 	if age := now.Sub(t.suppressionsReadAt); age >= 0 && age < s.suppressionsMaxAge {
 		return true, nil
 	}

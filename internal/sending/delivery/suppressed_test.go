@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// due makes the delivery job of a waiting email due now.
+// due makes the delivery job of a delayed email due now.
 func (f *fixture) due(emailID string) {
 	f.T.Helper()
 	var jobID string
@@ -36,8 +36,8 @@ func (f *fixture) due(emailID string) {
 	}
 }
 
-// A recipient that is suppressed while its email waits for another try is not mailed, however it was suppressed. All
-// other recipients of the email are mailed.
+// A recipient that is suppressed between two tries receives no email, whether the suppression is manual, a bounce or a
+// complaint. The other recipients receive the email.
 func TestSuppressedBetweenTries(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"manual", "bounce", "complaint"} {
@@ -102,7 +102,8 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress adds an address to the list in one of the possible ways, and returns the reason in the event.
+// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. It returns the reason
+// that the event must contain.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()
 	switch way {
@@ -127,8 +128,8 @@ func (f *fixture) suppress(way, to string) (reason string) {
 	return "previous_bounce"
 }
 
-// A first try relies on the look-up at acceptance and reads nothing, unless it comes late. The look-up uses the
-// index.
+// A first try soon after acceptance does not look up suppressions, because acceptance did. A late first try looks up
+// suppressions, using the index.
 func TestSuppressionsOfAFirstTry(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -174,7 +175,8 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 	})
 }
 
-// suppressMany fills the team's list, so that a plan with the wrong index costs more.
+// suppressMany adds n addresses to the team's suppression list, so that the query planner has a reason to use the right
+// index.
 func (f *fixture) suppressMany(n int) {
 	f.T.Helper()
 	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
@@ -190,7 +192,7 @@ func (f *fixture) suppressMany(n int) {
 	}
 }
 
-// notifyingDNS is a DNS that reports each query.
+// notifyingDNS is a DNS resolver that signals each MX query on a channel.
 type notifyingDNS struct {
 	resolve.Fake
 	asked chan struct{}
@@ -201,7 +203,7 @@ func (r notifyingDNS) MX(ctx context.Context, domain string) ([]resolve.MX, erro
 	return r.Fake.MX(ctx, domain)
 }
 
-// A job that waits for its turn checks the suppressions again before it sends.
+// A job that has waited for its turn checks the suppressions again before it sends the message.
 func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -17,14 +17,14 @@ type route struct {
 	team   string
 	hops   []hop
 	next   int             // index into hops
-	before strings.Builder // the conversations with earlier hosts
+	before strings.Builder // transcripts of the conversations with earlier hosts
 	out    outcome         // outcome of the last host
 }
 
-// talk tries the hosts of a route until one of them was given the recipients. It returns an error only if ctx ended
-// before an outcome, or if the job belonged to another worker before the message was complete. If news is not nil,
-// another connection is testing whether the next host answers. The caller then waits until news is closed and calls
-// talk again. While the caller waits, talk holds nothing.
+// talk tries the hosts of a route until a host has received the RCPT commands. It returns an error only if ctx ended
+// before an outcome, or if the job's lease was lost before the message was complete. If news is not nil, the next host
+// is busy with other messages, and the caller waits until news is closed before it calls talk again. No connection is
+// held during that wait.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
@@ -54,7 +54,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	return nil, nil
 }
 
-// allInBackoff returns the outcome of a route if none of its hosts may be tried now, so that the message need not be
+// allInBackoff returns an outcome and true if all hosts of a route are in backoff. The message then does not need to be
 // composed.
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
@@ -76,8 +76,8 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// tryHost sends the message to one address, over a kept connection or a new one. again is true if this host was not
-// given the recipients, so that the next host may be tried. news has the meaning that it has for talk.
+// tryHost sends the message to one address, over an idle or a new connection. The result again is true if the host
+// received no recipients, so the next host may be tried. The result news has the same meaning as in talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
@@ -123,7 +123,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
-			continue // the host had closed the kept connection before this message
+			continue // the host had closed the idle connection before this message
 		}
 		e, again := out.interrupt(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) ||
@@ -142,17 +142,19 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 	}
 }
 
-// stopped reports whether we canceled the conversation. Reaching talkMax does not count.
+// stopped reports whether we canceled the conversation. It returns false if the conversation reached the time limit
+// talkMax.
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// setResponse sets the kind of answer of a conversation that broke off.
+// setResponse sets the kind of answer for a conversation that ended with an error.
 func (o *outcome) setResponse(e *smtpclient.Error) {
 	if o.response = unanswered; e.Reply != nil {
 		o.response = replied
 	}
 }
 
-// open opens a connection to an address that claimDial permitted. If open fails, out is complete.
+// open opens a connection to an address that claimDial permitted. If the connection fails, open returns a complete
+// outcome.
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
@@ -173,7 +175,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = noGreeting
-	case e.Timeout(): // an error in the TLS handshake, whose mode the team chose
+	case e.Timeout(): // a TLS handshake timeout counts only for the team, which chose the TLS mode
 		what = greeted
 		s.hosts.recordStall(h.addr, team, why, time.Now())
 	default:
@@ -182,8 +184,8 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	return nil, out, again
 }
 
-// send sends the message over the connection. If sending panics, it closes the connection, so that the connection is
-// not counted forever.
+// send sends the message over the connection. If Send panics, send closes the connection, so that the pool does not
+// count it forever.
 func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelope,
 	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
@@ -197,7 +199,7 @@ func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelo
 	return r, err
 }
 
-// answerFor returns the answer for recipient i.
+// answerFor returns the answer for the recipient with index i.
 func answerFor(r smtpclient.Result, i int) answer {
 	a := answer{stage: smtpclient.StageFinal, reply: r.Recipient(i)}
 	switch {
@@ -214,8 +216,8 @@ func answerFor(r smtpclient.Result, i int) answer {
 	return a
 }
 
-// interrupt sets the answers of a conversation that broke off or never began. Refusals of recipients before the break
-// are kept. It reports whether the next host may be tried.
+// interrupt sets the answers for a conversation that failed or never began. Recipients that the host had already
+// refused permanently keep that answer. interrupt reports whether the next host may be tried.
 func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {
@@ -243,7 +245,7 @@ func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Res
 	return e, false
 }
 
-// answerForError returns the answer that recipients get for an error.
+// answerForError converts an SMTP client error to the answer recorded for recipients.
 func answerForError(e *smtpclient.Error) answer {
 	a := answer{stage: e.Stage, unknown: e.Sent}
 	switch why := e.Error(); {
@@ -268,7 +270,7 @@ func answerForError(e *smtpclient.Error) answer {
 	return a
 }
 
-// answerForPlanError returns the answer that recipients get if there is no host to try.
+// answerForPlanError converts an error of plan, which found no host to try, to the answer recorded for recipients.
 func answerForPlanError(err error) answer {
 	a := answer{stage: smtpclient.StageConnect}
 	switch {
@@ -286,7 +288,7 @@ func answerForPlanError(err error) answer {
 	return a
 }
 
-// ownReply returns a reply of our own in place of a host's.
+// ownReply returns a reply created by this package, for use when no host has replied.
 func ownReply(code int, enhanced, text string) smtpclient.Reply {
 	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: elideMiddle(strings.ToValidUTF8(text, "?"), replyMax/2),
 		Local: true}
@@ -300,14 +302,14 @@ func repeatAnswer(a answer, n int) []answer {
 	return all
 }
 
-// shortGreeting is how long a team waits for a greeting if it holds more than an eighth of all connections.
+// shortGreeting is the greeting timeout for a team that holds more than an eighth of all connections.
 const shortGreeting = 30 * time.Second
 
-// dial opens a connection. In opportunistic mode it falls back to an unencrypted one if the TLS handshake fails. It
-// sets counted to the new socket.
+// dial opens a connection. If the TLS handshake fails in opportunistic mode, dial opens an unencrypted connection
+// instead. The new socket is stored in counted.
 //
-// Some hosts delay the greeting to detect senders that cannot wait, so a team with few connections waits long. A team
-// with many connections waits less, because waiting for silent hosts would delay its other mail.
+// Some hosts delay the greeting to detect impatient spam software, so a team with few connections waits long. A team
+// with many connections has a shorter timeout, because waiting for silent hosts would delay its other mail.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
 		Timeouts: s.c.Timeouts,
@@ -340,7 +342,8 @@ func describeTLS(t smtpclient.TLSState) string {
 	return t.Version + " " + t.Cipher + ", certificate not verified"
 }
 
-// atMost bounds a timeout. 0 means the default, which is longer than the limit.
+// atMost returns the smaller of a timeout and a limit. A timeout of 0 means the default, which is longer than the
+// limit.
 func atMost(d, limit time.Duration) time.Duration {
 	if d == 0 {
 		return limit

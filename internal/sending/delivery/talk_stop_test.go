@@ -13,9 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// TestStopInAConversation stops a node while a host processes a message, before and after the end of the message was
-// sent. Before the end, the job is released unchanged. After the end, the node waits for the answer. In both cases the
-// host gets one copy of the message.
+// TestStopInAConversation stops a node before and after it sends the final dot of a message. Before the final dot, the
+// job is released unchanged. After the final dot, the node waits for the host's answer. In both cases the host receives
+// one copy of the message.
 func TestStopInAConversation(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the message", "after the message"} {

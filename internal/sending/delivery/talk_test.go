@@ -24,7 +24,7 @@ func TestDeliverByPreference(t *testing.T) {
 	strict := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "550 5.1.1 no such user" }})
 	for _, c := range []struct {
 		name  string
-		hosts [][2]string // name and address, most preferred first
+		hosts [][2]string // name and address of each host, most preferred first
 		want  []string    // dialled
 		event events.Type
 	}{
@@ -86,7 +86,7 @@ func TestDeliverNowhere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, dbtest.SQLite(t), Config{}, c.dns)
-			f.service.guard = newService(Config{}, Deps{}).guard // refuses private addresses, as in production
+			f.service.guard = newService(Config{}, Deps{}).guard // the guard refuses private addresses, as in production
 			f.run()
 			x := f.send(address(1))
 			f.wait(x, events.EmailBounced)
@@ -296,7 +296,7 @@ func TestDeliverWithWrongPassword(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
 		RelayPassword: "wrong"}, resolve.Fake{}).run()
 	x := f.send(address(1))
-	f.wait(x, events.EmailDelayed) // a wrong setting of the operator fails no email
+	f.wait(x, events.EmailDelayed) // a wrong relay password delays emails but does not fail them
 	if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
 		t.Errorf("attempt %+v", a)
 	}

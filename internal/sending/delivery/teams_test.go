@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// gate counts the callers that wait until it is opened.
+// gate blocks callers until it is opened and counts the waiting callers.
 type gate struct {
 	open chan struct{}
 
@@ -51,7 +51,7 @@ func (g *gate) step(n int) {
 	g.news = make(chan struct{})
 }
 
-// highest returns the largest number of callers that waited at once.
+// highest returns the maximum number of callers that waited at the same time.
 func (g *gate) highest() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,7 +68,7 @@ func (g *gate) pass(done <-chan struct{}) {
 	}
 }
 
-// full waits until n callers wait.
+// full waits until n callers are blocked at the gate.
 func (g *gate) full(t *testing.T, n int) {
 	t.Helper()
 	deadline := time.After(30 * time.Second)
@@ -87,8 +87,8 @@ func (g *gate) full(t *testing.T, n int) {
 	}
 }
 
-// hostile returns a network with 200 domains, whose hosts have addresses that all hang at the gate in some way, and a
-// good host for the usual destination. In its configuration the second try comes after an hour.
+// hostile returns a network with 200 domains whose hosts all block at the gate in the given way, and a working host for
+// the usual destination. Its configuration has a wait of an hour before the second try.
 func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg Config) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
@@ -148,8 +148,8 @@ func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg 
 	return n, cfg
 }
 
-// hanging returns a network and its configuration. Once enabled, the destination hangs at the gate for messages that
-// contain a text.
+// hanging returns a network, its configuration and a switch. Once the switch is on, the destination's host blocks at
+// the gate for messages that contain the given text.
 func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs *atomic.Bool) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -165,7 +165,7 @@ func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs 
 	return n, n.config(1), hangs
 }
 
-// drip sends a byte of a greeting from time to time.
+// drip sends an endless greeting, one byte every 20 ms.
 func drip(c net.Conn, gone <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -181,7 +181,8 @@ func drip(c net.Conn, gone <-chan struct{}) {
 
 func domainOf(i int) string { return fmt.Sprint("d", i%200, ".evil.test") }
 
-// A team whose hosts all hang uses only its share, and another team's email is sent in the meantime.
+// If all hosts of a team's mail hang, the team uses only its share of the connections, and another team's email is
+// still sent.
 func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message"} {
 		t.Run(way, func(t *testing.T) {
@@ -199,7 +200,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				f.service.shortGreeting = time.Hour
 				f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 				f.run()
-				g.full(t, 26) // 7/8 of all connections, and three quarters of these as no host has answered yet
+				g.full(t, 26) // 7/8 of all connections, and 3/4 of these because no host has answered yet
 				f.wait(f.send(address(1)), events.EmailDelivered)
 				g.full(t, 26)
 				if g.highest() > 26 || f.count(events.EmailDelivered) != 1 || f.count(events.EmailDelayed) != 0 {
@@ -212,7 +213,8 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	}
 }
 
-// One connection detects an address that does not answer, for all domains that lead to it.
+// A single connection detects that an address does not answer. The result applies to all domains that lead to the
+// address.
 func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -242,7 +244,7 @@ func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	}
 }
 
-// At a destination that stalls for one team's messages, another team still gets a slot.
+// If a destination stalls for one team's messages, another team still gets a slot at the destination.
 func TestTeamsShareADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)
@@ -264,7 +266,8 @@ func TestTeamsShareADestination(t *testing.T) {
 	})
 }
 
-// A team that has used up its share of memory waits before its emails are read. Other teams do not wait.
+// If a team has used up its share of memory, its jobs wait before they read their emails. Other teams' jobs do not
+// wait.
 func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})
@@ -272,7 +275,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		f := newFixture(t, d, n.config(1), n.dns)
 		evil := f.TeamOf("evil.dev")
 		f.flood(evil, "evil.dev", 50, address)
-		// Jobs that were written before they had a size.
+		// Older releases wrote jobs without a size.
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(), `UPDATE jobs SET payload = REPLACE(payload, '"size"', '"former"') WHERE lane <> ''`)
 			return err
@@ -294,7 +297,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		f.await(events.EmailDelivered, 51)
 		held := func() int64 { return f.service.memory.Held(evil.TeamID) + f.service.memory.Held(f.Acme.TeamID) }
 		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) {
-			// once the handlers have returned
+			// The memory is released when the handlers have returned.
 			if time.Now().After(deadline) {
 				t.Fatalf("%d bytes are held for ever", held())
 			}
@@ -302,7 +305,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	})
 }
 
-// The size in a job agrees with the size that its row gives.
+// The email size in a job's payload equals the size computed from the email's row.
 func TestSizeIsKnownBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Config{}, resolve.Fake{})

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Each recipient of a tracked email gets a separate message. A second try sends only to recipients that have not got
-// theirs yet.
+// Each recipient of a tracked email gets a separate message. A second try sends only the messages of recipients that
+// were delayed.
 func TestTrackedMessages(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -65,5 +65,5 @@ func TestTrackedMessages(t *testing.T) {
 	})
 }
 
-// unfold joins the broken lines of quoted-printable.
+// unfold removes the soft line breaks of quoted-printable text.
 func unfold(body []byte) []byte { return regexp.MustCompile(`=\r?\n`).ReplaceAll(body, nil) }

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The answer for a recipient is the host's reply to the first step that it refused.
+// The answer for a recipient is the host's reply to the first SMTP command that the host refused.
 func TestAnswerFor(t *testing.T) {
 	t.Parallel()
 	ok, go354 := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 354}
@@ -55,8 +55,8 @@ func TestAnswerFor(t *testing.T) {
 	}
 }
 
-// A conversation that broke off has an answer for each recipient. The next host is tried only if no recipient was
-// named yet.
+// If a conversation fails, interrupt sets an answer for each recipient. The next host is tried only if the conversation
+// failed before the RCPT commands.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	cut, busy := errors.New("cut"), &smtpclient.Reply{Code: 421, Text: "busy"}
@@ -101,7 +101,7 @@ func TestInterrupt(t *testing.T) {
 			}
 		}
 	}
-	// Recipients that were refused before the break are decided, and no other host is tried.
+	// If some recipients were refused before the conversation failed, they keep that answer, and no other host is tried.
 	ok, no := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 550}
 	later := smtpclient.Reply{Code: 450}
 	e := &smtpclient.Error{Stage: smtpclient.StageMail, Err: cut, Transcript: "what was said"}
@@ -118,7 +118,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// If there is no host to try, recipients are refused for good if the reason is permanent, and otherwise for now.
+// If there is no host to try, the answer is permanent if the reason is permanent, and temporary in all other cases.
 func TestAnswerForPlanError(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2",
@@ -143,7 +143,7 @@ func TestDescribeTLS(t *testing.T) {
 	}
 }
 
-// An attempt tries a bounded number of addresses, a smaller number of each host, and none that is forbidden.
+// A plan has at most maxHops addresses, at most maxPerHost addresses per host, and no forbidden addresses.
 func TestPlanIsBounded(t *testing.T) {
 	t.Parallel()
 	many := func(third int) (all []netip.Addr) {
@@ -181,7 +181,8 @@ func TestPlanIsBounded(t *testing.T) {
 	}
 }
 
-// Among hosts of one preference, those with an open connection come first, and those that failed recently come last.
+// Among hosts with the same MX preference, hosts with an idle connection come first. Hosts that failed recently come
+// last.
 func TestPreference(t *testing.T) {
 	t.Parallel()
 	s := newService(Config{Transport: Direct}, Deps{})
@@ -208,7 +209,7 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// The route to IPv6 is checked once a minute.
+// The check for an IPv6 route is cached for a minute.
 func TestRouteToIPv6IsRemembered(t *testing.T) {
 	t.Parallel()
 	s, now := newService(Config{}, Deps{}), time.Unix(1_800_000_000, 0)
@@ -228,7 +229,7 @@ func TestRouteToIPv6IsRemembered(t *testing.T) {
 	}
 }
 
-// Memory that only composing needed is released if it is large.
+// After composing, reserved memory that is no longer needed is released if it is at least 1 MiB.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},
@@ -253,8 +254,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// The outbox stores a bounded number of messages, whichever node stored them, and returns an error if one cannot be
-// read.
+// The outbox keeps a limited number of messages, including messages stored by other nodes. It returns an error if a
+// message cannot be read.
 func TestOutboxOfBefore(t *testing.T) {
 	t.Parallel()
 	blobs, err := blob.Open(t.Context(), "mem://")
@@ -332,7 +333,8 @@ func TestOutboxOfBefore(t *testing.T) {
 	}
 }
 
-// A group is the destination. Test addresses have a group of their own, and with a relay all mail has one group.
+// A job's group is its destination domain. Test addresses have a separate group, and with the relay transport all other
+// mail is in one group.
 func TestGroups(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ transport, domain, want string }{{Direct, "a.example", "a.example"},

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// unknownTries is how many tries of an email may end without an answer to a message that the host has read in full.
-	// One such try may be an accident. After two such tries, the host probably accepts the message each time, so every
-	// try is a copy.
+	// unknownTries is how many tries may end with an unknown outcome before the wait is extended. In such a try, the host
+	// has received the whole message but does not answer. One unknown outcome may be an accident. After two of them, the
+	// host probably accepts the message each time, so every try delivers another copy.
 	unknownTries = 2
-	// unknownWaitMin is the wait after unknownTries such tries. The wait doubles with each further try. After this wait
-	// a restarted or overloaded host has recovered, and its operators notice a broken one within a day. With the
-	// default schedule an email makes at most 7 copies in three days, instead of 13.
+	// unknownWaitMin is the wait after unknownTries tries with an unknown outcome. The wait doubles with each further
+	// unknown outcome. Four hours are enough for a restarted or overloaded host to recover, and the operators of a broken
+	// host notice within a day. With the default schedule a host receives at most 7 copies in three days, instead of 13.
 	unknownWaitMin = 4 * time.Hour
 	unknownWaitMax = 24 * time.Hour
 )
@@ -29,14 +29,14 @@ func unknownWait(times int) time.Duration {
 	return min(unknownWaitMin<<min(times-unknownTries, 10), unknownWaitMax)
 }
 
-// holdUnknown returns how long an email must wait after an outcome because its host may already have accepted the
-// message. It then adds a note to the conversation.
+// holdUnknown returns the minimum wait after an outcome if a host may already have accepted the message. If the wait is
+// not 0, holdUnknown adds a note to the recorded conversation.
 func (s *Service) holdUnknown(ctx context.Context, t *try, out *outcome) time.Duration {
 	if !slices.ContainsFunc(out.answers, func(a answer) bool { return a.unknown }) {
 		return 0
 	}
 	before, err := emails.UnknownAttempts(ctx, s.p.DB.Reader, t.o.TeamID, t.o.ID, t.d.Domain, t.o.To...)
-	if err != nil { // an outcome must be recorded, and a copy is worse than a delay
+	if err != nil { // the outcome must be recorded, and a second copy is worse than a delay
 		s.p.Log.Warn("cannot count the attempts with an unknown outcome; the email waits", "email", t.o.ID,
 			"error", err)
 		before = unknownTries

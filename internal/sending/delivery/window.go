@@ -7,26 +7,26 @@ import (
 )
 
 const (
-	// stallAfter is how long conversations may be without any answer before they count as stalled. While conversations
-	// are stalled, no further one begins. The time is longer than most content filters need.
+	// stallAfter is how long a window's conversations may go without any answer before they count as stalled. No
+	// conversation begins while others are stalled. Most content filters need less time than this.
 	stallAfter = 30 * time.Second
 	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4
 )
 
-// window limits the concurrent conversations of one team with one destination, or with one address. The limit starts
-// with one conversation. Each prompt answer allows one more conversation, so twenty take five round trips. A
-// conversation that hangs reduces the limit to one, and the limit does not grow while it hangs. A stalling host
-// therefore holds only the connections that it was allowed before, however much mail waits for it.
+// window limits the concurrent conversations of one team with one destination, or with one address. The limit starts at
+// one conversation. Each prompt answer raises the limit by one, so a limit of twenty is reached after five round trips.
+// A stalled conversation reduces the limit to one, and the limit does not grow during the stall. A stalling host
+// therefore occupies only the connections that it already had, no matter how much mail waits for it.
 type window struct {
-	limit        int       // limit of concurrent conversations; 0 until one has ended, see allowed
+	limit        int       // limit of concurrent conversations; 0 at first, see allowed
 	talking      int       // conversations in progress
-	lastProgress time.Time // time of the last answer, or when the first current conversation began
+	lastProgress time.Time // time of the last answer, or of the start of the current conversations
 	lastPrompt   time.Time // time of the last prompt answer
 	stuck        bool      // the last conversation took longer than stallAfter
 }
 
-// allowed returns the number of concurrent conversations that are allowed.
+// allowed returns the maximum number of concurrent conversations, at least 1.
 func (f *window) allowed() int { return max(f.limit, 1) }
 
 // stalls reports whether the current conversations have waited too long for an answer.
@@ -51,16 +51,16 @@ func (f *window) begin(now time.Time) {
 	f.talking++
 }
 
-// response is the kind of answer that a conversation had.
+// response is the kind of answer that ended a conversation.
 type response uint8
 
 const (
-	untried    response = iota // the host was not contacted, or not given enough time
-	unanswered                 // the host did not answer to the message
+	untried    response = iota // the host was not contacted or had too little time to answer
+	unanswered                 // the host did not answer
 	replied                    // the host accepted, refused or deferred the message
 )
 
-// end records the end of a conversation. full is the largest possible limit.
+// end records the end of a conversation. The parameter full is the maximum of the limit.
 func (f *window) end(what response, took, patience time.Duration, full int, now time.Time) {
 	f.talking--
 	quick := took < patience

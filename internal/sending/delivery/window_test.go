@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A team's mail to responsive hosts is sent while thirty of its destinations stall. Each stalling destination holds one
-// connection, however much mail waits for it.
+// A team's mail to responsive hosts is sent while thirty of its destinations stall. Each stalling destination occupies
+// a single connection, no matter how much mail waits for it.
 func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message", "stalls after RCPT",
 		"drips"} {
@@ -50,8 +50,8 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	}
 }
 
-// An address gets one connection until it answers, however many destinations lead to it. Messages that wait for the
-// address give up when it stalls, and wait for their next try.
+// An address gets a single connection until it answers, no matter how many destinations lead to it. If the address
+// stalls, messages that wait for it are delayed until their next try.
 func TestStallingAddressOfManyDestinations(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -69,7 +69,7 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 	})
 }
 
-// Destinations that were allowed many connections and then stall leave some connections to others.
+// Destinations that already had many connections and then stall leave some connections for other destinations.
 func TestDestinationsThatBeginToStall(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -162,8 +162,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A host that exceeds our time limit for a conversation is avoided like one that times out. A conversation that we
-// canceled does not count against the host.
+// A host that exceeds the time limit of a conversation goes into backoff, as after a timeout. A conversation that this
+// node canceled causes no backoff.
 func TestStallUntilTheLimitOfATry(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []bool{true, false} {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// trusting returns a service with TrustDomains and two verified domains.
+// trusting returns a service with the setting TrustDomains and two verified domains.
 func trusting(t *testing.T) (s *Service, one, two Domain) {
 	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
@@ -42,12 +42,12 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 	return s, one, two
 }
 
-// asks returns the cached queries about a domain.
+// asks returns the methods of the service that cache their results, by name.
 func asks(ctx context.Context, s *Service) map[string]struct {
 	ask  func(d Domain) (found bool, err error)
 	fill func(n int)
 	size func() int
-	last time.Duration // how long the answer is cached
+	last time.Duration // how long the method's result is cached
 } {
 	type one = struct {
 		ask  func(d Domain) (found bool, err error)
@@ -78,7 +78,7 @@ func fill[T any](m map[string]cached[T], n int) {
 	}
 }
 
-// The caches have a maximum size: one entry too many clears a cache.
+// Each cache has a maximum size and is cleared when an entry would exceed it.
 func TestMemoryIsBounded(t *testing.T) {
 	s, one, two := trusting(t)
 	for name, a := range asks(t.Context(), s) {
@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A change on another node whose hint was lost is noticed when the cached entry expires, and not earlier.
+// If the hint about a change on another node is lost, a node returns the cached value until the cache entry expires.
 func TestMemoryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, one, _ := trusting(t)

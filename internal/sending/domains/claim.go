@@ -25,14 +25,15 @@ import (
 //	   │                  └──► blocked ──► completed, or failed
 //	   └─ expired         (pending again when the proof is gone)
 //
-// A claim ends at once if its team replaces it with another (superseded), or if its placeholder is deleted (canceled).
+// A claim ends immediately if its team replaces it with another claim (superseded) or deletes the placeholder domain
+// (canceled).
 type ClaimStatus string
 
 const (
 	ClaimPending    ClaimStatus = "pending"
 	ClaimVerified   ClaimStatus = "verified" // the proof was found, and the domain is about to be transferred
 	ClaimCompleted  ClaimStatus = "completed"
-	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; BlockedReason says what the claim waits for
+	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; BlockedReason says why the transfer waits
 	ClaimExpired    ClaimStatus = "expired"
 	ClaimSuperseded ClaimStatus = "superseded"
 	ClaimCanceled   ClaimStatus = "canceled"
@@ -41,42 +42,42 @@ const (
 
 // Reasons why a claim is blocked.
 const (
-	blockedGrace     = "grace_period"             // the owner was notified, and has time to object
-	blockedActivity  = "recent_owner_activity"    // the owner keeps sending
+	blockedGrace     = "grace_period"             // the owner was notified and has time to object
+	blockedActivity  = "recent_owner_activity"    // the owner still sends from the domain
 	blockedScheduled = "pending_scheduled_emails" // the owner has scheduled emails
 )
 
 const (
 	claimLife     = 7 * 24 * time.Hour
-	claimGrace    = 72 * time.Hour      // time from the proof until an owner who uses the domain loses it
+	claimGrace    = 72 * time.Hour      // time from the proof until a transfer from an owner who uses the domain
 	claimReminder = 24 * time.Hour      // time from the reminder to the end of the grace period
-	claimMax      = 30 * 24 * time.Hour // time from the proof until a claim that is still blocked fails
+	claimMax      = 30 * 24 * time.Hour // time from the proof until a blocked claim fails
 	claimQuiet    = 24 * time.Hour      // time without a sent email after which an owner counts as inactive
-	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim in that time
+	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim per this time
 	claimPrefix   = "postrider-domain-verification="
-	legacyPrefix  = "resend-domain-verification=" // prefix for owners who followed other documentation
+	legacyPrefix  = "resend-domain-verification=" // prefix used by owners who followed other documentation
 	claimBlocked  = 10 * time.Minute              // interval between checks of a blocked claim
 	claimAtOnce   = time.Second                   // time from the proof to the transfer
 )
 
-// Claim is a request to take over a domain that another team has registered, by a proof of control of its DNS.
+// Claim is a team's request to take over a domain from another team by proving control of the domain's DNS.
 type Claim struct {
 	ID            string
 	TeamID        string
-	DomainID      string // the placeholder, which becomes the domain
+	DomainID      string // the placeholder, which becomes the domain at the transfer
 	Name          string
 	Region        string
 	Token         string
 	Status        ClaimStatus
-	BlockedReason string // empty if not blocked
-	FailureReason string // empty if not failed
+	BlockedReason string // empty if the claim is not blocked
+	FailureReason string // empty if the claim has not failed
 	ProvenAt      time.Time
-	WarnedAt      time.Time // when the owner was notified of the proof; begins the grace period
-	RemindedAt    time.Time // when the owner was notified that a day is left
+	WarnedAt      time.Time // start of the grace period, when the owner was notified of the proof
+	RemindedAt    time.Time // when the owner was reminded a day before the transfer
 	CreatedAt     time.Time
-	ExpiresAt     time.Time // the claim expires then, unless it is proven
+	ExpiresAt     time.Time // when the claim expires if it is not proven
 	request       string
-	askedAt       time.Time // when verification was requested; stored with the placeholder
+	askedAt       time.Time // when verification was last requested; stored with the placeholder
 }
 
 // RecordValue returns the TXT value that proves the claim.
@@ -95,15 +96,15 @@ func (c *Claim) open() bool {
 	return c.Status == ClaimPending || c.Status == ClaimVerified || c.Status == ClaimBlocked
 }
 
-// ownerUsage describes how the present owner uses a claimed domain.
+// ownerUsage describes how the current owner uses a claimed domain.
 type ownerUsage struct {
 	inUse     bool // the domain may send or receive
 	scheduled bool // the domain has scheduled emails
-	active    bool // an email was sent recently
+	active    bool // an email was sent from the domain recently
 }
 
-// judgeClaim returns the claim after a look-up of its proof, and the delay until the next look-up; 0 means none. It is
-// a pure function.
+// judgeClaim returns the claim's state after a look-up of its proof, and the delay until the next look-up; 0 means that
+// no further look-up is needed. judgeClaim is a pure function.
 func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""
@@ -115,13 +116,13 @@ func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim,
 	case !c.ProvenAt.IsZero() && now.Sub(c.ProvenAt) > claimMax:
 		c.Status, c.FailureReason = ClaimFailed, failure(reason)
 		return c, 0
-	case proof == unknown: // failing name servers neither end nor advance a claim
+	case proof == unknown: // a DNS failure does not change the claim's state
 		c.BlockedReason = reason
 		return c, proofLookUpAfter(c, now)
 	case proof == absent:
 		c.Status = ClaimPending
 		if !c.RemindedAt.IsZero() && !now.Before(c.transferAt()) {
-			c.RemindedAt = time.Time{} // The announced transfer did not happen; the next one is announced again.
+			c.RemindedAt = time.Time{} // The announced transfer did not happen; remind the owner again.
 		}
 		return c, proofLookUpAfter(c, now)
 	case c.ProvenAt.IsZero():
@@ -153,7 +154,7 @@ func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim,
 	return c, claimBlocked
 }
 
-// transferAt returns when a notified owner loses the domain: at least a day after the reminder.
+// transferAt returns when the domain is transferred from a notified owner: at least a day after the reminder.
 func (c *Claim) transferAt() time.Time {
 	at := c.WarnedAt.Add(claimGrace)
 	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
@@ -162,7 +163,8 @@ func (c *Claim) transferAt() time.Time {
 	return at
 }
 
-// failure returns the reason why a proven claim failed. blocked is the last reason for which it was blocked.
+// failure returns the reason why a proven claim failed. The parameter is the last reason for which the claim was
+// blocked.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
@@ -176,7 +178,7 @@ func failure(blocked string) string {
 		"domain again."
 }
 
-// proofLookUpAfter returns the time until the proof is looked up again.
+// proofLookUpAfter returns the delay until the next look-up of the proof.
 func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 	if now.Sub(c.CreatedAt) < time.Hour || now.Sub(c.askedAt) < time.Hour {
 		return 30 * time.Second
@@ -184,8 +186,9 @@ func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 	return 15 * time.Minute
 }
 
-// Claim starts the transfer of a domain that another team has registered. If the same request already has an open
-// claim, Claim returns that one and false. A different request for the same name supersedes the older claim.
+// Claim starts the transfer of a domain that another team has registered. If the team already has an open claim from
+// the same request, Claim returns that claim and false. A different request for the same name supersedes the older
+// claim.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
 	d, err := s.plan(teamID, n)
 	if err != nil {
@@ -221,7 +224,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			Token:  hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
-		// A team may claim any number of times, so the owner is notified at most once a week until there is a proof.
+		// A team may claim any number of times, so the owner is notified of unproven claims at most once a week.
 		lately, err := claimedSince(ctx, tx.Reader, d.Name, tx.Now().Add(-claimNews))
 		if err != nil {
 			return err
@@ -229,7 +232,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		insertDomain(ctx, tx, &d)
 		insertClaim(ctx, tx, &c)
 		audit.Target(ctx, d.ID)
-		// This job ends the claim if its team never requests verification.
+		// If the team never requests verification, this job ends the claim when it expires.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt
 		s.Queue.Insert(ctx, tx, j)
@@ -242,8 +245,8 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 	return c, created, err
 }
 
-// mayClaim returns an error if the claim is not allowed. Otherwise it returns the owner's domain and the team's open
-// claims for the name. same is the open claim with the same request, or nil.
+// mayClaim returns an error if the claim is not allowed. If the claim is allowed, mayClaim returns the owner's domain
+// and the team's open claims for the name. The result same is the open claim with the same request, or nil.
 func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
@@ -251,7 +254,7 @@ func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return owner, nil, nil, err
 	}
-	// Names of the owner's domain do not count: the transfer releases them.
+	// Names reserved by the owner's domain are ignored, because the transfer releases them.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return owner, nil, nil, err
 	}
@@ -280,7 +283,7 @@ func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim,
 	return claimOf(ctx, s.DB.Reader, teamID, domainID)
 }
 
-// VerifyClaim schedules a look-up of the proof and returns at once.
+// VerifyClaim schedules a look-up of the proof and returns without waiting for the look-up.
 func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c Claim, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if c, err = claimOf(ctx, tx.Reader, teamID, domainID); err != nil {
@@ -298,8 +301,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// scheduleProofLookUps schedules a look-up of the proof now, and frequent ones for an hour. A look-up that is in
-// progress may have missed the record.
+// scheduleProofLookUps schedules an immediate look-up of the proof and frequent look-ups for an hour. The immediate
+// look-up is needed even if another is in progress, because the other may have missed the record.
 func (s *Service) scheduleProofLookUps(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	saveDomain(ctx, tx, d)
@@ -320,7 +323,7 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 // ownerUsage returns how the owner uses the domain.
 func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
-		return u, nil // An unverified domain's scheduled emails could not be sent, so they do not count.
+		return u, nil // Scheduled emails of an unverified domain do not count, because they could not be sent.
 	}
 	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
@@ -331,8 +334,8 @@ func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, 
 	return u, nil
 }
 
-// verifyClaim handles the job that looks up a claim's proof. If the proof is found, it transfers the domain, unless its
-// owner may still object or still uses it.
+// verifyClaim handles the job that looks up a claim's proof. If the proof is found, verifyClaim transfers the domain,
+// unless the owner may still object or still uses the domain.
 func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	c, err := claimOf(ctx, s.DB.Reader, d.TeamID, d.ID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -407,8 +410,9 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 	})
 }
 
-// transfer moves the name to the placeholder. The placeholder has different keys, so its DNS records must be installed.
-// If the transfer is not possible, transfer changes nothing and returns the reason.
+// transfer deletes the owner's domain and makes the placeholder a regular domain with the same name. The placeholder
+// has different keys, so its DNS records must be installed. If the transfer is not possible, transfer changes nothing
+// and returns the reason.
 func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
 	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 	if err != nil {
@@ -434,7 +438,8 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// The notices to owners. The arguments of the notices are the domain, a time, and, once there is a proof, its value.
+// These are the texts of the notices to owners. Their arguments are the domain and a time. The notices after the proof
+// also have the value of the TXT record.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +
@@ -447,7 +452,7 @@ const (
 		"it.\n\nTo keep the domain, delete this TXT record of the domain before that time:\n\n  %s\n"
 )
 
-// notifyOwner notifies the owner when the proof is found, and again a day before the transfer.
+// notifyOwner notifies the owner when the proof is found and a day before the transfer.
 func (s *Service) notifyOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {
@@ -462,5 +467,5 @@ func (s *Service) notifyOwner(ctx context.Context, tx *db.Tx, teamID string, bef
 		fmt.Sprintf(text, after.Name, day(after.transferAt()), after.RecordValue()))
 }
 
-// day formats a time for an email.
+// day formats a time for a notice.
 func day(t time.Time) string { return t.UTC().Format("Monday, 2 January 2006, 15:04 UTC") }

@@ -28,8 +28,8 @@ type contest struct {
 	claim  domains.Claim
 
 	scheduled atomic.Bool  // the owner has scheduled emails
-	sent      atomic.Bool  // the owner has sent lately
-	broken    atomic.Int32 // number of internal errors still to be returned
+	sent      atomic.Bool  // the owner has sent emails recently
+	broken    atomic.Int32 // number of internal errors that SentSince still returns
 
 	mu      sync.Mutex
 	notices []string // subjects of notices, by team
@@ -59,7 +59,7 @@ func (c *contest) listen() {
 	}
 }
 
-// contested runs f in simulated time after the domain was verified and claimed.
+// contested runs f in simulated time, with a verified domain that another team has claimed.
 func contested(t *testing.T, f func(c *contest)) {
 	t.Helper()
 	dns := newZone()
@@ -109,7 +109,7 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 	}
 }
 
-// heard compares the notices to the owner with want, oldest first, and clears them.
+// heard compares the owner's notices, oldest first, with the expected subjects and clears the notices.
 func (c *contest) heard(want ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -129,8 +129,8 @@ const (
 	newsOfEnd   = "Your domain acme.example goes to another team tomorrow"
 )
 
-// The owner of a domain in use is notified of a claim, of its proof and of the transfer. The claim waits while the
-// owner has scheduled emails or sends.
+// The owner of a domain in use is notified of a claim, of its proof and of the transfer. The transfer waits while the
+// owner has scheduled emails or sends from the domain.
 func TestAClaimOnADomainInUse(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -163,7 +163,7 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 	})
 }
 
-// If the owner keeps using the domain for 30 days, the claim fails and says what to do.
+// If the owner uses the domain for 30 more days, the claim fails, and FailureReason says what the claiming team can do.
 func TestAClaimFails(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.sent.Store(true)
@@ -181,7 +181,7 @@ func TestAClaimFails(t *testing.T) {
 	})
 }
 
-// A domain cannot be transferred if a third team has the names that it would get.
+// A claim fails if a third team already has a name that the transferred domain would need.
 func TestAClaimFailsForItsNames(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.begin(domains.NewDomain{Name: "acme.example", ReturnPath: "mail"})
@@ -206,7 +206,7 @@ func TestAClaimFailsForItsNames(t *testing.T) {
 	})
 }
 
-// Removing the proof ends nothing at once, and the owner is always notified a day before the transfer.
+// A removed proof does not end a claim immediately, and the owner is always notified a day before the transfer.
 func TestAProofThatComesAndGoes(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.prove(true)
@@ -224,8 +224,8 @@ func TestAProofThatComesAndGoes(t *testing.T) {
 	})
 }
 
-// If the owner removes the proof and it comes back, the owner is notified again a day before the transfer, at most once
-// a day.
+// If the proof is removed and installed again, the owner gets another reminder a day before the transfer. Reminders are
+// sent at most once a day.
 func TestAProofThatComesBack(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -248,7 +248,7 @@ func TestAProofThatComesBack(t *testing.T) {
 	})
 }
 
-// A claim that is never verified expires, too. Internal errors do not end a claim.
+// A claim expires even if verification is never requested. Internal errors do not end a claim.
 func TestAClaimEnds(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.is(6*24*time.Hour, domains.ClaimPending, "")
@@ -267,7 +267,8 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// The owner is notified of unproven claims once a week, regardless of their number. Each claim shows its result.
+// The owner is notified of unproven claims once a week, regardless of their number. Each claim ends in its own state,
+// such as superseded or canceled.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())
@@ -295,7 +296,8 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 	})
 }
 
-// Verifying a placeholder looks up its claim's proof. After the transfer the domain is a new one.
+// Verifying a placeholder looks up its claim's proof. After the transfer the placeholder's records are not verified
+// yet.
 func TestVerifyingAPlaceholder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// during is a resolver that calls a function during a query.
+// during is a DNS resolver that calls a function during a TXT query.
 type during struct {
 	*zone
 	happens func()
@@ -27,7 +27,7 @@ func (q *during) TXT(ctx context.Context, name string) ([]string, error) {
 	return q.zone.TXT(ctx, name)
 }
 
-// A change during the look-up of a proof takes precedence over the proof.
+// If a claim changes during the look-up of its proof, the change takes precedence over the result of the look-up.
 func TestClaimsThatChangeDuringALook(t *testing.T) {
 	trust := func(t *testing.T, d *db.DB, team string) {
 		t.Helper()
@@ -100,7 +100,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 	}
 }
 
-// A look-up that is stopped records nothing and returns an error.
+// If a look-up is stopped, it returns an error and records no findings.
 func TestLooksThatAreStopped(t *testing.T) {
 	dns, d := &during{zone: newZone()}, dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})
@@ -131,7 +131,7 @@ func TestLooksThatAreStopped(t *testing.T) {
 	}
 }
 
-// A domain without its proof does not block other teams from the names of its other records.
+// A domain that lacks its proof does not prevent other teams from using the names of its other records.
 func TestNamesOfWhatIsNotProved(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
@@ -155,7 +155,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		}
 		dns.install(records)
 		look()
-		// The subdomain existed before: its settings may change, but not to another team's names.
+		// The subdomain was added earlier. Its settings may change, but it cannot use names of another team.
 		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}
@@ -167,7 +167,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a new name of it: %v", err)
 		}
-		// A name that was lost before does not block a change.
+		// A name that the domain has already lost does not prevent changes of its settings.
 		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`, there.ID)
 		if err := s.Update(t.Context(), "team", dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that has lost a name: %v", err)
@@ -179,7 +179,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// With default dependencies, an owner still has three days, and no reminder is lost.
+// If notices go to no listener, the owner of a claimed domain still has three days before the transfer.
 func TestAClaimWithoutListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns, d := newZone(), dbtest.SQLite(t)
@@ -204,7 +204,7 @@ func TestAClaimWithoutListeners(t *testing.T) {
 	})
 }
 
-// A look-up that fails with an internal error is retried, soon at first, and without limit.
+// A look-up that fails with an internal error is retried without limit, at first after a short wait.
 func TestLooksAreMadeAgain(t *testing.T) {
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
 	k := s.Kind()

@@ -1,52 +1,54 @@
-// Package domains manages the domains that teams send from and receive at: their DNS records, the verification of the
-// records, and the DKIM keys.
+// Package domains manages the sending and receiving domains of teams: the DNS records, their verification, and the DKIM
+// keys.
 //
 // # States
 //
 // Each record is verified separately. The state of a record goes from not_started to pending and then to verified, or
-// to failed if it is not found for 72 hours. The 72 hours begin for each record when it is first looked up, or when its
-// owner requests verification. So records of a capability that is enabled later have their own 72 hours. A verified
-// record that disappears is a temporary_failure for up to 72 hours, during which the domain still works, and then
-// failed. The records of a capability are a group; the domain's status is derived from the states of its groups.
-// [judge], a pure function, decides all of this.
+// to failed if it is not found for 72 hours. A record's 72 hours begin when the record is first looked up or when the
+// domain's owner requests verification. Records of a capability that is enabled later therefore have their own 72
+// hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the domain
+// still works, and then failed. The records of a capability are a group. The domain's status is derived from the states
+// of its groups. The pure function [judge] computes these states.
 //
 // # Proof
 //
-// The domain's own DKIM key is the only required value that no other team was given, so only this record proves control
-// of the domain's DNS. Every capability needs this record: sending, receiving and tracking. The other required records
-// only direct mail and links to this installation. Records of these kinds also exist at names that the team does not
-// control, such as return paths of other teams and domains that previous owners no longer use.
+// The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
+// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
+// mail and links to this installation. Such records also exist at names that the team does not control, such as return
+// paths of other teams or abandoned domains of previous owners.
 //
 // # Names
 //
-// When a domain is added, its name belongs to the team; a unique index enforces this. A claim has a placeholder until
-// it is completed. A domain also has the host of its return paths and the host of its tracked links. Once the domain is
-// proved, each name at which its records are found is registered for its team, again by a unique index. Then
+// When a team adds a domain, the name belongs to the team; a unique index enforces this. Until a claim is completed,
+// the claiming team has a placeholder domain. A domain also has a host for its return paths and a host for its tracked
+// links. Once the domain is proved, each name with verified records of the domain is registered for the team. A unique
+// index enforces this registration. After the registration
 //
-//   - no other team may add a domain at or below such a host, and a record at that host does not count for another
-//     team's domain;
+//   - no other team may add a domain at or below such a host, and records at that host do not count for another team's
+//     domain;
 //   - no other team may choose a return path or a tracking subdomain with that name.
 //
-// A host of tracked links stays registered once its record was verified, because links in sent emails lead there.
-// Neither a missing record nor a changed setting releases such a host. A domain has at most 50 such hosts.
+// A host of tracked links stays registered permanently once its record was verified, because links in sent emails lead
+// to it. Neither a missing record nor a changed setting releases such a host. A domain has at most 50 hosts of tracked
+// links.
 //
-// A domain that is not proved reserves only its own name, which can be claimed. Otherwise adding example.com with some
-// label would lock out the owner of the domain at that label. Different teams may have a domain and its subdomain,
-// because each needs its own proof. No team may add the operator's hosts, or names at or below the managed domain or a
-// sandbox domain.
+// A domain that is not proved reserves only its own name, which other teams can claim. If it also reserved its hosts,
+// adding example.com with the label mail would lock out the owner of mail.example.com. One team may have a domain and
+// another team its subdomain, because each domain needs its own proof. No team may add the operator's hosts, or names
+// at or below the managed domain or a sandbox domain.
 //
 // # Invariants
 //
-// Private keys are encrypted in the database and decrypted only for signing. RSA keys are generated in advance and kept
-// in memory. A new domain takes one after all checks, outside of any transaction. No transaction is open during DNS
-// queries.
+// Private keys are encrypted in the database and decrypted only for signing. One RSA key is generated in advance and
+// kept in memory. A new domain gets its RSA key after all checks, outside of any transaction. No transaction is open
+// during DNS queries.
 //
 // # When it fails
 //
-// A DNS query without an answer changes nothing; in particular, no record fails because of it. After internal errors,
-// look-ups are retried without limit. Each node caches the data for accepting and receiving emails for a second, and
-// the data for delivery for 30 seconds. After a change, a hint clears these caches on all nodes. If the hint is lost, a
-// node uses the old data until it expires.
+// A DNS query without an answer does not change a record's state. After internal errors, look-ups are retried without
+// limit. Each node caches the data for accepting and receiving emails for a second, and the data for delivery for 30
+// seconds. After a change, a hint clears these caches on all nodes. If the hint is lost, a node uses the cached data
+// until the cache entry expires.
 //
 // # What it does not do
 //
@@ -81,13 +83,13 @@ const (
 // patience is how long a record may be missing before it fails (API reference section 10.3).
 const patience = 72 * time.Hour
 
-// TLS is how mail from the domain is secured in transit.
+// These are the values of Domain.TLS, which says how mail from the domain is encrypted in transit.
 const (
-	Opportunistic = "opportunistic" // STARTTLS if the host offers it
-	Enforced      = "enforced"      // only to hosts with a verified certificate
+	Opportunistic = "opportunistic" // uses STARTTLS if the host offers it
+	Enforced      = "enforced"      // delivers only to hosts with a verified certificate
 )
 
-// regions are the regions of the API; the configuration maps them to hosts.
+// regions are the regions that the API accepts. The configuration maps each region to hosts.
 var regions = []string{"us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"}
 
 // system is the id of the team that owns the sandbox domains.
@@ -101,7 +103,7 @@ type Domain struct {
 	Region            string
 	ReturnPath        string   // a label below the domain
 	TrackingSubdomain string   // empty for none
-	Tracked           []string // tracking subdomains that were ever verified; their links keep working
+	Tracked           []string // all tracking subdomains that were ever verified; their links keep working
 	TLS               string
 	OpenTracking      bool
 	ClickTracking     bool
@@ -125,16 +127,17 @@ type keyRow struct {
 // check is the state of one record.
 type check struct {
 	Status Status `json:"status"`
-	// Since is when the record became pending or missing, in Unix microseconds. It is 0 only if an older release wrote
-	// the row. The record then has not been looked up after the upgrade, or has been pending since Domain.VerifySince.
+	// Since is when the record became pending or missing, in Unix microseconds. Since is 0 only if an older release wrote
+	// the row. In that case a pending record has been pending since Domain.VerifySince, and a missing record has not been
+	// looked up after the upgrade.
 	Since int64 `json:"since,omitempty"`
 }
 
-// Record is a DNS record that the domain's owner must install.
+// Record is a DNS record that a domain's owner must install.
 type Record struct {
 	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
 	Kind     string // the API's name: SPF, DKIM, Receiving, Tracking, TrackingCAA
-	Name     string // name as the API shows it: relative to the registrable domain, or absolute
+	Name     string // name in API responses: relative to the registrable domain, or absolute
 	FQDN     string
 	Type     string
 	Value    string
@@ -152,10 +155,10 @@ type Config struct {
 	Selector        string // selector of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
-	Hosts           []string // further hosts of the operator, in addition to those of the regions
-	ManagedDomain   string   // the parent of the teams' managed hosts; empty for none
+	Hosts           []string // further hosts of the operator, in addition to the regions' hosts
+	ManagedDomain   string   // parent domain of the teams' managed hosts; empty if there is none
 	SandboxDomains  []string
-	SandboxSend     bool // sandbox domains may send to anybody
+	SandboxSend     bool // sandbox domains may send to any recipient
 	TrustDomains    bool // every record counts as found, without a DNS query
 	LegacyAliases   bool // claims may also be proven with the older prefix
 	UnprovedMax     int  // unverified domains of a team, including claims; 0 means 1,000
@@ -172,7 +175,7 @@ func (c *Config) region(label string) Region {
 	return r
 }
 
-// Sender holds the data of a sending domain that accepting an email needs.
+// Sender holds the data of a sending domain that is needed to accept an email.
 type Sender struct {
 	DomainID  string
 	Name      string
@@ -182,14 +185,14 @@ type Sender struct {
 	Tracking  Tracking
 }
 
-// Tracking holds the tracking settings of a domain's emails. With the zero value nothing is tracked.
+// Tracking holds the tracking settings of a domain's emails. The zero value disables tracking.
 type Tracking struct {
 	Host   string // of tracked links; "" unless its record is verified; without it nothing is tracked
 	Opens  bool
 	Clicks bool
 }
 
-// Signing holds the data of a sending domain that delivering an email needs.
+// Signing holds the data of a sending domain that is needed to deliver an email.
 type Signing struct {
 	Name           string
 	Signers        []dkim.Signer // RSA first
@@ -247,22 +250,22 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the key of the record with the RSA key. Only this team was given its value, so the record proves that the
-// team controls the domain's DNS. The values of the other required records are the same for all teams and prove
-// nothing.
+// proof is the key of the DKIM record with the RSA key. The record's value is unique to the domain, so the record
+// proves that the team controls the domain's DNS. The values of the other required records are the same for all teams
+// and prove nothing.
 const proof = "dkim"
 
-// unproved is the key of a check that domains have if they received mail before the proof was required. It is kept
-// until the domain is proved or 72 hours have passed.
+// unproved is the key of a check for domains that received mail before the proof was required. The check is deleted
+// when the domain is proved or after 72 hours.
 const unproved = "unproved"
 
-// proved reports whether the proof was found, or has been missing only for a short time.
+// proved reports whether the proof was found. A proof that has been missing for at most 72 hours also counts.
 func (d *Domain) proved() bool {
 	s := d.checks[proof].Status
 	return s == Verified || s == TemporaryFailure
 }
 
-// inReceivingGrace reports whether the domain may still receive without the proof.
+// inReceivingGrace reports whether the domain may still receive mail without the proof.
 func (d *Domain) inReceivingGrace() bool {
 	return !d.proved() && d.checks[unproved].Status == TemporaryFailure
 }
@@ -285,8 +288,8 @@ func (d *Domain) tracking() Tracking {
 	return Tracking{host, d.OpenTracking, d.ClickTracking}
 }
 
-// groups returns the record keys that each enabled capability requires. Ed25519 and tracking are optional, so neither
-// delays a domain.
+// groups returns the record keys that each enabled capability requires. Ed25519 keys and tracking are optional, so
+// their records never delay the verification of a domain.
 func (d *Domain) groups() [][]string {
 	var all [][]string
 	if d.Sending {
@@ -307,12 +310,12 @@ func (d *Domain) forReceiving() []string {
 	return []string{"receiving", proof}
 }
 
-// MaySend reports whether the domain may send: its sending records are verified, or have been missing for at most 72
-// hours.
+// MaySend reports whether the domain may send. Its sending records must be verified, or must have been missing for at
+// most 72 hours.
 func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
 
-// MayReceive reports whether the domain may receive: its receiving records are verified, or have been missing for at
-// most 72 hours.
+// MayReceive reports whether the domain may receive. Its receiving records must be verified, or must have been missing
+// for at most 72 hours.
 func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
 
 func (d *Domain) groupStatus(keys []string) Status {
@@ -338,7 +341,7 @@ func (d *Domain) groupStatus(keys []string) Status {
 	return Pending
 }
 
-// overall derives the domain's status from those of its groups.
+// overall derives the domain's status from the states of its record groups.
 func (d *Domain) overall() Status {
 	count := map[Status]int{}
 	groups := d.groups()
@@ -360,7 +363,7 @@ func (d *Domain) overall() Status {
 	return NotStarted
 }
 
-// refusedNames are domains of mailbox providers, which no team can own.
+// refusedNames are domains of public mailbox providers, which no team may add.
 var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com",
 	"yahoo.com",
 	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru",

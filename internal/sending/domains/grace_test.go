@@ -16,9 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// clocked runs f in simulated time. The domains are in an SQLite file. Their job runner and daily rechecks are running.
-// PostgreSQL has its own clock, so other tests cover the behavior that both engines share. pass lets simulated time go
-// by and then runs the due work.
+// clocked runs f in simulated time on an SQLite database, with the job runner and daily rechecks running. PostgreSQL
+// has its own clock, so other tests cover the behavior that both engines share. The function pass advances the
+// simulated time and then runs the due jobs.
 func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
 	pass func(time.Duration)),
 	listeners ...events.Listener) {
@@ -41,7 +41,7 @@ func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *tes
 	})
 }
 
-// statuses returns the status of the domain and those of its records by key.
+// statuses returns the status of the domain and, by record key, the states of its records.
 func statuses(t *testing.T, s *domains.Service, domainID string) (domains.Status, map[string]domains.Status) {
 	t.Helper()
 	d, err := s.Get(t.Context(), "team", domainID)
@@ -81,7 +81,8 @@ func mustCreate(t *testing.T, s *domains.Service, n domains.NewDomain) domains.D
 	return d
 }
 
-// A domain whose name servers fail ten times and then answer becomes verified without a second request.
+// If a domain's name servers fail ten times and then answer, the domain becomes verified without a second request to
+// verify.
 func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	for name, broken := range map[string]resolve.Fake{
 		"servers that fail": {Fail: []string{"acme.example", "send.acme.example", "postrider._domainkey.acme.example",
@@ -108,11 +109,11 @@ func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	}
 }
 
-// stubborn is a zone in which the first look-ups of a domain fail.
+// stubborn is a DNS zone in which the first look-ups of a domain fail.
 type stubborn struct {
 	*zone
 	failures int32
-	silent   bool // queries get no answer until the client gives up
+	silent   bool // queries get no answer until the client times out
 	looks    atomic.Int32
 }
 
@@ -131,7 +132,7 @@ func (s *stubborn) TXT(ctx context.Context, name string) ([]string, error) {
 	return nil, resolve.ErrTemporary
 }
 
-// Internal errors, even many in a row, do not end the verification of a domain.
+// Ten consecutive internal errors do not end the verification of a domain.
 func TestADomainOutlivesOurErrors(t *testing.T) {
 	dns, listener := newZone(), &failing{left: 10}
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
@@ -147,8 +148,8 @@ func TestADomainOutlivesOurErrors(t *testing.T) {
 	}, listener)
 }
 
-// failing is a listener that fails the first few times that a domain becomes verified. left is the number of failures
-// that remain.
+// failing is an event listener that returns an error the first few times that a domain becomes verified. The field left
+// is the number of remaining failures.
 type failing struct{ left int }
 
 func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {
@@ -161,7 +162,7 @@ func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) erro
 	return nil
 }
 
-// Each request to verify queries DNS, whatever earlier look-ups found.
+// Each request to verify a domain queries DNS, regardless of earlier results.
 func TestVerifyLooksAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &stubborn{zone: newZone(), failures: 10}
@@ -182,7 +183,7 @@ func TestVerifyLooksAgain(t *testing.T) {
 	})
 }
 
-// A capability that is enabled long after the domain was verified has its own 72 hours.
+// If a capability is enabled long after the domain was verified, its records have their own 72 hours.
 func TestACapabilityHasItsOwnTime(t *testing.T) {
 	dns := newZone()
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
@@ -207,11 +208,11 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		is(100*time.Hour, domains.Verified, "")
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)
-		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // a daily recheck has run
+		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // a daily recheck has run by now
 		is(46*time.Hour, domains.PartiallyVerified, domains.Pending)
 		is(30*time.Hour, domains.PartiallyFailed, domains.Failed)
 
-		// Disabling the capability deletes the states of its records.
+		// Disabling a capability deletes the states of its records.
 		receiving(false)
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)

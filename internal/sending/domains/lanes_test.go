@@ -18,7 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// silent is a local name server that does not answer for names below dead.example. For other names it has records.
+// silent is a local name server that does not answer queries for names below dead.example and has records for other
+// names.
 type silent struct {
 	mu    sync.Mutex
 	rrs   []dns.RR
@@ -129,7 +130,8 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 	})
 }
 
-// Look-up jobs from releases without a lane per team are handled; the upgrade moves them into the lanes.
+// Older releases enqueued look-up jobs without a lane per team. The upgrade moves these jobs into lanes, and they are
+// handled.
 func TestLookUpsOfBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dom := domains.Domain{}

@@ -16,7 +16,8 @@ import (
 // lookUpMax is the time limit for looking up all records of a domain.
 const lookUpMax = 15 * time.Second
 
-// lookUp queries DNS for all records concurrently. Records without an answer in time are unknown.
+// lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the record's
+// finding is unknown.
 func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
@@ -77,7 +78,8 @@ func judged(err error, ok func() bool) finding {
 	return absent
 }
 
-// hasMX reports whether host is among the MX records. If best is true, no other record may have a higher preference.
+// hasMX reports whether host is among the MX records. If best is true, hasMX also requires that no other record is
+// preferred over the host's.
 func hasMX(all []resolve.MX, host string, best bool) bool {
 	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
 	if i < 0 {
@@ -105,8 +107,8 @@ func sameSPF(text, want string) bool {
 	return false
 }
 
-// sameDKIM reports whether text has the same key as want. The order and spacing of tags do not matter (RFC 6376 section
-// 3.6.1).
+// sameDKIM reports whether the DKIM record text has the same public key as the record want. The order and spacing of
+// the record's tags do not matter (RFC 6376 section 3.6.1).
 func sameDKIM(text, want string) bool {
 	key := dkimTag(want, "p")
 	return key != "" && dkimTag(unquoted(text), "p") == key
@@ -122,10 +124,10 @@ func dkimTag(record, name string) string {
 	return ""
 }
 
-// lookUpCAA looks up which authorities may issue certificates for the domain's root. If there are CAA records, the
-// configured issuer must be among them, so that links can be served with TLS. If there are none, the record is
-// needless. counts is false if the finding must be ignored: an unknown answer counts only if the record was needed
-// before.
+// lookUpCAA looks up which certificate authorities may issue certificates for the domain's root. If CAA records exist,
+// they must include the configured issuer, so that links can be served with TLS. If no CAA records exist, the finding
+// is needless. If counts is false, the caller must ignore the finding. A failed query counts only if the record was
+// needed before.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {

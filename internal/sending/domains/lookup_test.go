@@ -13,7 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// slow answers when it has as many concurrent queries as it waits for. It never answers MX queries.
+// slow is a DNS resolver that holds its answers until the expected number of queries is waiting. It never answers MX
+// queries.
 type slow struct {
 	resolve.Fake
 	asked  chan string
@@ -32,7 +33,7 @@ func (s slow) TXT(ctx context.Context, name string) ([]string, error) {
 	return s.Fake.TXT(ctx, name)
 }
 
-// The records of a domain are queried concurrently, with one time limit.
+// All records of a domain are queried concurrently, with a common time limit.
 func TestLookUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Config{Default: Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test"}, Selector: "a",
@@ -60,8 +61,8 @@ func TestLookUpIsBounded(t *testing.T) {
 	})
 }
 
-// A finding counts only for a record that the domain still has at the name that was looked up, for every kind of
-// record.
+// A finding is used only if the domain still has the record, at the same name as during the look-up. This rule applies
+// to every kind of record.
 func TestFindingsOfMovedRecords(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.a.test"}, {Key: "dkim", FQDN: "k.a.test"},
 		{Key: "tracking", FQDN: "links.a.test"}}

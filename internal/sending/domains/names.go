@@ -10,16 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// dnsName is a DNS name that has records of a domain.
+// dnsName is a DNS name at which a domain has records.
 type dnsName struct {
 	name    string
-	host    bool     // a host of return paths or tracked links; false for the domain itself
-	field   string   // the API field that chose the name
-	records []string // keys of the records at the name; none for a host of old links
+	host    bool     // true for hosts of return paths or tracked links, false for the domain itself
+	field   string   // the API field that determines the name
+	records []string // keys of the records at the name; nil for former tracking hosts
 	tracked bool     // sent emails may have links to it
 }
 
-// names returns the names that have records of the domain, its own name first.
+// names returns the DNS names at which the domain has records, starting with the domain's own name.
 func (d *Domain) names() []dnsName {
 	all := []dnsName{{d.Name, false, "name", []string{proof, "dkim-ed25519", "receiving"}, false}}
 	if d.Sending {
@@ -40,8 +40,8 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// reserves reports whether the domain reserves a name: one of its records was found there, or sent emails may have
-// links to the name.
+// reserves reports whether the domain reserves a name. It does if a record of the domain was found at the name, or if
+// sent emails may have links to the name.
 func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
@@ -49,9 +49,9 @@ func (d *Domain) reserves(n dnsName) bool {
 	})
 }
 
-// registerNames registers the names that the domain has proved, and releases the others. It returns the names that are
-// registered for another team. A unique index decides, also between concurrent transactions. The domain's row must
-// exist.
+// registerNames registers the names that a proved domain reserves, and releases all other names of the domain. It
+// returns the names that are already registered for another team. A unique index prevents concurrent transactions from
+// registering a name twice. The domain's row must exist.
 func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
@@ -66,8 +66,8 @@ func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// withRecordsAbsent returns the findings with all records at lost names set to absent, because those records belong to
-// another team's domain.
+// withRecordsAbsent returns a copy of the findings with all records at lost names set to absent, because the lost names
+// belong to another team's domain.
 func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
 	for _, n := range lost {
@@ -81,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. It ignores names of the domain with the id given in but.
+// team's host. checkFree ignores names of the domain with the id but.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
@@ -116,7 +116,7 @@ func nameTaken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// errorOrNameTaken returns err if it is not nil, and otherwise the fault for the first name in lost.
+// errorOrNameTaken returns err if err is not nil. If err is nil, it returns the fault for the first name in lost.
 func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {
 		return err

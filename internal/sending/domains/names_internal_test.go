@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// A domain has its own name, the host of return paths if it sends, and the hosts of its links, including old ones.
+// The names of a domain are its own name, the return-path host if sending is enabled, and all tracking hosts, including
+// former ones.
 func TestNames(t *testing.T) {
 	names := func(d Domain) (all []string) {
 		for _, n := range d.names() {
@@ -28,7 +29,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A name is reserved while one of its records is found or went missing recently. A host of old links stays reserved.
+// A name is reserved as long as one of its records is found or went missing recently. A former tracking host stays
+// reserved.
 func TestKeptNames(t *testing.T) {
 	host := dnsName{name: "send.acme.example", host: true, records: []string{"mx", "spf"}}
 	for s, want := range map[Status]bool{"": false, NotStarted: false, Pending: false, Failed: false, Verified: true,

@@ -14,8 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// meanwhile runs f on both engines. After f has called arm, do starts when a transaction is about to run the statement
-// that contains asks. The transaction continues when do has ended or waits for the transaction.
+// meanwhile runs f on both database engines. After f has called arm, the function do starts when a transaction is about
+// to run a statement that contains the text asks. The transaction continues when do has ended or is blocked by the
+// transaction.
 func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {
@@ -61,7 +62,7 @@ func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
 }
 
-// hold claims the look-up job of a domain like a worker.
+// hold claims the look-up job of a domain, like a worker.
 func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	t.Helper()
 	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}
@@ -74,7 +75,7 @@ func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	return j
 }
 
-// A request to verify during the recording of a look-up takes effect.
+// A request to verify a domain takes effect even if the result of a look-up is being recorded.
 func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
@@ -110,7 +111,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// If a setting changes while a look-up is recorded, the new setting is kept.
+// If a setting changes while the result of a look-up is recorded, the new setting is kept.
 func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
@@ -133,7 +134,7 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// If verification of a claim is requested during a look-up, another look-up follows soon, because the first one may
+// If verification of a claim is requested during a look-up, another look-up follows soon, because the first look-up may
 // have been too early.
 func TestVerifyAClaimDuringALook(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -16,7 +16,7 @@ import (
 
 const races = 5
 
-// together runs the functions concurrently.
+// together runs the functions concurrently and waits for all of them.
 func together(all ...func()) {
 	var wg sync.WaitGroup
 	start := make(chan struct{})
@@ -27,7 +27,7 @@ func together(all ...func()) {
 	wg.Wait()
 }
 
-// If two teams concurrently add a domain and one at the host of its return paths, one is refused.
+// If one team adds a domain while another team adds a domain at its return-path host, one of the requests is refused.
 func TestNamesAreAddedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})
@@ -49,7 +49,8 @@ func TestNamesAreAddedByOneTeam(t *testing.T) {
 	})
 }
 
-// If two such domains are proved concurrently, one counts: the records of the other are not found.
+// If a domain and another team's domain at its return-path host are proved concurrently, only one of them becomes
+// verified.
 func TestNamesAreProvedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// inHand claims the job with a key, like a worker that begins it, and returns it.
+// inHand claims the job with a deduplication key, like a worker, and returns the job.
 func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}
@@ -26,7 +26,7 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	return j
 }
 
-// left returns the number of jobs with a key, and how many of them are claimed.
+// left returns the number of jobs with a deduplication key, and how many of these jobs are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
 	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
@@ -36,8 +36,8 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	return all, held
 }
 
-// A look-up that loses the database at any point either records all findings, or fails and is still claimed. If the
-// outcome of the commit is unknown, the findings may be recorded although the look-up fails.
+// If the database fails at any point of a look-up, the look-up either records all findings or fails and keeps its job.
+// If the outcome of the commit is unknown, the findings may be recorded although the look-up fails.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()
@@ -65,7 +65,8 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 	}
 }
 
-// The look-up that finds a claim's proof, and the next one, which transfers the domain, behave in the same way.
+// If the database fails during the look-up that finds a claim's proof, or during the look-up that transfers the domain,
+// either all changes are recorded or none.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
 		"handing over": domains.ClaimCompleted} {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Receiver holds the data of a host that receiving needs.
+// Receiver holds the data of a host that is needed to receive mail.
 type Receiver struct {
 	TeamID     string
 	DomainID   string
@@ -16,8 +16,8 @@ type Receiver struct {
 	ReturnPath bool // the host of a domain's return paths
 }
 
-// Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. It has
-// no team parameter, because the host determines the team.
+// Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. The
+// method has no team parameter, because the host determines the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	now := time.Now()
 	s.mu.Lock()
@@ -39,9 +39,9 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
-// receiverAt looks up the host among the domains and among the hosts of return paths. If the host is both, for two
-// teams, the host of return paths takes precedence while its team may send. Only rows from before the registration of
-// names can have such a conflict.
+// receiverAt looks up the host among the domains and among the return-path hosts. If the host is one team's domain and
+// another team's return-path host, the return-path host takes precedence as long as its domain may send. Only rows
+// written before names were registered can have such a conflict.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Each kind of record is matched by its own rules.
+// Each kind of DNS record is compared by its own rules.
 func TestLookUpOne(t *testing.T) {
 	const spf, key = "v=spf1 include:spf.host.example ~all", "v=DKIM1; k=rsa; p=MIIB"
 	dns := resolve.Fake{
@@ -52,8 +52,8 @@ func TestLookUpOne(t *testing.T) {
 	}
 }
 
-// Look-ups become less frequent the longer the owner has waited, since the request or since the latest pending record,
-// whichever is later.
+// Look-ups become less frequent with time. The time counts from the owner's request or from the latest record that
+// became pending, whichever is later.
 func TestRecheckAfter(t *testing.T) {
 	for _, c := range []struct {
 		waited time.Duration
@@ -80,7 +80,7 @@ func TestRecheckAfter(t *testing.T) {
 	}
 }
 
-// CAA records with the tag issue at the root of the domain decide who may issue certificates.
+// CAA records with the tag issue at the domain's root determine which authorities may issue certificates.
 func TestLookUpCAA(t *testing.T) {
 	caa := func(all ...resolve.CAA) resolve.Fake {
 		return resolve.Fake{CAARecords: map[string][]resolve.CAA{"acme.example": all}}
@@ -90,7 +90,7 @@ func TestLookUpCAA(t *testing.T) {
 		name   string
 		config *Config
 		dns    resolve.Fake
-		known  bool // the domain had a CAA record to install
+		known  bool // the domain already required a CAA record
 		want   finding
 		counts bool
 	}{

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A sandbox domain is created when any team first sends from it, and signs emails.
+// A sandbox domain is created when a team first sends from it, and its keys sign emails.
 func TestSandbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, anyone := range []bool{false, true} {
@@ -45,7 +45,8 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-// A domain signs with the keys whose records are published. An unreadable key is an error.
+// Emails are signed with the domain's keys that are published in DNS. If a key cannot be read, Signing returns an
+// error.
 func TestSigning(t *testing.T) {
 	ctx, dns, d := t.Context(), newZone(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})
@@ -87,7 +88,7 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// Unreadable rows are internal errors, unlike missing rows.
+// Unreadable rows cause internal errors, unlike missing rows.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	ctx, d := t.Context(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})

@@ -27,11 +27,11 @@ const (
 	sealPurpose = "dkim"
 	nameIndex   = "domains_name"
 	hintTopic   = "domains"
-	cacheFor    = time.Second // maximum delay of another node's change if its hint is lost
+	cacheFor    = time.Second // maximum age of cached data if the hint about a change is lost
 	cacheMax    = 10_000
 
 	unprovedMax = 1000
-	trackedMax  = 50 // tracking subdomains of a domain whose links keep working
+	trackedMax  = 50 // maximum tracking subdomains per domain, including former ones
 )
 
 // Deps are the dependencies of a Service.
@@ -40,15 +40,17 @@ type Deps struct {
 	Queue    *jobs.Queue
 	Recorder *events.Recorder
 	Keys     *keyring.Keyring
-	DNS      resolve.Resolver // without a cache: a user who has just published a record must not wait
+	DNS      resolve.Resolver // must not cache, because users verify records that they have just published
 	Log      *slog.Logger
-	// HasScheduled reports whether a domain has scheduled emails. A claim waits for scheduled emails.
+	// HasScheduled reports whether a domain has scheduled emails. A claim waits until no emails are scheduled.
 	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
-	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits while the owner sends.
+	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits as long as the owner
+	// sends emails.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
 	// Notify enqueues an email to the owner of a team, in the transaction that records a claim of the team's domain.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// GenerateRSA generates a DKIM key; nil uses dkim.GenerateRSA, which takes about a tenth of a second.
+	// GenerateRSA generates a DKIM key. If GenerateRSA is nil, dkim.GenerateRSA is used, which takes about a tenth of a
+	// second.
 	GenerateRSA func() (*dkim.Key, error) `deps:"optional"`
 }
 
@@ -70,7 +72,7 @@ type cached[T any] struct {
 	until time.Time
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -78,7 +80,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is like New but does not check for missing dependencies. Tests use it.
 func newService(c Config, d Deps) *Service {
 	c.UnprovedMax = cmp.Or(c.UnprovedMax, unprovedMax)
 	if d.GenerateRSA == nil {
@@ -99,13 +101,13 @@ func (s *Service) clearCaches(string) {
 	s.mu.Unlock()
 }
 
-// invalidate clears the caches of all nodes for a domain when the transaction commits.
+// invalidate clears the domain caches of all nodes when the transaction commits.
 func (s *Service) invalidate(tx *db.Tx, domainID string) {
 	tx.AfterCommit(func() { s.DB.Hint(hintTopic, domainID) })
 }
 
-// Run generates one RSA key in advance, and the next one when a domain has taken it, until ctx ends. Generating a key
-// takes 0.1 s or more, so a start should not wait for several.
+// Run keeps one generated RSA key ready until ctx ends. When a new domain uses the key, Run generates the next one.
+// Generating a key takes 0.1 s or more, so Run generates only one key in advance.
 func (s *Service) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		k, err := s.GenerateRSA()
@@ -120,7 +122,7 @@ func (s *Service) Run(ctx context.Context) error {
 	return nil
 }
 
-// newKeys generates a domain's two keys and encrypts them.
+// newKeys generates and encrypts a domain's two DKIM keys.
 func (s *Service) newKeys(d *Domain) error {
 	var rsa *dkim.Key
 	select {
@@ -151,10 +153,10 @@ func (s *Service) newKeys(d *Domain) error {
 	return nil
 }
 
-// Capabilities says what a domain is used for; nil leaves a value unchanged.
+// Capabilities says whether a domain sends and receives. A nil value leaves a capability unchanged.
 type Capabilities struct{ Sending, Receiving *bool }
 
-// NewDomain is a request to add a domain. Empty strings mean the default.
+// NewDomain is a request to add a domain. An empty string selects the default of a field.
 type NewDomain struct {
 	Name              string
 	Region            string
@@ -166,7 +168,7 @@ type NewDomain struct {
 	Capabilities      Capabilities
 }
 
-// plan checks a request and returns the domain without keys.
+// plan checks a request to add a domain and returns the domain without keys.
 func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	name, err := s.c.checkName(n.Name)
 	if err != nil {
@@ -198,7 +200,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	return d, s.c.checkReserved(d.names())
 }
 
-// set checks and applies changes of settings.
+// set checks and applies changes of a domain's settings.
 func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	if c.Sending != nil {
 		d.Sending = *c.Sending
@@ -227,10 +229,10 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	return nil
 }
 
-// track changes the tracking subdomain. If the domain has reached trackedMax, only one of its earlier subdomains is
-// allowed.
+// track changes the tracking subdomain. If the domain has reached trackedMax, track accepts only a former tracking
+// subdomain of the domain.
 func (d *Domain) track(label string) error {
-	d.rememberTracking() // rows of older releases may lack the subdomain in Tracked
+	d.rememberTracking() // rows of older releases may lack the current subdomain in Tracked
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
 		return fault.Invalidf("tracking_subdomain", "The domain has had %d tracking subdomains, whose links go on "+
 			"working, and can have no more. Set the `tracking_subdomain` field to one of them.", len(d.Tracked))
@@ -241,8 +243,8 @@ func (d *Domain) track(label string) error {
 	return nil
 }
 
-// rememberTracking adds the tracking subdomain to Tracked if it is verified or went missing recently. Emails may have
-// links to it, so it is never removed.
+// rememberTracking adds the tracking subdomain to Tracked if its record is verified or went missing recently. Sent
+// emails may have links to the subdomain, so it is never removed from Tracked.
 func (d *Domain) rememberTracking() {
 	s := d.checks["tracking"].Status
 	if (s == Verified || s == TemporaryFailure) && !slices.Contains(d.Tracked, d.TrackingSubdomain) {
@@ -250,7 +252,7 @@ func (d *Domain) rememberTracking() {
 	}
 }
 
-// foundAll returns findings in which every record is present.
+// foundAll returns findings that mark every record of a domain as present.
 func (s *Service) foundAll(d *Domain) map[string]finding {
 	found := map[string]finding{}
 	for _, r := range s.c.Records(d) {
@@ -259,14 +261,15 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	return found
 }
 
-// Create adds a domain. It generates the keys after all checks; the unique indexes make the final decision.
+// Create adds a domain. It generates the keys only after all checks. Unique indexes refuse names that another team adds
+// concurrently.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain, or takes the team's existing one with that name, and verifies it without querying DNS. If
-// an existing domain has no tracking subdomain, it gets that of n. It is for development, and fails unless
-// Config.TrustDomains is set.
+// AddVerified adds a domain or finds the team's existing domain of that name, and verifies the domain without querying
+// DNS. If an existing domain has no tracking subdomain, AddVerified sets the requested one. AddVerified is for
+// development and fails unless Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")
@@ -296,7 +299,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 	return d, err
 }
 
-// verifyUnasked marks every record of a domain as found.
+// verifyUnasked marks every record of a domain as found, without querying DNS.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	*d = judge(*d, s.foundAll(d), tx.Now())
 	saveDomain(ctx, tx, d)
@@ -334,14 +337,14 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	return d, err
 }
 
-// mayAdd returns an error if a domain cannot be added. It reads without a transaction, so it cannot detect concurrent
+// mayAdd returns an error if a domain cannot be added. It runs outside the transaction, so it cannot detect concurrent
 // additions.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	owner, err := domainOwned(ctx, r, d.Name)
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	// Hosts of the domain with the same name are ignored: another label would not help.
+	// Hosts of an existing domain with the same name are ignored, because choosing another label would not help.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return err
 	}
@@ -351,7 +354,8 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount returns an error if a team has too many unverified domains. Concurrent requests may exceed the limit.
+// checkCount returns an error if a team has too many unverified domains. Concurrent requests of a team may exceed this
+// limit.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {
@@ -378,7 +382,7 @@ func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, err
 	return getDomain(ctx, s.DB.Reader, teamID, domainID)
 }
 
-// Exists reports whether the team has the domain.
+// Exists reports whether the team has a domain with the given id.
 func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, error) {
 	_, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -408,7 +412,7 @@ type Change struct {
 	Capabilities                Capabilities
 }
 
-// Update changes a domain's settings. Newly required records begin as not_started.
+// Update changes a domain's settings. Records that are required from now on start as not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -440,7 +444,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		d.Status = d.overall()
 		saveDomain(ctx, tx, &d)
 		lost, err := s.registerNames(ctx, tx, &d)
-		// Names that were lost before this change are reported by the next look-up.
+		// The next look-up reports names that were lost before this change.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
 			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
 		})
@@ -452,8 +456,8 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 	})
 }
 
-// Delete deletes a domain. The domain's scheduled emails fail at their time. If the domain is a placeholder, its claim
-// is canceled.
+// Delete deletes a domain. Scheduled emails of a deleted domain fail at their scheduled time. If the domain is a
+// placeholder, its claim is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -517,7 +521,8 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
 }
 
-// sandbox returns the domain whose keys sign for sandbox senders. The first call creates it.
+// sandbox returns the system's domain with the given sandbox name; its keys sign emails from sandbox senders. The first
+// call creates the domain.
 func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	d, err := domainByName(ctx, s.DB.Reader, system, name)
 	if err == nil || fault.KindOf(err) != fault.NotFound {
@@ -559,7 +564,8 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		check, selector string
 		row             keyRow
 	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
-		// A signature without a published key is useless. Without the RSA key a domain cannot send at all.
+		// The Ed25519 key signs only if its record is published. The RSA key always signs, because sending requires its
+		// record.
 		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
 			continue
 		}
@@ -578,7 +584,8 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if len(s.signing) >= cacheMax {
 		clear(s.signing)
 	}
-	// Decrypting and parsing keys is slow, so they are cached for longer. Changes clear the cache at once.
+	// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change of the domain clears the
+	// cache immediately.
 	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil
 }

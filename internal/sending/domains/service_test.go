@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// heard holds the recorded events.
+// heard is a listener that collects the types of recorded events.
 type heard struct {
 	mu  sync.Mutex
 	all []events.Type
@@ -37,7 +37,7 @@ func (h *heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// zone is a resolver whose records can change during queries.
+// zone is a DNS resolver whose records may be changed concurrently with queries.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -66,13 +66,13 @@ func newService(t *testing.T, d *db.DB, dns resolve.Resolver) (*domains.Service,
 	return newServiceWith(t, d, dns, domains.Config{})
 }
 
-// newServiceWith is newService with a configuration.
+// newServiceWith is like newService but accepts a configuration.
 func newServiceWith(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config) (*domains.Service, *heard) {
 	t.Helper()
 	return newServiceOf(t, d, dns, c)
 }
 
-// newServiceOf is newServiceWith with more listeners.
+// newServiceOf is like newServiceWith but accepts additional event listeners.
 func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	listeners ...events.Listener) (*domains.Service, *heard) {
 	t.Helper()
@@ -81,7 +81,7 @@ func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config
 	return s, h
 }
 
-// build is newServiceOf without running anything. Each returned runner handles the service's jobs.
+// build is like newServiceOf but starts no job runner. The returned function creates runners for the service's jobs.
 func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	listeners ...events.Listener) (*domains.Service, *heard,
 	func() *jobs.Runner) {
@@ -110,7 +110,7 @@ func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	}
 }
 
-// run runs r until stop is called.
+// run starts a job runner, which runs until stop is called.
 func run(t *testing.T, r *jobs.Runner) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
@@ -168,7 +168,7 @@ func TestVerification(t *testing.T) {
 		}
 		h.mu.Unlock()
 
-		// A record disappears: the domain still sends, and the record's state shows it.
+		// If a record disappears, the domain may still send, and the record's state shows that it is missing.
 		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 	})
 }
 
-// Failing name servers do not end a claim: its proof is looked up until the claim expires.
+// Failing name servers do not end a claim. Its proof is looked up until the claim expires.
 func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}, Fail: []string{"acme.example"}}}

@@ -23,7 +23,7 @@ func TestLabels(t *testing.T) {
 	}
 }
 
-// The length of a domain name is limited, so that the names below it are valid.
+// The length of a domain name is limited, so that names below the domain do not exceed the DNS limit.
 func TestLongNames(t *testing.T) {
 	c := &Config{}
 	label := strings.Repeat("l", 61)
@@ -38,7 +38,7 @@ func TestLongNames(t *testing.T) {
 	}
 }
 
-// Links are tracked only if the tracking record is verified and the domain is proved.
+// Tracking is enabled only if the tracking record is verified and the domain is proved.
 func TestTrackingHost(t *testing.T) {
 	for _, c := range []struct {
 		label           string
@@ -61,8 +61,8 @@ func TestTrackingHost(t *testing.T) {
 	}
 }
 
-// A tracking subdomain is remembered once its record was verified. Later changes of the record or the setting do not
-// matter.
+// A tracking subdomain is kept in Tracked once its record was verified, even if the record or the setting changes
+// later.
 func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	tracks := func(found ...finding) Domain {
 		d := Domain{Sending: true, TrackingSubdomain: "links", Tracked: []string{"old"},
@@ -113,8 +113,8 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
-// A domain remembers 50 tracking subdomains. A domain with 50 subdomains may only return to one of them, and none is
-// forgotten.
+// A domain keeps at most 50 tracking subdomains. A domain that has had 50 tracking subdomains may only switch back to
+// one of them, and all 50 are kept.
 func TestTooManyTrackingSubdomains(t *testing.T) {
 	d := Domain{Sending: true}
 	set := func(label string) error { return d.set(Capabilities{}, nil, &label) }

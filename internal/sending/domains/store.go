@@ -41,7 +41,7 @@ func scan(r db.Row) (d Domain, err error) {
 }
 
 func encodeChecks(d *Domain) string {
-	text, _ := json.Marshal(d.checks) // Statuses and numbers can always be encoded.
+	text, _ := json.Marshal(d.checks) // Encoding strings and numbers never fails.
 	return string(text)
 }
 
@@ -68,7 +68,7 @@ func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domai
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
 }
 
-// lockDomain serializes the transactions that change a domain, because each writes the whole row.
+// lockDomain serializes the transactions that change a domain, because each transaction writes the whole row.
 func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
 	if err := tx.Serialize(ctx, "domain "+domainID); err != nil {
 		return fmt.Errorf("wait for others that change domain %s: %w", domainID, err)
@@ -76,7 +76,7 @@ func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
 	return nil
 }
 
-// domainToChange locks a domain and reads it, for a transaction that will write it.
+// domainToChange locks and reads a domain that the transaction will change.
 func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Domain, error) {
 	if err := lockDomain(ctx, tx, domainID); err != nil {
 		return Domain{}, err
@@ -84,7 +84,7 @@ func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Do
 	return getDomain(ctx, tx.Reader, teamID, domainID)
 }
 
-// domainByID has no team parameter, because the jobs that call it name only the domain.
+// domainByID has no team parameter, because its callers know only the domain's id.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))
 }
@@ -94,15 +94,16 @@ func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain
 		name, teamID))
 }
 
-// domainOwned returns the domain with a name, of any team, because claims concern domains of other teams.
+// domainOwned returns the domain with the given name. The domain may belong to any team, because claims concern domains
+// of other teams.
 func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
-// domainsNamed returns the domains with one of the names, of any team, by name. An incoming message names only a host,
-// which determines the team.
+// domainsNamed returns the domains of all teams that have one of the names, as a map by name. There is no team
+// parameter, because an incoming message names only a host.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	rows, err := r.Query(ctx, selectNamed, names)
 	all, err := db.Collect(rows, err, scan)
@@ -113,8 +114,8 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
-// takeNames registers names for the domain and releases all its other names. It returns the names that belong to
-// another team. A name of another domain of the same team stays with that domain.
+// takeNames registers names for a domain and releases all other names of the domain. It returns the names that belong
+// to another team. A name that is registered for another domain of the same team stays registered for that domain.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
 	all := []string{}
 	for _, n := range names {
@@ -135,8 +136,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2
 	AND name = ANY($3)`
 
-// namesOfOthers returns the names that belong to other teams; the value is true for hosts and false for domains. It
-// ignores names of the domain with the id given in but.
+// namesOfOthers returns the names that belong to other teams, except names of the domain with the id but. The value in
+// the map is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}
@@ -166,7 +167,7 @@ func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err e
 const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1
 	AND status IN ('not_started', 'pending', 'failed') LIMIT $2) AS few`
 
-// unprovedDomains counts the team's unverified domains, including placeholders, up to limit.
+// unprovedDomains returns the number of the team's unverified domains, including placeholders, but at most limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
 	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
 	return n, err

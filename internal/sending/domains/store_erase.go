@@ -7,10 +7,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 200 // deleted in one transaction
+const eraseRows = 200 // maximum rows deleted in one transaction
 
-// EraseTeam deletes the domains and claims of a team, which releases their names. It records no events, because the
-// team no longer exists.
+// EraseTeam deletes the domains and claims of a team, which releases their names. EraseTeam records no events, because
+// the team no longer exists.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {

@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// store stands in for other packages: it runs statements when domains calls its dependencies and listeners.
+// store implements the dependencies and listeners that package domains calls. Each method runs a database statement,
+// which the test can make fail.
 type store struct{ d *db.DB }
 
 func (s store) Recorded(ctx context.Context, tx *db.Tx, _ []events.Event) error {
@@ -38,19 +39,19 @@ func (s store) attach(service *domains.Service) {
 	}
 }
 
-// operations are domains and claims in the states that the operations under test need.
+// operations creates domains and claims in the states that the tested operations need.
 type operations struct {
 	t           *testing.T
 	d           *db.DB
 	dns         *zone
-	s, trusting *domains.Service // without and with TrustDomains
-	n           int              // number of the latest domain
+	s, trusting *domains.Service // s without TrustDomains, trusting with TrustDomains
+	n           int              // number of the domain added last
 	domain      domains.Domain
 	claim       domains.Claim
 	job         jobs.Job
 }
 
-// add adds a domain.
+// add adds a new domain.
 func (o *operations) add() {
 	o.n++
 	o.domain = mustCreate(o.t, o.s, domains.NewDomain{Name: o.name(), TrackingSubdomain: "links"})
@@ -58,7 +59,7 @@ func (o *operations) add() {
 
 func (o *operations) name() string { return fmt.Sprintf("d%d.example", o.n) }
 
-// addPublished adds a domain whose records are in DNS, and claims its look-up job.
+// addPublished adds a domain, installs its records in DNS, and claims its look-up job.
 func (o *operations) addPublished() {
 	o.add()
 	o.dns.install(o.s.Records(&o.domain))
@@ -75,7 +76,7 @@ func (o *operations) addVerified() {
 	}
 }
 
-// begin claims the domain for another team, and takes the look-up job of this claim like a worker.
+// begin starts another team's claim of the domain and claims the look-up job, like a worker.
 func (o *operations) begin() {
 	o.t.Helper()
 	var err error
@@ -86,14 +87,14 @@ func (o *operations) begin() {
 	o.job = inHand(o.t, o.d, o.claim.DomainID)
 }
 
-// beginVerified claims a verified domain.
+// beginVerified adds a verified domain and starts another team's claim of it.
 func (o *operations) beginVerified() {
 	o.t.Helper()
 	o.addVerified()
 	o.begin()
 }
 
-// prove handles the look-up that finds the claim's proof, and claims the next job.
+// prove handles the job that finds the claim's proof, and claims the next look-up job.
 func (o *operations) prove() {
 	o.t.Helper()
 	if err := o.look(); err != nil {
@@ -102,10 +103,10 @@ func (o *operations) prove() {
 	o.job = inHand(o.t, o.d, o.claim.DomainID)
 }
 
-// look handles a look-up that finds everything.
+// look handles a look-up job, which finds all records.
 func (o *operations) look() error { return o.trusting.Kind().Handle(o.t.Context(), o.job) }
 
-// rows returns the numbers of rows as text.
+// rows returns the row counts of the domain tables as text.
 func (o *operations) rows() (text string) {
 	o.t.Helper()
 	for _, what := range []string{`COUNT(*) FROM domains`, `COUNT(*) FROM domain_claims`, `COUNT(*) FROM jobs`,
@@ -120,14 +121,14 @@ func (o *operations) rows() (text string) {
 	return text
 }
 
-// operation is an operation with its preparation, which may be nil.
+// operation is an operation to test, with an optional preparation.
 type operation struct {
 	name    string
 	prepare func()
 	act     func() error
 }
 
-// onDomains returns the operations on domains.
+// onDomains returns the operations on domains to test.
 func (o *operations) onDomains() []operation {
 	ctx, s, no := o.t.Context(), o.s, false
 	return []operation{
@@ -179,7 +180,7 @@ func (o *operations) onDomains() []operation {
 	}
 }
 
-// onClaims returns the operations on claims.
+// onClaims returns the operations on claims to test.
 func (o *operations) onClaims() []operation {
 	ctx, s := o.t.Context(), o.s
 	return []operation{
@@ -198,7 +199,7 @@ func (o *operations) onClaims() []operation {
 	}
 }
 
-// If any statement of an operation fails, the operation returns an error and changes nothing.
+// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The queries for each incoming message and each added domain use an index, for any number of rows.
+// The queries that run for each incoming message and each added domain use an index.
 func TestQueriesUseTheirIndexes(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		for _, c := range []struct {
@@ -27,8 +27,8 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 				explain, column := "EXPLAIN QUERY PLAN ", 3
 				if !d.Alone() {
 					explain, column = "EXPLAIN ", 0
-					// The tables are empty. With sequential scans disabled, PostgreSQL chooses the plan that it would choose for
-					// many rows.
+					// The tables of this test are empty. With sequential scans disabled, PostgreSQL chooses the same plan as for many
+					// rows.
 					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
 						return err
 					}

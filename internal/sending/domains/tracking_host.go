@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// IsTrackingHost reports whether a host, in lower-case ASCII, is or was the verified host of some domain's tracked
-// links. Links to the host may have been sent. It has no team parameter, because a request names only the host.
+// IsTrackingHost reports whether a host, in lower-case ASCII, is or was the verified host of a domain's tracked links.
+// Sent emails may have links to such a host. IsTrackingHost has no team parameter, because a request names only the
+// host.
 func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// AddVerified enables tracking at once, also for an existing domain without a tracking subdomain.
+// AddVerified enables tracking immediately, even for an existing domain without a tracking subdomain.
 func TestVerifiedDomainTracks(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		for _, name := range []string{testnode.Domain, "shop.example"} {
@@ -45,7 +45,7 @@ func TestTracksForgets(t *testing.T) {
 			}
 			n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links"})
 		}
-		n.Update(func(tx *db.Tx) error { // without a hint to the node
+		n.Update(func(tx *db.Tx) error { // changes the row without sending a hint
 			tx.Queue(t.Context(), `UPDATE domains SET tracking_subdomain = 'go', old_tracking = ''
 				WHERE name = 'shop.example'`)
 			return nil
@@ -57,8 +57,8 @@ func TestTracksForgets(t *testing.T) {
 	})
 }
 
-// A tracking subdomain keeps working once it was verified: after it is changed, while it is used again but not yet
-// verified, and after another change.
+// Once verified, a tracking subdomain keeps working after the setting changes. It also works if it is set again and not
+// yet verified, and after a further change.
 func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const name = "shop.example"

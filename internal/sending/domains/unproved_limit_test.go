@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// oneKey makes all domains share one key, because these tests do not need different keys.
+// oneKey makes all domains share one RSA key, because these tests do not need different keys.
 func oneKey(t *testing.T, s *domains.Service) {
 	t.Helper()
 	k, err := dkim.GenerateRSA()
@@ -22,7 +22,7 @@ func oneKey(t *testing.T, s *domains.Service) {
 	s.GenerateRSA = func() (*dkim.Key, error) { return k, nil }
 }
 
-// A team can add a limited number of unverified domains. The limit does not affect other teams.
+// A team may have only a limited number of unverified domains. Each team has a separate limit.
 func TestUnprovedDomainsAreBounded(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{UnprovedMax: 2})

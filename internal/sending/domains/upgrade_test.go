@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// upgrade runs the migrations of domains again, over rows of the release before.
+// upgrade runs the domain migrations again on rows of the previous release.
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
 	for _, text := range append([]string{`DROP TABLE domain_names`, `DROP INDEX domains_unproved`,
@@ -33,8 +33,8 @@ func asBefore(checks, name string) string {
 	return `UPDATE domains SET status = 'verified', checks = '` + checks + `' WHERE name = '` + name + `'`
 }
 
-// A domain that received mail before the proof was required keeps receiving for now and shows the missing record. A
-// capability that another team could misuse stops at once.
+// If a domain received mail before the proof was required, it keeps receiving during a grace period and shows the
+// missing record. Its other capabilities stop immediately, because another team could misuse them.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A domain whose names belong to the operator or another team is refused with the field at fault. No keys are generated
-// for refused domains.
+// A domain is refused if one of its names belongs to the operator or another team, and the error names the request
+// field. No keys are generated for refused domains.
 func TestNamesThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{TrustDomains: true, ManagedDomain: "managed.example",
@@ -33,7 +33,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
 	for _, c := range []struct {
 		domain domains.NewDomain
-		field  string // empty if nothing is refused
+		field  string // the field that the error names; empty if the domain is accepted
 		said   string
 	}{
 		{domains.NewDomain{Name: ""}, "name", "Missing"},
@@ -43,7 +43,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 		{domains.NewDomain{Name: "MX.operator.example"}, "name", "`mx.operator.example` belongs to this service"},
 		{domains.NewDomain{Name: "operator.example", ReturnPath: "mx"}, "custom_return_path", "`mx.operator.example`"},
 		{domains.NewDomain{Name: "operator.example", TrackingSubdomain: "mx"}, "tracking_subdomain", "`mx.operator.example`"},
-		{domains.NewDomain{Name: "t.test"}, "name", "belongs to this service"}, // the region's host of links
+		{domains.NewDomain{Name: "t.test"}, "name", "belongs to this service"}, // the region's tracking host
 		{domains.NewDomain{Name: "managed.example"}, "name", "belongs to this service"},
 		{domains.NewDomain{Name: "mine.managed.example"}, "name", "belongs to this service"},
 		{domains.NewDomain{Name: "sandbox.example"}, "name", "for trying things out"},
@@ -83,7 +83,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	}
 }
 
-// Refused claims give the reason. Neither refused nor repeated claims generate keys.
+// A refused claim returns an error with the reason. Neither refused nor repeated claims generate keys.
 func TestClaimsThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
@@ -122,7 +122,7 @@ func TestClaimsThatAreRefused(t *testing.T) {
 	}
 }
 
-// RSA keys are generated in advance, and used ones are replaced.
+// One RSA key is generated in advance. When a domain uses the key, another key is generated.
 func TestKeysAreMadeInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := build(t, dbtest.SQLite(t), resolve.Fake{}, domains.Config{})

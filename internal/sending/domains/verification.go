@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// finding is the result of looking up a record.
+// finding is the result of looking up a DNS record.
 type finding int
 
 const (
-	unknown finding = iota // the DNS did not answer
+	unknown finding = iota // no name server answered
 	present
 	absent
 	needless // the record is not needed
 )
 
-// judge returns the domain with the findings applied. It is a pure function.
+// judge applies findings to a domain and returns the changed domain. judge is a pure function.
 func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
 		d.checks = map[string]check{}
 	}
-	d.rememberTracking() // rows of older releases may lack the subdomain in Tracked
+	d.rememberTracking() // rows of older releases may lack the current subdomain in Tracked
 	for key, f := range found {
 		if f == needless {
 			delete(d.checks, key)
@@ -39,8 +39,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. A look-up without
-// an answer counts like a missing record here, so that the grace period ends.
+// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. If the look-up got
+// no answer, the record counts as missing, so that the grace period ends.
 func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -53,8 +53,8 @@ func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next returns the next state of a record. A record that was never looked up has 72 hours from now. began is the start
-// for pending records of older releases, which have no time stored.
+// next returns the next state of a record. A record that was never looked up has 72 hours from now. For pending records
+// of older releases, which have no stored start time, the parameter began is the start time.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
 	case f == present:
@@ -78,7 +78,7 @@ func next(c check, f finding, began, now time.Time) check {
 	return c
 }
 
-// restart returns the domain after its owner requested verification: all records that are not verified become pending.
+// restart returns the domain after a request to verify it. All records that are not verified become pending.
 func restart(d Domain, records []Record, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
@@ -94,8 +94,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune deletes the checks of records that the domain no longer needs. records are those that it needs now. If a record
-// is needed again, its check begins again.
+// prune deletes the checks of records that the domain no longer needs. The parameter lists the records that the domain
+// still needs. If a deleted record is needed again, its check starts from not_started.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
@@ -106,7 +106,8 @@ func (d *Domain) prune(records []Record) {
 	})
 }
 
-// recheckAfter returns the delay until the next look-up: short while the owner is probably waiting, longer later.
+// recheckAfter returns the delay until the next look-up. The delay is short at first, because the owner is probably
+// waiting, and grows with time.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
 	began := d.VerifySince
 	for _, c := range d.checks {

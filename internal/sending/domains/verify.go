@@ -13,24 +13,24 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// VerifyKind is the kind of the jobs that look up a domain's records.
+// VerifyKind is the kind of jobs that look up a domain's DNS records.
 const VerifyKind = "domains.verify"
 
 const (
-	recheckEvery = 24 * time.Hour // interval for domains without a pending record
-	missingEvery = time.Hour      // interval for domains with a missing record
+	recheckEvery = 24 * time.Hour // interval between look-ups of domains without pending records
+	missingEvery = time.Hour      // interval between look-ups of domains with a missing record
 	recheckBatch = 500
-	trustAfter   = time.Second // delay until records count as found, with TrustDomains
+	trustAfter   = time.Second // delay with TrustDomains until records count as found
 )
 
-// Verify schedules a look-up of the domain's records and returns at once.
+// Verify schedules a look-up of the domain's records and returns without waiting for the look-up.
 func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
 		if err != nil {
 			return err
 		}
-		if d.Placeholder { // A placeholder's records do not matter yet; look up the claim's proof instead.
+		if d.Placeholder { // A placeholder's own records do not matter yet; look up its claim's proof.
 			return s.scheduleProofLookUps(ctx, tx, &d)
 		}
 		d = restart(d, s.c.Records(&d), tx.Now())
@@ -43,8 +43,8 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	})
 }
 
-// checkNow makes a look-up of the domain due now. With TrustDomains it is due a moment later, so that clients can
-// observe the pending state.
+// checkNow makes a look-up of the domain due now. With TrustDomains the look-up is due a second later, so that clients
+// can observe the pending state.
 func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	at := tx.Now()
 	if s.c.TrustDomains {
@@ -61,19 +61,20 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
-// lookUpJob returns the job of a look-up that is due now. The lane of the job is the team.
+// lookUpJob returns a look-up job that is due now. The job's lane is the team.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind returns the job kind of look-ups. Look-ups mostly wait for name servers, which may not answer. After internal
-// errors they are retried without limit.
+// Kind returns the job kind of look-ups. Look-ups mostly wait for name servers, which may not answer, so many run
+// concurrently. After internal errors, look-ups are retried without limit.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
 }
 
-// verify handles a look-up job: it looks up the records and stores their states. It repeats while a record is pending.
+// verify handles a look-up job: it looks up the records and stores their states. The job is repeated as long as a
+// record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.DB.Reader, j.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -96,7 +97,7 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The domain may have changed during the look-up, so the findings are applied to its current state.
+		// The domain may have changed during the look-up, so the findings are applied to the current row.
 		if err := lockDomain(ctx, tx, j.Payload); err != nil {
 			return err
 		}
@@ -133,7 +134,8 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// sameRecords returns the findings for records that the domain still has, at the same name as when they were looked up.
+// sameRecords returns the findings for records that the domain still has and whose names have not changed since the
+// look-up.
 func sameRecords(found map[string]finding, asked, now []Record) map[string]finding {
 	at := func(all []Record, key string) string {
 		i := slices.IndexFunc(all, func(r Record) bool { return r.Key == key })
@@ -147,8 +149,8 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 	return found
 }
 
-// Recheck enqueues look-ups of domains that were not looked up for a day, or for an hour if a record is missing. It is
-// called periodically.
+// Recheck enqueues look-ups of domains whose last look-up was a day ago, or an hour ago if a record is missing. The
+// caller runs Recheck periodically.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := s.DB.Now()
 	all, err := overdue(ctx, s.DB.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)

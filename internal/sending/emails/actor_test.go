@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// schedule schedules an email for the next hour.
+// schedule schedules an email in an hour and returns its id.
 func (f *fixture) schedule(t *testing.T) string {
 	t.Helper()
 	s := hello("a@one.example")
@@ -40,7 +40,8 @@ func (f *fixture) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// A job that a later release wrote stays, because a node of that release may take it.
+// A job from a newer release with an unknown kind of actor stays in the queue, because a node of that release can
+// handle it.
 func TestUnknownKindOfActorWaits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.schedule(t)
@@ -55,8 +56,8 @@ func TestUnknownKindOfActorWaits(t *testing.T) {
 	})
 }
 
-// Emails from before actors existed have a key as their actor; so do emails that a node of an older release writes
-// concurrently. On PostgreSQL, where it can be checked, the upgrade does not rewrite the rows.
+// Emails without an actor kind, which older releases wrote, have an API key as their actor. On PostgreSQL, where the
+// test can check it, the upgrade does not rewrite the rows.
 func TestEmailsFromBeforeActors(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		kept, orphan := f.schedule(t), f.schedule(t)
@@ -103,7 +104,7 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 	})
 }
 
-// An email stores its actor, of any kind.
+// An email's row stores its actor, for every kind of actor.
 func TestEmailsKnowTheirActor(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},

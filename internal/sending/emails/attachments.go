@@ -52,7 +52,7 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 	return kept, nil
 }
 
-// discardFiles deletes files that no row refers to. The sweep deletes the files that it cannot delete.
+// discardFiles deletes files that no row refers to. If a deletion fails, a later sweep deletes the file.
 func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
@@ -61,7 +61,7 @@ func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	}
 }
 
-// downloadPurpose is the purpose of download tokens. A token of another purpose is refused.
+// downloadPurpose is the purpose of download tokens. Tokens with another purpose are refused.
 const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
@@ -87,7 +87,7 @@ func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expire
 	return s.c.PublicURL + "/download/" + token, expires
 }
 
-// Download opens the attachment of a token that DownloadURL made. The caller closes the content.
+// Download opens the attachment for a token created by DownloadURL. The caller must close the content.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
 	ids, err := s.Keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
@@ -108,7 +108,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	}
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
-		// The file is deleted after its row, so the row may have been deleted since it was read.
+		// A file is deleted after its row. If the file is missing, the row may have been deleted since it was read.
 		if _, gone := getAttachment(ctx, s.DB.Reader, ids[0], ids[1], ids[2]); gone != nil {
 			return a, nil, gone
 		}
@@ -118,8 +118,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unreadable converts an error of reading content to a fault of kind Unavailable if trying again may help. It returns
-// lost content, cancellation and other faults unchanged.
+// unreadable converts an error of reading content to a fault of kind Unavailable if a retry may succeed. It returns
+// errors about lost content, cancellation and other faults unchanged.
 func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err

@@ -76,7 +76,7 @@ func TestSweepFiles(t *testing.T) {
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
 		f.Send(s)
 		kept := f.keys(t)
-		// The attachment is from before attachments had keys of their own.
+		// This attachment's key has the form of older releases, which contains the email's id.
 		old := f.Send(s)
 		for _, key := range f.keys(t) {
 			if slices.Contains(kept, key) {
@@ -132,7 +132,7 @@ func (f *fixture) age(t *testing.T) {
 	}
 }
 
-// rename gives the blob of an attachment another key, and returns the new key.
+// rename moves an attachment's blob to another key and returns the new key.
 func (f *fixture) rename(t *testing.T, from, to string) string {
 	t.Helper()
 	ctx := t.Context()
@@ -166,7 +166,7 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Path: gone.URL + "/x"}}
 		id := f.Send(s)
-		// The first tries fail; their waits are skipped.
+		// The first tries to fetch fail, and the test skips the waits after them.
 		f.release(t, func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))

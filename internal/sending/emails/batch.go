@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Batch is the outcome of a batch.
+// Batch is the result of SendBatch.
 type Batch struct {
 	IDs    []string
-	Errors []BatchError // the emails of a permissive batch that were refused
+	Errors []BatchError // the refused emails of a permissive batch
 }
 
 // BatchError is the reason why one email of a batch was refused.
@@ -24,8 +24,8 @@ type BatchError struct {
 }
 
 // SendBatch accepts up to MaxBatch emails in one transaction. A strict batch is accepted entirely or not at all. A
-// permissive batch accepts the emails that pass all checks and, for an actor with limits, stay within them. It is
-// refused if the daily limit allows none of them.
+// permissive batch accepts the emails that pass all checks and do not exceed the actor's limits. If the daily limit
+// allows none of the emails, the batch is refused.
 func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, permissive bool, key Idempotency,
 ) (Batch, error) {
 	if len(in) == 0 || len(in) > MaxBatch {
@@ -62,8 +62,8 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	return Batch{IDs: r.IDs, Errors: r.Errors}, err
 }
 
-// acceptWithinLimits accepts the drafts that are within the actor's limits. If concurrent requests use up the rest,
-// it tries again with fewer drafts.
+// acceptWithinLimits accepts the drafts that are within the actor's limits. If concurrent requests use up the remaining
+// limit, it retries with fewer drafts.
 func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
 	a *answer) error {
 	broken := a.Errors
@@ -80,7 +80,7 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 	}
 }
 
-// withinLimits returns the drafts that are within the actor's limits, and adds the other drafts to the errors of the
+// withinLimits returns the drafts that are within the actor's limits. For every other draft, it adds an error to the
 // answer.
 func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
 	a *answer) ([]*draft, error) {
@@ -110,8 +110,8 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 	return some, nil
 }
 
-// consumeLimit counts emails against the limits of an actor. It counts all addressed recipients, including those of
-// scheduled emails and suppressed ones.
+// consumeLimit counts emails against the limits of an actor. It counts all addressed recipients, including suppressed
+// recipients and recipients of scheduled emails.
 func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
 	if !by.Limited {
 		return nil
@@ -119,7 +119,7 @@ func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, d
 	return s.ConsumeLimit(ctx, tx, by, countEach(drafts))
 }
 
-// countEach returns the number of recipients of each draft.
+// countEach returns the number of recipients for each draft.
 func countEach(drafts []*draft) []int {
 	recipients := make([]int, len(drafts))
 	for i, d := range drafts {
@@ -128,7 +128,7 @@ func countEach(drafts []*draft) []int {
 	return recipients
 }
 
-// BadBatchSize returns the error for a batch of n emails.
+// BadBatchSize returns the error for a batch of n emails, which is too few or too many.
 func BadBatchSize(n int) error {
 	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
 }

@@ -19,16 +19,16 @@ type BounceTarget struct {
 	To                                []BounceRecipient
 }
 
-// BounceRecipient is an envelope address with its destination.
+// BounceRecipient is an envelope address with its destination domain.
 type BounceRecipient struct{ Address, Domain string }
 
-// BounceTarget returns the email of a report. The email may belong to any team. If the email does not exist, the error
-// is a NotFound fault.
+// BounceTarget returns the email that a bounce or complaint refers to. The email may belong to any team. If the email
+// does not exist, the error is a NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
 	return bounceTarget(ctx, s.DB.Reader, emailID)
 }
 
-// TeamsOf returns the teams of those emails that belong to one of the given teams, by the email's id.
+// TeamsOf returns, by email id, the team of each email that belongs to one of the given teams.
 func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[string]string, error) {
 	if len(teamIDs) == 0 || len(emailIDs) == 0 {
 		return nil, nil
@@ -36,7 +36,7 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	return teamsOf(ctx, s.DB.Reader, teamIDs, emailIDs)
 }
 
-// FromMessageID returns the email id in a Message-ID of the form that this package makes. The email need not exist.
+// FromMessageID returns the email id contained in a Message-ID that this package created. The email need not exist.
 func FromMessageID(messageID string) (emailID string, ok bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(messageID), "<"), "@")
 	if !ok || !id.Valid(local) {
@@ -45,11 +45,11 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// ReportHistory has the types of the events that were already recorded, by recipient of one email.
+// ReportHistory maps each recipient of an email to the types of events recorded so far.
 type ReportHistory map[string][]events.Type
 
-// First reports whether an event is the first of its type for a recipient, and adds it. It returns false for an
-// address that is not a recipient.
+// First reports whether an event is the first of its type for a recipient, and adds the type to the history. It returns
+// false for an address that is not a recipient.
 func (b ReportHistory) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
@@ -60,8 +60,8 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 }
 
 // LockReportHistory returns the types of the events recorded so far for some recipients of an email. It locks these
-// recipients: until the transaction ends, another call for one of them waits. The caller records more events in the
-// same transaction.
+// recipients, so that other calls for the same recipients wait until the transaction ends. The caller records more
+// events in the same transaction.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
@@ -74,7 +74,7 @@ func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	return before, nil
 }
 
-// References returns the Message-IDs that a sent email refers to, the nearest first.
+// References returns the Message-IDs in a sent email's In-Reply-To and References fields, nearest first.
 func (s *Service) References(ctx context.Context, teamID, emailID string) (all []string, err error) {
 	header, err := headersOf(ctx, s.DB.Reader, teamID, emailID)
 	for _, name := range []string{"In-Reply-To", "References"} {

@@ -8,19 +8,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Decision says how delivery treats the emails of a broadcast that have not been handed to a host, and later attempts
-// of the others.
+// Decision says whether a broadcast's emails may be sent now. A decision also applies to retries of emails that were
+// tried before.
 type Decision int
 
 // The decisions.
 const (
 	Deliver  Decision = iota
 	Withhold          // the emails wait
-	Discard           // the emails end as canceled
+	Discard           // the emails become canceled
 )
 
-// RecordUnsubscribed records, in the caller's transaction, that a recipient unsubscribed by the link of an email. It
-// does nothing if the team has no such email.
+// RecordUnsubscribed records, in the caller's transaction, that a recipient used the unsubscribe link of an email. If
+// the team has no such email, RecordUnsubscribed does nothing.
 func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, emailID, address string) error {
 	e := events.Event{TeamID: teamID, EmailID: emailID, Type: events.EmailUnsubscribed}
 	if err := setUnsubscribedRecipient(ctx, tx, &e, address); err != nil {

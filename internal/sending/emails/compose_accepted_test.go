@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// oddTexts are texts for every field that becomes part of a header.
+// oddTexts returns unusual texts to test in every field that becomes part of a header.
 func oddTexts() []string {
 	all := []string{"", " ", "\t", "a\tb", "\r\nX: y", "\x00", "\x01", "\x7f", "\xff", "\ufffd", "é", "日本語", "😀", "\u2028",
 		"\u202e", "a/b", "a/", "/b", "a/b/c",
@@ -36,7 +36,7 @@ func oddTexts() []string {
 	return all
 }
 
-// headerFields are the fields of an email that become part of a header, with functions that set them.
+// headerFields maps each field of an email that becomes part of a header to a function that sets the field.
 var headerFields = map[string]func(s *emails.Send, text string){
 	"content_type":    func(s *emails.Send, text string) { s.Attachments[0].ContentType = text },
 	"filename":        func(s *emails.Send, text string) { s.Attachments[0].Filename = text },
@@ -59,8 +59,8 @@ var headerFields = map[string]func(s *emails.Send, text string){
 	"reply_to":        func(s *emails.Send, text string) { s.ReplyTo = []string{text} },
 }
 
-// Every accepted email can be composed into lines that hosts accept. Everything else is refused as an error of the
-// request.
+// Every accepted email can be composed into lines that mail hosts accept. All other emails are refused with an error
+// about the request.
 func TestWhatIsAcceptedComposes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		accepted := 0
@@ -78,8 +78,8 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 	})
 }
 
-// sendOdd sends an email with each of the texts, and returns the accepted ones. It sends emails with attachments
-// separately.
+// sendOdd sends one email per text and returns the ids of the accepted emails. Emails with attachments are sent one by
+// one, the others in a batch.
 func (f *fixture) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))
@@ -138,7 +138,7 @@ func (f *fixture) checkComposed(t *testing.T, emailID, what string) {
 	}
 }
 
-// An email with too many attachments is refused, and nothing is written.
+// An email with too many attachments is refused, and neither rows nor files are written.
 func TestTooManyAttachments(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("to@example.net")

@@ -11,13 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// dispatch enqueues the delivery jobs of the recipients that are not suppressed: one for each destination, or one for
-// each recipient. It returns the events of the suppressed recipients. memory is the estimate for composing, in bytes;
-// see [Delivery].
+// dispatch enqueues the delivery jobs for recipients that are not suppressed: one job per destination or one per
+// recipient. It returns the events of the suppressed recipients. The parameter memory is the estimated memory for
+// composing, in bytes; see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {
 	var all []Delivery
-	at := map[string]int{} // destination -> index of its job
+	at := map[string]int{} // destination -> index of its delivery job in all
 	for _, r := range to {
 		if b, ok := blocked[r.Key()]; ok {
 			skipped = append(skipped, suppressedEvent(e, r.Addr(), b))
@@ -42,7 +42,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	return skipped
 }
 
-// suppressedEvent returns the event of a recipient that is skipped because of an entry of the suppression list.
+// suppressedEvent returns the event for a recipient that is skipped because its address is on the suppression list.
 func suppressedEvent(e *Email, to string, b suppressions.Suppression) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
@@ -61,9 +61,9 @@ func suppressedBy(b suppressions.Suppression) *events.Suppressed {
 	return d
 }
 
-// blocking returns the suppressions that block an email to their addresses. A private email, such as a link to a new
-// password, ignores bounces: only the operator sees that the address is suppressed, and its owner would wait in vain.
-// Complaints and manual entries block private emails too.
+// blocking returns the suppressions that prevent an email from being sent. A private email, such as a password reset
+// link, is sent despite earlier bounces, because its recipient cannot see that the address is suppressed. Complaints
+// and manual entries also block private emails.
 func blocking(blocked map[string]suppressions.Suppression, private bool) map[string]suppressions.Suppression {
 	if private {
 		maps.DeleteFunc(blocked, func(_ string, b suppressions.Suppression) bool {

@@ -1,48 +1,48 @@
-// Package emails accepts emails for sending, stores them with their states, and gives delivery what it needs to send
-// them.
+// Package emails accepts emails for sending, stores them with their states, and provides the data for delivering them.
 //
 // # Invariants
 //
-// One transaction accepts an email. It writes the email, its bodies and recipients, its first event, its idempotency
-// record, and its jobs. When Send returns without an error, all these rows are on disk.
+// One transaction accepts an email. This transaction writes the email, its bodies and recipients, its first event, its
+// idempotency record, and its jobs. When Send returns without an error, all these rows are on disk.
 //
-// An email has one delivery job for each destination domain. An email that is tracked or has a topic has one for each
-// recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the delivery jobs
-// later. An email that shares its content with others ([Service.Enqueue]) has no body of its own.
+// An email has one delivery job for each destination domain. An email that is tracked or has a topic has one delivery
+// job for each recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the
+// delivery jobs later. Emails that share a content ([Service.Enqueue]) have no separate bodies.
 //
-// An accepted email is never lost. It ends as delivered, bounced, failed, suppressed or canceled, and until then it
-// has a job.
+// An accepted email is never lost. Every email ends as delivered, bounced, failed, suppressed or canceled. Until that
+// time it has a job.
 //
 // # States
 //
 //	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
 //	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, in the order of this list, and only a state of a higher rank replaces another. Events may
-// therefore arrive in any order and more than once. Most emails skip most states.
+// Each state has a rank, in the order of the list above. A state is replaced only by a state of a higher rank. Events
+// may therefore arrive in any order and more than once. Most emails skip most states.
 //
-// Only whole emails can be scheduled, sent or canceled. Otherwise an email has the highest-ranked state of its
-// recipients, with two exceptions. It is suppressed only if all its recipients are. An open or a click that cannot be
-// attributed to one recipient changes only the email. A recipient becomes opened or clicked only after delivery.
+// The states scheduled, sent and canceled apply to emails, not to recipients. In all other cases, an email has the
+// highest-ranked state of its recipients, with two exceptions. An email is suppressed only if all its recipients are
+// suppressed. An open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes
+// opened or clicked only after delivery.
 //
 // # When it fails
 //
-// A Send that fails has accepted nothing, and its idempotency key is free again. The exception is a database that is
-// lost during the commit: the error then says that the email may have been accepted.
+// If Send fails, it has accepted no email, and the idempotency key can be used again. If the database connection is
+// lost during the commit, the error says that the email may have been accepted.
 //
 // Attachments are stored before the transaction. SweepFiles deletes attachments without an email. The jobs of this
-// package are retried without limit when the database or the file store fails. An email fails only for reasons of its
-// own, such as an attachment that cannot be fetched or a sender that may no longer send.
+// package are retried without limit when the database or the file store fails. Such outages never make an email fail.
+// An email fails, for example, if an attachment cannot be fetched or its sender may no longer send.
 //
 // # Topics
 //
-// An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient
-// gets a message and a job of its own. A recipient that must not be mailed fails by itself. The email fails only if
-// no recipient is mailed.
+// An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient of
+// such an email gets a separate message and job. A recipient who does not subscribe becomes failed without affecting
+// the others. The email fails only if no recipient is mailed.
 //
 // # What it does not do
 //
-// The package does not speak SMTP and does not sign messages; package delivery does both. Attachments given by path are
+// The package neither signs messages nor sends them by SMTP; package delivery does both. Attachments given by path are
 // fetched after the email is accepted.
 package emails
 
@@ -58,7 +58,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// State is the latest event of an email or of a recipient, as the API shows it.
+// State is the state of an email or of a recipient, as the API returns it in last_event.
 type State string
 
 const (
@@ -76,11 +76,11 @@ const (
 	Complained State = "complained"
 )
 
-// rank orders the states: only a state of a higher rank replaces another (API reference section 8.8).
+// rank orders the states. A state is replaced only by a state of a higher rank (API reference section 8.8).
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
-// settled is the lowest rank at which nothing more is sent to a recipient.
+// settled is the lowest rank of a state in which no further messages are sent to a recipient.
 var settled = rank[Delivered]
 
 // stateOf maps an event type to the state that the event leads to.
@@ -93,33 +93,33 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 
 // Limits of one email (API reference section 8.1).
 const (
-	MaxRecipients  = 50                  // limit of each of to, cc and bcc
+	MaxRecipients  = 50                  // per field: to, cc and bcc each have this limit
 	MaxBatch       = 100                 // emails in one request
 	MaxTags        = 75                  //
 	MaxTagLength   = 256                 // characters of a tag's name and of its value
-	MaxAttachments = 100                 // each may need a stored file, or a download
+	MaxAttachments = 100                 // each may require a stored file or a download
 	MaxHeaders     = 100                 // custom header fields
 	MaxSubject     = content.MaxSubject  // bytes
 	MaxAhead       = 30 * 24 * time.Hour // the latest scheduled_at
-	maxPast        = time.Minute         // a scheduled_at at most this long ago means now
+	maxPast        = time.Minute         // if scheduled_at is in the past by at most this time, the email is sent immediately
 	maxContentID   = 127                 // characters
 	maxFilename    = 255                 // bytes
 	maxPath        = 2048                // bytes
 	maxHeaderSize  = 64 << 10            // bytes of all custom headers
-	maxName        = 320                 // bytes of an address with its display name; longer names are not shown
+	maxName        = 320                 // maximum bytes of an address with its display name; longer names are dropped
 	keyLifetime    = 24 * time.Hour      // lifetime of an idempotency key
 	shareDefault   = 48 * time.Hour      // also the maximum
 )
 
-// Tag is a label that a sender gives an email.
+// Tag is a name and a value with which a sender labels an email.
 type Tag struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
 }
 
-// Private is the tag with which the system marks an email whose text is for its recipient alone, such as a sign-in
-// link. The team cannot read the text, and the email is sent even if an earlier email to the address has bounced. The
-// tag has no effect on emails that teams send.
+// Private is the tag with which the system marks emails that only their recipient may read, such as sign-in links. The
+// team cannot read a private email's text, and the email is sent even if an earlier email to the address has bounced.
+// The tag has no effect on emails that teams send.
 var Private = Tag{"postrider", "private"}
 
 // isPrivate reports whether the system marked an email as [Private].
@@ -127,7 +127,7 @@ func isPrivate(by teams.ActorKind, tags []Tag) bool {
 	return by == teams.SystemActor && slices.Contains(tags, Private)
 }
 
-// Upload is an attachment in a request. It has exactly one of Content and Path.
+// Upload is an attachment in a request. Exactly one of Content and Path is set.
 type Upload struct {
 	Filename    string
 	ContentType string
@@ -152,15 +152,15 @@ type Send struct {
 	Tags        []Tag
 	ScheduledAt string
 	TopicID     string
-	TemplateID  string // id or alias; HasTemplate distinguishes an empty one from none
+	TemplateID  string // id or alias; HasTemplate distinguishes an empty value from a missing one
 	HasTemplate bool
 	Variables   map[string]scalar.Value // of the template
 
 	template *templateVersion // set by resolveTemplate
 	values   render.Values    // values of the template's placeholders
 
-	// Broken is the fault of a rule that the decoder of the request already found broken. The email is refused with
-	// this fault.
+	// Broken is a rule violation that the decoder of the request has found. If Broken is not nil, the email is refused
+	// with this fault.
 	Broken error
 }
 
@@ -181,24 +181,24 @@ type Email struct {
 	TopicID     string
 	TemplateID  string
 	BroadcastID string
-	ContactID   string // the recipient's contact, if a broadcast or an automation sent it
+	ContactID   string // the recipient's contact, if a broadcast or an automation sent the email
 	LastEvent   State
-	ScheduledAt time.Time // zero when not scheduled
+	ScheduledAt time.Time // zero if the email is not scheduled
 	CreatedAt   time.Time
 
-	// Set only for a single email, not in lists.
+	// These fields are set only when a single email is read, not in lists.
 	HTML   *string
 	Text   *string
 	bulk   bool
 	isRaw  bool // the sender composed the message
 	shared shared
 
-	hasHTML         bool // the email has a body of its own, with HTML, and we compose the message
+	hasHTML         bool // the email has an unshared HTML body, and this package composes the message
 	onePerRecipient bool // each recipient gets a separate message
 }
 
-// canUnsubscribe reports whether the email has unsubscribe links: for its topic, or, without a topic, for all
-// broadcasts and automations of the team.
+// canUnsubscribe reports whether the email has unsubscribe links. The links apply to the email's topic. Without a
+// topic, they apply to all broadcasts and automations of the team.
 func (e *Email) canUnsubscribe() bool {
 	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
 }
@@ -224,7 +224,7 @@ type Attachment struct {
 	path        string
 }
 
-// Inline reports whether the HTML can show the attachment by its content id.
+// Inline reports whether the HTML body can refer to the attachment by a content id.
 func (a *Attachment) Inline() bool { return a.ContentID != "" }
 
 // Attempt is one try to deliver an email to a destination, with the SMTP conversation.

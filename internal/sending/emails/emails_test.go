@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node whose files and log the test can read.
+// fixture is a test node with access to its stored files and its log.
 type fixture struct {
 	*testnode.Node
 	folder string // of blobs
@@ -42,7 +42,7 @@ func each(t *testing.T, run func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { run(t, newFixture(t, d)) })
 }
 
-// hello returns an email of the team Acme from acme.example.
+// hello returns a request of the team Acme to send an email from acme.example.
 var hello = testnode.Hello
 
 func (f *fixture) state(emailID string) emails.State {
@@ -50,7 +50,7 @@ func (f *fixture) state(emailID string) emails.State {
 	return f.Email(emailID).LastEvent
 }
 
-// release handles release jobs until done returns true.
+// release runs the jobs of package emails until done returns true.
 func (f *fixture) release(t *testing.T, done func() bool) {
 	t.Helper()
 	defer f.Run(f.Emails.Kinds()...)()
@@ -206,7 +206,7 @@ func TestScheduleRescheduleCancel(t *testing.T) {
 	})
 }
 
-// An email that is rescheduled during its release is not sent: the successful reschedule takes effect.
+// If an email is successfully rescheduled while its release job runs, it is not sent before the new time.
 func TestRescheduleDuringRelease(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		release := f.Emails.Kinds()[0]
@@ -226,7 +226,7 @@ func TestRescheduleDuringRelease(t *testing.T) {
 			var released error
 			ended := make(chan struct{})
 			work := func() { released = release.Handle(t.Context(), j); close(ended) }
-			if i > 0 { // the first time one after the other
+			if i > 0 { // in the first iteration, both run one after the other
 				go work()
 			}
 			err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id, "in 1 hour")
@@ -394,7 +394,7 @@ func TestHeaderInjection(t *testing.T) {
 	}
 }
 
-// The id of an email has the time of the transaction that accepts it, by the clock that all nodes share.
+// The id of an email contains the time of the transaction that accepted it, by the clock that all nodes share.
 func TestIDIsOfTheTransaction(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, f.Send(hello("a@one.example")))

@@ -19,25 +19,25 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// MaxEnqueue is the largest number of emails in one call of Enqueue. The emails share a transaction, which takes some
-// tens of milliseconds; on SQLite it blocks all other writes.
+// MaxEnqueue is the maximum number of emails in one call of Enqueue. The emails share a transaction, which takes some
+// tens of milliseconds. On SQLite this transaction blocks all other writes.
 const MaxEnqueue = 500
 
-// Limits of contents and of values.
+// These are limits of shared contents and of the values for their placeholders.
 const (
 	MaxPlaceholders = 10_000    // in a content
 	MaxValues       = 512 << 10 // bytes of the variables of one email
 )
 
-// Mailing is the part that many emails have in common, including their content.
+// Mailing holds the data that many emails share, including their content.
 type Mailing struct {
 	BroadcastID string
 	TemplateID  string
 	TopicID     string
 	Tags        []Tag
 
-	// SkipUnmailable makes Enqueue write no email for a recipient that is suppressed or may not be mailed. The result
-	// has the reason.
+	// If SkipUnmailable is true, Enqueue writes no email for a recipient that is suppressed or may not be mailed. The
+	// recipient's result contains the reason.
 	SkipUnmailable bool
 
 	by      teams.Actor
@@ -45,16 +45,17 @@ type Mailing struct {
 	from    domains.Sender
 	sender  message.Address
 	bulk    bool
-	single  *draft // the draft of MailingByTemplate, already filled in; nil for other mailings
+	single  *draft // the rendered draft of MailingByTemplate; nil for other mailings
 }
 
-// MailingRecipient is the recipient of one email of a mailing, with the values of the placeholders.
+// MailingRecipient is the recipient of one email of a mailing, with the values for the placeholders.
 type MailingRecipient struct {
 	Address string        // address with or without a display name
 	Values  render.Values // ignored by a Mailing of MailingByTemplate
 
-	// ContactID is the recipient's contact, "" for none. With a contact, Address and Refused (why the contact may not
-	// be mailed) must come from package contacts in the same transaction: Enqueue does not look them up again.
+	// ContactID is the id of the recipient's contact, "" for none. If ContactID is set, Address and Refused (why the
+	// contact may not be mailed) must have been read from package contacts in the same transaction. Enqueue does not look
+	// them up again.
 	ContactID string
 	Refused   contacts.Refusal
 }
@@ -69,9 +70,9 @@ type EnqueueResult struct {
 // AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share a content. It checks the content without values by the rules of an email, and that
+// Mailing prepares emails that share a content. It checks that the content, without values, is a valid email and that
 // the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
-// seconds. The emails are delivered as bulk mail if bulk is true or their header marks them so.
+// seconds. The emails are delivered as bulk mail if bulk is true or their header marks them as bulk mail.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.Contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {
@@ -80,8 +81,8 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	return s.MailingOf(ctx, by, c, bulk)
 }
 
-// MailingOf is Mailing for a content that need not be stored yet, to check whether emails could be sent with it.
-// Enqueue requires a stored content.
+// MailingOf is like Mailing, but the content need not be stored yet. Callers use it to check whether emails could be
+// sent with a content. Enqueue requires a stored content.
 func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
 	if err := by.RequireUnlimited(); err != nil {
 		return nil, err
@@ -116,10 +117,11 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 	return &Mailing{by: by, content: c, from: from, sender: d.from, bulk: bulk || isBulk(d.Headers)}, nil
 }
 
-// Enqueue writes an email and its delivery job for each recipient in the caller's transaction, at most MaxEnqueue of
-// them. The emails share their content. It returns a result for each recipient, in the order of the recipients. If
-// Enqueue returns an error, the caller must roll back the transaction. After an exceeded quota, the caller may continue
-// instead, because Enqueue has written nothing. A suppressed recipient gets an email in the state suppressed.
+// Enqueue writes an email and its delivery job for each of at most MaxEnqueue recipients, in the caller's transaction.
+// The emails share their content. Enqueue returns a result for each recipient, in the order of the recipients. If
+// Enqueue returns an error, the caller must roll back the transaction. If the error is an exceeded quota, Enqueue has
+// written no rows, and the caller may continue the transaction. For a suppressed recipient, Enqueue writes an email in
+// the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []MailingRecipient) ([]EnqueueResult, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enqueue %d emails at once: the limit is %d", len(to), MaxEnqueue)
@@ -218,7 +220,7 @@ type enqueueItem struct {
 	refused contacts.Refusal
 }
 
-// skipReason returns why an address is not mailed, "" if it is mailed.
+// skipReason returns the reason why an address is not mailed, or "" if it is mailed.
 func skipReason(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
 	if _, ok := blocked[key]; ok {
 		return AddressSuppressed
@@ -226,7 +228,8 @@ func skipReason(key string, blocked map[string]suppressions.Suppression, refused
 	return string(refused)
 }
 
-// emailOf makes one email with the sender, reply-to and subject filled in. size is the size of its texts in bytes.
+// emailOf creates one email of a mailing, with rendered sender, reply-to and subject. The parameter size is the size of
+// the email's texts in bytes.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64) (*Email, error) {
 	c, values := m.content, m.content.UsedValues(to.Values)
 	n := 0

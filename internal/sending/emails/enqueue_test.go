@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// news is a content with placeholders in every part.
+// news returns a content with placeholders in every part.
 func news() content.Content {
 	html := `<p>Dear {{{NAME|reader}}}, <a href="https://acme.example/{{{CODE}}}">read this</a>.</p>`
 	return content.Content{From: "{{{FROM|Acme}}} <news@acme.example>", Subject: "News for {{{NAME|you}}}",
@@ -28,7 +28,7 @@ func news() content.Content {
 		Headers: []message.Field{{Name: "X-Campaign", Value: "spring {{{CODE}}}"}}}
 }
 
-// add stores a content.
+// add stores a content and returns its id.
 func (f *fixture) add(t testing.TB, c content.Content) string {
 	t.Helper()
 	c.TeamID = f.Acme.TeamID
@@ -60,8 +60,8 @@ func (f *fixture) enqueue(t testing.TB, m *emails.Mailing,
 	return entered
 }
 
-// Each email of a mailing is like one that was sent alone, with its own values. None of these emails has a copy of the
-// text.
+// Each email of a mailing has its own values and equals an email that was sent separately. None of these emails stores
+// a copy of the text.
 func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -133,7 +133,7 @@ func TestEnqueue(t *testing.T) {
 	})
 }
 
-// A suppressed recipient has an email in the state suppressed, and no job.
+// For a suppressed recipient, Enqueue writes an email in the state suppressed and no job.
 func TestEnqueueSuppressed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"ann@one.example"}); err != nil {
@@ -188,7 +188,7 @@ func TestMailingRefused(t *testing.T) {
 	})
 }
 
-// An error of one recipient does not affect the others.
+// If one recipient's email is refused, the other recipients' emails are still enqueued.
 func TestEnqueueRefused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		c := news()
@@ -250,7 +250,7 @@ func TestEnqueueWholly(t *testing.T) {
 	})
 }
 
-// older makes an email older, with all rows that refer to it and its content.
+// older changes an email, its content and all rows that refer to them so that they appear older.
 func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	t.Helper()
 	at, ok := id.Time(emailID)
@@ -269,7 +269,7 @@ func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	return aged
 }
 
-// A content is deleted once no email has it and it need not be kept.
+// A content is deleted when no email uses it and it is not marked as kept.
 func TestContentsGo(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		kept := news()
@@ -293,7 +293,7 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "used unused kept " {
 			t.Errorf("at once there are %q", s)
 		}
-		f.change(`UPDATE contents SET used_at = 1`) // a time long before the emails, as if their use was not recorded
+		f.change(`UPDATE contents SET used_at = 1`) // a time long before the emails, as if their use of the content was not recorded
 		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)
@@ -332,7 +332,7 @@ func TestContentsGo(t *testing.T) {
 	})
 }
 
-// Enqueue refuses a content that was deleted in between.
+// Enqueue returns an error if the content was deleted after the Mailing was prepared.
 func TestEnqueueWithoutContent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		contentID := f.add(t, news())
@@ -351,7 +351,7 @@ func TestEnqueueWithoutContent(t *testing.T) {
 	})
 }
 
-// BenchmarkEnqueue enqueues emails with one content, in transactions of the largest allowed size.
+// BenchmarkEnqueue enqueues emails that share a content, MaxEnqueue emails per transaction.
 func BenchmarkEnqueue(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// The labels of the counts that EraseAddress reports.
+// These are the labels of the counts in the report of EraseAddress.
 const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
@@ -20,11 +20,11 @@ const (
 	keptUncounted = "sent emails LEFT, too recent"
 )
 
-// EraseAddress erases an address from sent emails. It deletes an email to that address alone, with its rows and
-// files. If an email has other recipients, it replaces the address in the recipients, the subject, the tags, the
-// events and the conversations of attempts. It then deletes the content if the content contains the address, or if
-// the sender composed the message, because the header may contain the address. Emails that are not settled are kept
-// and counted.
+// EraseAddress erases an address from sent emails. If the address is an email's only recipient, EraseAddress deletes
+// the email with its rows and files. If an email has other recipients, EraseAddress replaces the address in the
+// recipients, the subject, the tags, the events and the recorded SMTP conversations. It also deletes the email's
+// content if the content contains the address, or if the sender composed the message, whose header may contain the
+// address. Emails that are not settled are kept and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {
@@ -40,7 +40,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
-		// The erasure for a team reads only the team's own emails.
+		// An erasure for a single team reads only the team's own emails.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
@@ -95,8 +95,8 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 			return err
 		}
 	}
-	// It does all of this in one transaction. If the transaction fails, a later run finds the email by its recipient
-	// again.
+	// All replacements run in one transaction. If the transaction fails, a later run finds the email again by its
+	// recipient.
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := replaceInEmail(ctx, tx, a, e.teamID, e.id); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (s *Service) replaceIn(ctx context.Context, a erasure.Address, e *matchedEm
 	})
 }
 
-// replaceInLists returns the stored recipients of an email with the address replaced by the placeholder.
+// replaceInLists returns the stored recipient lists of an email, with the address replaced by the placeholder.
 func replaceInLists(a erasure.Address, text string) (string, error) {
 	var to recipientLists
 	if err := json.Unmarshal([]byte(text), &to); err != nil {

@@ -58,7 +58,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// State is the state of an email or of a recipient, as the API returns it in last_event.
+// State is the state of an email or of a recipient, in the form that the API returns.
 type State string
 
 const (
@@ -101,7 +101,7 @@ const (
 	MaxHeaders     = 100                 // custom header fields
 	MaxSubject     = content.MaxSubject  // bytes
 	MaxAhead       = 30 * 24 * time.Hour // the latest scheduled_at
-	maxPast        = time.Minute         // if scheduled_at is in the past by at most this time, the email is sent immediately
+	maxPast        = time.Minute         // how far in the past scheduled_at may be; such a time means now
 	maxContentID   = 127                 // characters
 	maxFilename    = 255                 // bytes
 	maxPath        = 2048                // bytes

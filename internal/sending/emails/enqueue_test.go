@@ -293,7 +293,7 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "used unused kept " {
 			t.Errorf("at once there are %q", s)
 		}
-		f.change(`UPDATE contents SET used_at = 1`) // a time long before the emails, as if their use of the content was not recorded
+		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if their use was not recorded
 		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)

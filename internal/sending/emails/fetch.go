@@ -14,25 +14,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// FetchKind is the kind of the jobs that fetch attachments given by path, and then enqueue the delivery jobs of the
-// email. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow hosts.
+// FetchKind is the kind of jobs that fetch an email's attachments given by path and then enqueue the email's delivery
+// jobs. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow hosts.
 const FetchKind = "emails.fetch"
 
 const (
-	// fetchTries is the number of tries after which an email fails, unless the last try fetched a file.
+	// fetchTries is the number of tries after which an email fails. If the last try fetched a file, another try follows.
 	fetchTries = 3
-	// fetchersMax is the number of emails whose attachments are fetched at once. Teams share this number.
+	// fetchersMax is the number of emails whose attachments are fetched concurrently. Teams share these slots.
 	fetchersMax = 64
-	// fetchTime bounds one try for one email. A later try keeps the files that were fetched by then.
+	// fetchTime is the time limit of one try for one email. Files fetched within this time are kept for later tries.
 	fetchTime = 5 * time.Minute
-	// busyMax is how long an email waits while other emails are fetching from its hosts.
+	// busyMax is the maximum time for which an email waits because other emails are fetching from the same hosts.
 	busyMax = 6 * time.Hour
-	// fetchMemory bounds the bytes that are fetched and stored at once, because a bucket may hold a whole file in
-	// memory until it is stored. A team may use as much as stays free.
+	// fetchMemory is the maximum number of bytes fetched and stored concurrently. The limit is needed because a bucket
+	// client may hold a whole file in memory until the file is stored. A team may use as much of this memory as remains
+	// free.
 	fetchMemory = 128 << 20
 )
 
-// fetchWaits are the pauses between the tries.
+// fetchWaits are the waits between the tries to fetch attachments.
 var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
 
 // fetchJob returns the job that fetches the attachments of an email and then enqueues its delivery jobs.
@@ -55,7 +56,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
-		s.discardFiles(ctx, fetched...) // later tries would otherwise fill a full store further
+		s.discardFiles(ctx, fetched...) // else each try would leave more files in a full store
 		return err
 	}
 	if err != nil {
@@ -75,8 +76,8 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 // needsFetch reports whether the attachment is still to be fetched from its path.
 func (a *Attachment) needsFetch() bool { return a.path != "" && a.blobKey == "" }
 
-// fetch downloads the attachments that were given by path and stores them, so that later tries send the same content.
-// It fetches each path once. It returns the attachments that it fetched, also with an error.
+// fetch downloads the attachments that were given by path and stores them, so that all delivery tries send the same
+// content. It fetches each path once. It returns the fetched attachments even if it also returns an error.
 func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -129,7 +130,7 @@ func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) erro
 	return s.storeFetched(ctx, a, f)
 }
 
-// copyFetched gives an attachment a copy of the content that was fetched for another one with the same path.
+// copyFetched stores a copy of the content fetched for another attachment with the same path.
 func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
 	if from.Size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)
@@ -147,18 +148,18 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		a.ContentType = from.ContentType
 	}
 	if err := s.storeFetched(ctx, a, r); err != nil {
-		return &storeError{err} // the content was read from the store too
+		return &storeError{err} // the content is read from the store, so the store has failed
 	}
 	return nil
 }
 
-// storeError is a failure of the file store. It does not count as a try of the email.
+// storeError is a failure of the file store. A try that fails with a storeError does not count.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// errorReader stores the error of reading, to distinguish it from an error of storing.
+// errorReader records errors of the wrapped reader, to distinguish reading errors from storing errors.
 type errorReader struct {
 	io.Reader
 	err error
@@ -186,8 +187,8 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// retryFetch stores the files that were fetched and schedules another try, or fails the email after the last one. A
-// host that is busy with other emails does not count as a try, and neither does a crash or a failure of this server.
+// retryFetch records the fetched files and schedules another try. After the last try it fails the email. Tries do not
+// count if the host is busy with other emails, or if this server crashes or fails.
 func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		s.discardFiles(ctx, fetched...)
@@ -215,8 +216,8 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// scheduleFetch finishes a release job and enqueues the fetch job of its email. From now on all recipients of the
-// email count in the team's quota; suppressions are looked up when the files are there.
+// scheduleFetch finishes a release job and enqueues the fetch job of its email. At this time all recipients of the
+// email are counted in the team's quota. Suppressions are looked up after the files have been fetched.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {
@@ -231,7 +232,7 @@ func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error
 	})
 }
 
-// queuedEvent returns the event of a scheduled email that becomes queued at its time.
+// queuedEvent returns the event for a scheduled email that becomes queued at its scheduled time.
 func queuedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailQueued}

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// sizes is a host that counts requests. The path of a file says its size in bytes. Responses below /cut end early,
-// and the first request to /later fails.
+// sizes is an HTTP host that counts requests. The path of a file contains its size in bytes. Responses below /cut end
+// early, and the first request to /later fails.
 type sizes struct {
 	mu    sync.Mutex
 	asked map[string]int
@@ -46,7 +46,7 @@ func hostOfSizes(t *testing.T) (*sizes, string) {
 	return s, host.URL
 }
 
-// fetch handles the fetch job of an email as its n-th try, counted from 0.
+// fetch handles the fetch job of an email. The number of earlier tries is given by tries.
 func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	t.Helper()
 	j := f.inHand(t, emails.FetchKind, emailID)
@@ -55,8 +55,8 @@ func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	}
 }
 
-// The limit of a fetched file is the space that the rest of the email leaves, in units of 57 bytes that become 78
-// when sent.
+// The size limit of a fetched file is the maximum size of an email minus the email's other parts. The limit is computed
+// in units of 57 bytes, which are 78 bytes in base64 when sent.
 func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	_, url := hostOfSizes(t)
 	const all = (1 << 20) / 78 // units
@@ -96,7 +96,7 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	})
 }
 
-// A later try keeps the files of earlier tries, counts their sizes, and requests no file twice.
+// A later try to fetch keeps the files of earlier tries, counts their sizes, and does not request them again.
 func TestLaterTryOfFetching(t *testing.T) {
 	host, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {
@@ -129,7 +129,7 @@ func TestLaterTryOfFetching(t *testing.T) {
 	})
 }
 
-// A response that ends early is a failure of the host. After the third such failure the email fails, and its fetched
+// A response that ends early counts as a failed try. After the third such failure the email fails, and its fetched
 // files are deleted.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)

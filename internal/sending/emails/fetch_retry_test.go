@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// An email whose attachments cannot be fetched is tried three times. If other emails keep a host busy, the email
-// waits up to six hours without using up tries, and keeps the files that it has fetched.
+// An email whose attachments cannot be fetched is tried three times. If other emails keep a host busy, the email waits
+// up to six hours. These waits do not count as tries, and fetched files are kept.
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)

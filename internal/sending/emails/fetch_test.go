@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// files is an HTTP host that counts all and concurrent requests, and blocks requests below /slow until it is closed.
+// files is an HTTP host that counts total and concurrent requests. Requests below /slow block until the host is closed.
 type files struct {
 	mu             sync.Mutex
 	asked          map[string]int
@@ -55,7 +55,7 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "content")
 }
 
-// hosts serves the files at n addresses of this machine and returns their URLs.
+// hosts serves the files at n loopback addresses and returns the URLs.
 func (f *files) hosts(t *testing.T, n int) (urls []string) {
 	t.Helper()
 	f.asked, f.came, f.released = map[string]int{}, make(chan struct{}, 10_000), make(chan struct{})
@@ -78,8 +78,8 @@ func (f *fixture) handedOver(teamID string) int {
 	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND team_id = $1`, teamID)
 }
 
-// A team whose attachments come from slow hosts uses only its share of the fetchers, and only a few of them for one
-// host. Attachments of other teams are fetched, and the team's own email without attachments is sent on time.
+// If a team's attachments come from slow hosts, the team uses only its share of the concurrent fetches, and only a few
+// per host. Attachments of other teams are still fetched, and the team's email without attachments is sent on time.
 func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var slow files
@@ -143,7 +143,7 @@ func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
 		for range 4 {
 			<-one.came
 		}
-		var good files // good has the same address, and is another host by its port alone
+		var good files // good has the same IP address but another port, so it counts as another host
 		other := f.TeamOf("other.example")
 		e := hello("b@two.example")
 		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
@@ -170,7 +170,7 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
 		fails := f.Send(e)
-		// The job is from before fetching had its own kind.
+		// The job has the kind that older releases used before fetch jobs had a separate kind.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
 		old := f.Send(e)
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
@@ -210,7 +210,8 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 	})
 }
 
-// A failure of the file store never fails an email: the email waits for the store, however often its host is asked.
+// A failure of the file store never fails an email. The email waits until the store works again, no matter how many
+// tries that takes.
 func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var host files
@@ -249,11 +250,11 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	})
 }
 
-// Files that were fetched in a try that failed because of the store are not kept. A full store would otherwise fill
-// further with each try.
+// If a try fails because of the file store, the files fetched in that try are deleted. If they were kept, each try
+// would add files to a full store.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		tmp := filepath.Join(f.folder, ".tmp") // where blobs are written
+		tmp := filepath.Join(f.folder, ".tmp") // folder in which blobs are written
 		host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/second" {
 				if err := os.Rename(tmp, tmp+".away"); err != nil {
@@ -276,14 +277,14 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	})
 }
 
-// An email also waits if a stored file cannot be read for a second attachment with the same path.
+// An email waits for the file store if a stored file cannot be read for a second attachment with the same path.
 func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" && !mended.Load() { // the first file is stored by now
 				path := f.onlyBlob(t)
-				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // opens, but cannot be read
+				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // a folder, which opens but cannot be read
 					t.Error(err)
 				}
 			}

@@ -15,23 +15,23 @@ import (
 
 // Idempotency is the idempotency key of a request (API reference section 6). The zero value means no key.
 type Idempotency struct {
-	Scope string // method and path: the same key may serve different operations
+	Scope string // method and path, because the same key may be used for different operations
 	Key   string
-	Hash  string // hash of the payload in a canonical form
+	Hash  string // hash of the payload in canonical form
 }
 
-// answer is the stored result of a request, which is returned again for the same key.
+// answer is the stored result of a request. Later requests with the same idempotency key get the same answer.
 type answer struct {
 	IDs    []string     `json:"ids"`
 	Errors []BatchError `json:"errors,omitempty"`
 
 	key  Idempotency
-	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the id of the one email; see SendThen
+	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the id of the email; see SendThen
 }
 
 // unknownError returns the error of a request that may or may not have been accepted. With an idempotency key the
-// client can safely repeat the request. The key was either stored with the email or is free. Until the commit is
-// decided, a transaction that inserts the same key waits.
+// client can safely repeat the request, because the key was either stored with the email or is free. Until the result
+// of the commit is decided, a transaction that inserts the same key waits.
 func (a *answer) unknownError(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
@@ -46,7 +46,8 @@ func (a *answer) unknownError(err error) error {
 		Because(errors.Unwrap(err))
 }
 
-// running holds the keys of the requests that this node is executing. Between nodes the table of keys decides.
+// running holds the idempotency keys of requests that this node is executing. Between nodes, the unique index of the
+// idempotency table prevents duplicates.
 type running struct {
 	mu sync.Mutex
 	m  map[string]bool
@@ -70,8 +71,8 @@ func (r *running) release(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// Once runs do unless a request with the key was accepted in the last 24 hours. It is for requests without a result
-// of their own. do calls remember in the transaction that accepts the request.
+// Once runs the function do unless a request with the key was accepted in the last 24 hours. Once is for requests
+// without a result to store. The function do must call remember in the transaction that accepts the request.
 func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(context.Context, *db.Tx) error) error) error {
 	_, err := s.once(ctx, by, key, func(a *answer) error {
@@ -80,8 +81,8 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
-// OnceWithID is Once for requests that create a resource. The function do passes the resource's id to the function
-// remember. The result is the id that the first request created.
+// OnceWithID is like Once, for requests that create a resource. The function do passes the resource's id to the
+// function remember. OnceWithID returns the id that the first request created.
 func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
@@ -96,8 +97,8 @@ func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotenc
 	return r.IDs[0], nil
 }
 
-// once runs do unless the key already has an answer. Only accepted requests are stored, in the transaction that
-// accepts them. A failed request leaves its key free.
+// once runs the function do unless an answer is stored for the key. Only accepted requests store an answer, in the
+// transaction that accepts them. After a failed request, its key can be used again.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
@@ -134,8 +135,8 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// EarlierResult returns the id of the first resource that a request with an idempotency key created in the last 24
-// hours, whatever its payload. It returns "" if there is none.
+// EarlierResult returns the id of the first resource that a request with the idempotency key created in the last 24
+// hours, regardless of the payload. It returns "" if no such request exists.
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {
@@ -144,7 +145,8 @@ func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) 
 	return a.IDs[0], nil
 }
 
-// recall returns the stored answer of the key, nil if it has none. It returns a fault if the payload was another one.
+// recall returns the stored answer for the key, or nil. If the key was used with another payload, recall returns a
+// fault.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
 	a, err := s.storedAnswer(ctx, teamID, key.Scope, key.Key)
 	if err == nil && a != nil && a.key.Hash != key.Hash {
@@ -155,7 +157,7 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	return a, err
 }
 
-// storedAnswer returns the answer that is stored for a key, nil if there is none.
+// storedAnswer returns the answer that is stored for a key, or nil if no answer is stored.
 func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (*answer, error) {
 	a := answer{key: Idempotency{Scope: scope, Key: key}}
 	hash, response, created, err := idempotencyKey(ctx, s.DB.Reader, teamID, scope, key)
@@ -172,8 +174,8 @@ func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (
 	return &a, nil
 }
 
-// remember stores the answer for the key. If another request stored the same key in between, the unique index is
-// violated and the transaction is rolled back.
+// remember stores the answer for its idempotency key. If another request stored the same key in between, the unique
+// index is violated and the transaction is rolled back.
 func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *answer) error {
 	if a.key.Key == "" {
 		return nil
@@ -186,7 +188,7 @@ func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *ans
 	return nil
 }
 
-// Sweep deletes expired idempotency keys. It is called periodically.
+// Sweep deletes expired idempotency keys. The caller runs Sweep periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error { return deleteExpiredKeys(ctx, tx) })
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Digest returns a hash of emails and of the mode in which they are to be accepted, for [Idempotency]. Requests for
-// the same emails have the same digest, whatever the order of their JSON members, and unknown members are ignored. It
-// does not copy the contents.
+// Digest returns a hash of emails and their batch mode for use in [Idempotency]. Requests for the same emails have the
+// same digest, regardless of the order of their JSON members. Unknown JSON members are ignored. Digest does not copy
+// the emails' contents.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -26,7 +26,7 @@ func Digest(mode string, all ...Send) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// DigestTexts is Digest for a request that is not an email.
+// DigestTexts returns the digest of a request that does not send emails.
 func DigestTexts(all ...string) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -35,7 +35,7 @@ func DigestTexts(all ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digester writes each value after its length, so that different lists of values never give the same bytes.
+// digester writes each value after its length, so that different lists of values never produce the same bytes.
 type digester struct{ *bufio.Writer }
 
 func (w digester) number(n int) {

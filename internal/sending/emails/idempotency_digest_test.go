@@ -7,7 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The same emails have the same digest, in any order of their headers. Different emails have different digests.
+// The same emails have the same digest, regardless of the order of their headers. Different emails have different
+// digests.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	fields := func(names ...string) (all []message.Field) {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// pageRows is how many emails one call of ListPage reads. With their recipients these may be a hundred times as many
-// rows.
+// pageRows is the number of emails that one call of ListPage reads. Including recipients, this may be a hundred times
+// as many rows.
 const pageRows = 250
 
 // EmailWithRecipients is an email without its content, with the states of its recipients.
@@ -18,11 +18,11 @@ type EmailWithRecipients struct {
 	Recipients []Recipient
 }
 
-// Span is a range of time. From is included, To is not. A zero time means no bound.
+// Span is a range of time. From is included, To is not. A zero From or To means no limit on that side.
 type Span struct{ From, To time.Time }
 
-// ListPage reads the next 250 emails of a team after a cursor, newest first, that were accepted within a range of
-// time. next is the cursor of the next page, "" after the last one.
+// ListPage reads the next 250 emails of a team after a cursor, newest first, that were accepted within a range of time.
+// next is the cursor of the next page, or "" after the last page.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all, next, err := emailsPage(ctx, s.DB.Reader, teamID, within, after)
@@ -45,8 +45,8 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 }
 
 // ListPageTo reads the emails that a team sent to an address, newest first. It searches the next 2,000 emails after a
-// cursor, and returns each match with only that recipient. next is the cursor of the next page, "" after the last
-// one.
+// cursor and returns each matching email with only the recipient that has the address. next is the cursor of the next
+// page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)

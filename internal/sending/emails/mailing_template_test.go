@@ -15,8 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// automated does what a step of an automation does: it prepares an email from a template and enqueues it for a
-// contact.
+// automated prepares an email from a template and enqueues it for a contact, like a step of an automation.
 func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.EnqueueResult {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -42,7 +41,8 @@ func (s *stencil) contact(address string) contacts.Contact {
 	return c
 }
 
-// An email from an automation has unsubscribe links. A contact that unsubscribed gets no more emails from automations.
+// An email from an automation has unsubscribe links. A contact that has unsubscribed receives no further emails from
+// automations.
 func TestEmailOfAnAutomation(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {
@@ -107,7 +107,7 @@ func TestEmailOfAnAutomation(t *testing.T) {
 	})
 }
 
-// The sender, the subject and the reply-to addresses of a step replace those of the template.
+// If an automation step has a sender, a subject or reply-to addresses, they replace the template's.
 func TestMailingByTemplateReplaces(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

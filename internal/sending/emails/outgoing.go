@@ -21,26 +21,27 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// DeliveryKind is the kind of the jobs that package delivery handles. A job is one email to one destination domain,
-// or to one recipient if the email is tracked or has a topic.
+// DeliveryKind is the kind of jobs that package delivery handles. A job delivers an email to one destination domain, or
+// to one recipient if the email is tracked or has a topic.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
 type Delivery struct {
 	EmailID string `json:"email"`
 	Domain  string `json:"domain"`
-	Only    bool   `json:"only,omitempty"` // the email has no other job
+	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
-	// To has the recipients of the job: those at the destination when the job was enqueued, or one of them. At the
-	// job's first attempt none of them can be settled, so Outgoing does not look up their states.
+	// To has the recipients of the job: all recipients at the destination when the job was enqueued, or only one of them.
+	// At the job's first attempt these recipients cannot be settled, so Outgoing does not look up their states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
-	// Ordinal is the position of the only recipient in the envelope, counted from 1; 0 if it is unknown. Only tracking
-	// needs it.
+	// Ordinal is the position in the envelope of the job's only recipient, counted from 1. It is 0 if the position is
+	// unknown. Only tracking needs Ordinal.
 	Ordinal int `json:"place,omitempty"`
 
-	// Size is the memory in bytes for composing, as [Service.Size] estimates it; 0 if it is unknown.
+	// Size is the estimate of [Service.Size] for the memory to compose the email, in bytes. It is 0 if the size is
+	// unknown.
 	Size int64 `json:"size,omitempty"`
 }
 
@@ -52,7 +53,7 @@ func (d Delivery) encode() string {
 	return string(text)
 }
 
-// DecodeDelivery reads a delivery job's payload.
+// DecodeDelivery decodes a delivery job's payload.
 func DecodeDelivery(payload string) (d Delivery, err error) {
 	if err := json.Unmarshal([]byte(payload), &d); err != nil {
 		return d, fmt.Errorf("read the payload of a delivery job: %w", err)
@@ -73,8 +74,8 @@ func Lane(domain, teamID string, bulk bool) string {
 	return lane
 }
 
-// LaneTurn returns the key under which a lane takes turns at a shared resource: the team, with a separate key for the
-// team's bulk mail.
+// LaneTurn returns the key under which a lane takes turns at a shared resource. Each team has one key for bulk mail and
+// another for its other mail.
 func LaneTurn(lane string) string {
 	_, turn, _ := strings.Cut(lane, "|")
 	return turn
@@ -83,8 +84,8 @@ func LaneTurn(lane string) string {
 // IsBulk reports whether a lane is for bulk mail.
 func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
 
-// Destination returns the domain of a lane. The lanes of all teams with the same domain share the limits of this
-// domain.
+// Destination returns the destination domain of a lane. The lanes of all teams to a destination domain share the
+// domain's limits.
 func Destination(lane string) string {
 	domain, _, _ := strings.Cut(lane, "|")
 	return domain
@@ -95,7 +96,7 @@ func LaneTeam(lane string) string {
 	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
-// Outgoing is an email as delivery needs it for one destination.
+// Outgoing holds the data of an email that is needed to deliver it to one destination.
 type Outgoing struct {
 	ID             string
 	TeamID         string
@@ -105,27 +106,28 @@ type Outgoing struct {
 	CreatedAt      time.Time
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
-	UTF8           bool     // an address needs SMTPUTF8
-	ContentMissing bool     // the content was deleted or lost although the email is not settled
+	UTF8           bool     // an address or the message requires SMTPUTF8
+	ContentMissing bool     // the content is missing although the email is not settled
 
 	row         emailRow
 	body        bodies
 	attachments []Attachment
 	fields      func() ([]message.Field, error) // set by ReleaseContent for an email with shared content
-	positions   map[string]int                  // positions of addresses in the envelope, as far as they are known
+	positions   map[string]int                  // known positions of addresses in the envelope
 }
 
 type bodies struct {
 	html, text string
 	flags      int
 	headers    string
-	shared     *content.Compiled // nil if the email has a body of its own
+	shared     *content.Compiled // nil if the email does not share its content
 }
 
-// ErrGone means that the email does not exist, or that its team was deleted.
+// ErrGone is returned if an email does not exist, for example because its team was deleted.
 var ErrGone = errors.New("the email does not exist")
 
-// Outgoing loads an email for a destination. It reads the bodies. Compose reads the content of attachments.
+// Outgoing loads an email and its bodies for delivery to a destination. The content of attachments is read later, by
+// Compose.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
@@ -185,8 +187,9 @@ func (o *Outgoing) needsUTF8() bool {
 		})
 }
 
-// DropSuppressed removes addresses from o.To that the team has suppressed, or that may no longer be mailed about the
-// email's topic. It returns the events to record for them. Some suppressions do not block a [Private] email.
+// DropSuppressed removes addresses from o.To that are suppressed for the team or no longer subscribe to the email's
+// topic. It returns the events to record for the removed addresses. A [Private] email is not blocked by suppressions
+// after bounces.
 func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	if skipped, err = s.dropTopicRefusals(ctx, o); err != nil {
 		return nil, err
@@ -222,8 +225,8 @@ func (o *Outgoing) keys() ([]string, error) {
 	return keys, nil
 }
 
-// removeAddresses removes the addresses with a reason from o.To, and returns an event for each. keys has the key of
-// each address, by which its reason is found.
+// removeAddresses removes the addresses that have an entry in reasons from o.To, and returns an event for each. The
+// entries are found by the keys, which are in the order of o.To.
 func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	event func(e *Email, to string, why R) events.Event) (removed []events.Event) {
 	if len(reasons) == 0 {
@@ -245,17 +248,17 @@ func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	return removed
 }
 
-// memoryFor estimates the memory in bytes for composing an email. Texts are held twice, the second time encoded.
-// Attachments are held as they are and in base64.
+// memoryFor estimates the memory in bytes for composing an email. Texts are held in memory twice, plain and encoded.
+// Attachments are held in memory twice, plain and in base64.
 func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
 
-// memoryOfFiles returns the part of memoryFor for attachments.
+// memoryOfFiles estimates the memory in bytes for composing attachments.
 func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
-// memoryForRaw is memoryFor for a message that the sender composed.
+// memoryForRaw estimates the memory in bytes for a message that the sender composed.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
 
-// memory estimates the memory in bytes for composing a draft.
+// memory estimates the memory in bytes for composing the draft's message.
 func (d *draft) memory() int64 {
 	var files int64
 	texts := d.texts()
@@ -302,7 +305,8 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// ReleaseContent releases the content after composing. It keeps the header fields for [Outgoing.EventSummary].
+// ReleaseContent releases the memory of the content after composing. The header fields are kept for
+// [Outgoing.EventSummary].
 func (o *Outgoing) ReleaseContent() {
 	if o.body.shared != nil {
 		fields, err := o.headers(&o.row.Email)
@@ -311,8 +315,8 @@ func (o *Outgoing) ReleaseContent() {
 	o.body, o.attachments = bodies{headers: o.body.headers}, nil
 }
 
-// Compose returns the message without signatures. The same email and recipients give the same bytes each time, unless
-// the tracking settings of the domain change.
+// Compose returns the message without signatures. Compose returns the same bytes for the same email and recipients,
+// unless the domain's tracking settings change.
 func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	if o.body.flags&isRaw != 0 {
 		text, err := s.raw(ctx, o.TeamID, o.ID)
@@ -369,8 +373,8 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	return composed, nil
 }
 
-// bodyParts returns the HTML and the text of the message. With a tracker, it tracks the links of the HTML, but not
-// those of the text. Unsubscribe links come from l and are not tracked.
+// bodyParts returns the HTML and the text of the message. If t is not nil, links in the HTML are tracked, but not links
+// in the text. Unsubscribe links, which are given by l, are not tracked.
 func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker) (html, text string) {
 	values = l.values(values)
 	switch c := o.body.shared; {

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Preview is the data of an email that preflight checks read. The links are not tracked yet, and attachments have no
-// content.
+// Preview holds the data of an email that preflight checks need. A preview has links without tracking and no contents
+// of attachments.
 type Preview struct {
 	From       message.Address
 	ReplyTo    []string
@@ -19,13 +19,13 @@ type Preview struct {
 	HTML       string // "" if the message has no HTML part
 	Text       string // made from the HTML if the sender gave no text; "" if the message has no text part
 	Headers    []message.Field
-	Bulk       bool     // a header marks the email as bulk mail, or it belongs to a broadcast
-	ContentIDs []string // content ids of the attachments that the HTML may show
+	Bulk       bool     // a header field marks the email as bulk mail, or the email belongs to a broadcast
+	ContentIDs []string // content ids of attachments that the HTML may refer to
 }
 
-// PreviewDraft returns the preview of an email that has not been sent. It applies the rules of Send with three
+// PreviewDraft returns the preview of an email that has not been sent. It applies the same rules as Send, with three
 // exceptions: recipients and the subject may be missing, attachments given by path are not fetched, and the sender's
-// domain is not looked up. It stores nothing.
+// domain is not looked up. PreviewDraft does not store the email.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
 	c, err := s.resolveTemplate(ctx, teamID, &in)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 	return p, nil
 }
 
-// checkDraft applies the rules for the preview of a draft.
+// checkDraft checks a draft by the rules for a preview.
 func (d *draft) checkDraft(s *Service) error {
 	if d.Broken != nil {
 		return d.Broken
@@ -83,8 +83,8 @@ func (d *draft) checkDraft(s *Service) error {
 	return nil
 }
 
-// PreviewSent returns the preview of a sent or scheduled email of the team. It returns a NotFound fault if the email
-// does not exist, or its content was deleted.
+// PreviewSent returns the preview of a sent or scheduled email of the team. If the email does not exist or its content
+// was deleted, PreviewSent returns a NotFound fault.
 func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Preview, error) {
 	e, err := s.Get(ctx, teamID, emailID)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	return p, nil
 }
 
-// ExampleUnsubscribeURL returns a URL that stands for the unsubscribe links, which differ between recipients. The URL
-// is an example and leads nowhere. It is "" if the server has no public URL.
+// ExampleUnsubscribeURL returns a placeholder for the unsubscribe URLs, which differ between recipients. The example
+// URL does not work. If the server has no public URL, the result is "".
 func (s *Service) ExampleUnsubscribeURL() string {
 	if s.c.PublicURL == "" {
 		return ""
@@ -133,7 +133,7 @@ func (s *Service) ExampleUnsubscribeURL() string {
 	return s.c.PublicURL + "/unsubscribe/example"
 }
 
-// exampleUnsubscribeInfo returns the unsubscribe information of an email with an example URL.
+// exampleUnsubscribeInfo returns unsubscribe information for an email, with the example URL.
 func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	if !e.canUnsubscribe() || s.c.PublicURL == "" {
 		return unsubscribeInfo{}
@@ -141,15 +141,15 @@ func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
-// addTopic adds the header fields for unsubscribing.
+// addTopic adds the header fields for unsubscribing to a preview.
 func (p *Preview) addTopic(l unsubscribeInfo) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true
 	}
 }
 
-// setBodies sets the HTML and the text. If we compose the message, it fills in unsubscribe links, and makes the text
-// from the HTML if the sender gave none.
+// setBodies sets the HTML and the text of a preview. If composed is true, it fills in unsubscribe links. If composed is
+// true and the sender gave no text, it derives the text from the HTML.
 func (p *Preview) setBodies(html, text *string, l unsubscribeInfo, composed bool) {
 	if !composed {
 		l = unsubscribeInfo{}

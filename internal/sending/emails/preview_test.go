@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// fullEmail is an email with everything that a preview shows.
+// fullEmail returns an email with all parts that a preview includes.
 func fullEmail() emails.Send {
 	e := testnode.Hello("ann@one.example")
 	html := `<p>Hello <img src="cid:logo">, read <a href="https://acme.example/x">this</a>.</p>`
@@ -33,7 +33,7 @@ func fullEmail() emails.Send {
 	return e
 }
 
-// The preview of a draft equals that of the same email after sending, and nothing is stored.
+// The preview of a draft equals the preview of the same email after sending, and previewing the draft stores no email.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -83,7 +83,7 @@ func TestPreviewStoresNothing(t *testing.T) {
 	})
 }
 
-// A draft must follow the rules of an email, but may lack the fields that are added last.
+// A previewed draft must follow the rules of Send, but recipients and the subject may be missing.
 func TestPreviewOfWrongDrafts(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.SQLite(t), testnode.Options{})
@@ -117,8 +117,8 @@ func TestPreviewOfWrongDrafts(t *testing.T) {
 	}
 }
 
-// Emails with shared content are shown with their own values. A message that its sender composed is shown with the
-// parts that it has.
+// The preview of an email with shared content contains the email's own values. The preview of a message composed by its
+// sender contains only the parts of that message.
 func TestPreviewOfOtherEmails(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -178,7 +178,7 @@ func TestPreviewOfWhatIsGone(t *testing.T) {
 	})
 }
 
-// A preview fails if a part of it cannot be read.
+// If a database statement fails, PreviewSent returns an error.
 func TestPreviewWithoutAStatement(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -194,7 +194,7 @@ func TestPreviewWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A preview has an example URL in place of the unsubscribe link; the email itself shows the placeholder.
+// A preview contains an example URL in place of the unsubscribe link. Get returns the email with the placeholder.
 func TestPreviewOfATopic(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The events of an email are read by the index of the email. With the index of their times, SQLite would read all
-// events of the team on its only writer.
+// Queries for an email's events use the index on the email id. With the index on the event time, SQLite would read all
+// events of the team on its only write connection.
 func TestEventsAreFoundByTheirEmail(t *testing.T) {
 	d := dbtest.SQLite(t)
 	asked := map[string][]any{selectBefore: {"e1", "team", []string{"a", "b"}}}

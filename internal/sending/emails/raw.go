@@ -18,28 +18,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob"
 )
 
-// A message that its sender composed is stored in a row. For a large message, the row has only the fields that we
-// prepend, and names the blob with the rest, submitted/<an id of its own>. The content of its attachments is not
-// stored a second time: their key is fileMark followed by the number of the file in the message.
+// A message that its sender composed is stored in a row. For a large message, the row has only the prepended header
+// fields and the key of the blob with the remaining message, submitted/<blob id>. Attachments of such a message are not
+// stored separately. Their blob key is fileMark followed by the number of the file in the message.
 //
-// Large messages from before version 21 of the schema have no row. The blob submitted/<email> is the whole message,
-// and its key precedes fileMark.
+// Large messages stored before schema version 21 have no row. Their blob submitted/<email id> contains the whole
+// message, and the blob keys of their attachments have this key before fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
-	rawInRow  = 64 << 10 // bytes of the largest message that is stored in a row
-	// noID takes the place of the email's id in a message until the email has one. Both ids have the same length.
+	rawInRow  = 64 << 10 // maximum bytes of a message that is stored in a row
+	// noID is a placeholder for the email's id in a message until the id is known. It has the length of an id.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a message that its sender composed. It is sent as it is.
+// Raw is a message that its sender composed. Such a message is sent unchanged.
 type Raw struct {
-	// Send describes the message. It is used to show the message and to check it against the rules. To, Cc and
-	// Attachments are those of the message. Bcc and the fields of templates and schedules are not used. Headers that
+	// Send describes the message, so that the message can be checked and displayed like other emails. To, Cc and
+	// Attachments are taken from the message. Bcc and the fields for templates and schedules are not used. Headers that
 	// the API refuses are left out.
 	Send
-	// Recipients has the recipients of the envelope. Only these recipients get the message. Recipients that are in
-	// neither To nor Cc are shown as Bcc.
+	// Recipients has the recipients of the envelope. Only these recipients receive the message. Recipients that are in
+	// neither To nor Cc are displayed as Bcc.
 	Recipients []message.Address
 	// Header is the header section without fields that must not be sent, such as Bcc. CRLF ends each line.
 	Header []byte
@@ -49,17 +49,19 @@ type Raw struct {
 	MessageID string
 	// HasDate is true if the message has a Date field. If the message has no Date field, one is added.
 	HasDate bool
-	// Trace describes the submission as in RFC 5321 section 4.4: "by mx.example.com with ESMTPSA".
+	// Trace is the part of the Received field that describes the submission (RFC 5321 section 4.4), such as "by
+	// mx.example.com with ESMTPSA".
 	Trace string
 	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept such a message.
 	UTF8 bool
 
 	at      time.Time // time when the message was accepted
-	content []byte    // what the row stores: the whole message, or only the prepended fields
-	blobKey string    // key of the rest if the message is large
+	content []byte    // content of the row: the whole message, or only the prepended fields
+	blobKey string    // key of the blob with the remaining message, if the message is large
 }
 
-// SendRaw accepts a message that its sender composed, and returns the email's id. The message is then on disk.
+// SendRaw accepts a message that its sender composed and returns the email's id. When SendRaw returns, the message is
+// on disk.
 func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
@@ -74,8 +76,8 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 	return r.IDs[0], nil
 }
 
-// checkRaw applies the rules of an email to a message that is already composed. The subject, the text and the
-// recipients in the header may be missing.
+// checkRaw checks a message that its sender composed by the rules for emails. The subject, the text and the recipients
+// in the header may be missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
 	d.HTML, d.Text = stripNUL(d.HTML), stripNUL(d.Text)
@@ -115,7 +117,7 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	return d, nil
 }
 
-// stripNUL returns a text without NUL characters, which cannot be stored.
+// stripNUL removes NUL characters from a text, because they cannot be stored.
 func stripNUL(text *string) *string {
 	if text == nil || strings.IndexByte(*text, 0) < 0 {
 		return text
@@ -124,8 +126,8 @@ func stripNUL(text *string) *string {
 	return &clean
 }
 
-// checkEnvelope replaces the draft's recipients by those of the envelope. A recipient has the kind that it has in the
-// header, otherwise bcc.
+// checkEnvelope replaces the draft's recipients with the envelope's recipients. A recipient that is named in To or Cc
+// has that kind; all other recipients are bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {
@@ -161,8 +163,8 @@ func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	return nil
 }
 
-// keepHeaders drops the fields that the API refuses, so that the rest can be shown like the headers of an API
-// request.
+// keepHeaders removes the header fields that the API refuses, so that the other fields can be displayed like those of
+// an API request.
 func (d *draft) keepHeaders() {
 	var kept []message.Field
 	size := 0
@@ -176,8 +178,8 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It adds the
-// fields that the message lacks. Later, name writes the email's id into them.
+// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It also adds
+// missing header fields. The function name later writes the email's id into the added fields.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.DB.Now().UTC()
 	added := d.added(noID)
@@ -199,8 +201,8 @@ func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Atta
 	return files, nil
 }
 
-// added returns the fields to prepend to a composed message: the trace, and the fields that the message lacks.
-// emailID is the id of its email.
+// added returns the header fields to prepend to a message that its sender composed: the Received field and missing
+// fields.
 func (d *draft) added(emailID string) string {
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
@@ -213,10 +215,10 @@ func (d *draft) added(emailID string) string {
 	return added
 }
 
-// name writes the email's id into the prepended fields, over noID or another id.
+// name writes the email's id into the prepended fields, replacing noID or another id.
 func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
 
-// messageID returns the Message-ID of a draft whose email has that id.
+// messageID returns the draft's Message-ID, given the id of its email.
 func (d *draft) messageID(emailID string) string {
 	if d.raw != nil && d.raw.MessageID != "" {
 		return d.raw.MessageID
@@ -224,7 +226,8 @@ func (d *draft) messageID(emailID string) string {
 	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its sender composed: the part in its row, followed by the blob that the row names, if any.
+// raw reads a message that its sender composed: the part in its row, followed by the content of its blob, if it has
+// one.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
 	text, key, err := messageInRow(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil || key == "" {

@@ -22,8 +22,8 @@ func (f *fixture) sendRaw(t *testing.T, in emails.Raw) string {
 	return id
 }
 
-// A composed message of up to 64 KB, including the prepended fields, is stored in its row. Small and large messages
-// are sent as they are.
+// A message composed by its sender of up to 64 KB, including the prepended fields, is stored in its row. Small and
+// large messages are sent unchanged.
 func TestWhereRawIsKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		in := composed(message.Address{Local: "a", Domain: "one.example"})
@@ -48,7 +48,7 @@ func TestWhereRawIsKept(t *testing.T) {
 				t.Errorf("with %d bytes more it is estimated to take %d, %v", more, size, err)
 			}
 		}
-		// A composed message is refused for its total size only.
+		// The only size limit for a message composed by its sender is its total size.
 		for more, kind := range []fault.Kind{0, fault.Invalid} {
 			in.Body = make([]byte, 1<<20-len(in.Header)+more)
 			copy(in.Body, bytes.Repeat([]byte("\r\nHello."), len(in.Body)/8))
@@ -60,7 +60,7 @@ func TestWhereRawIsKept(t *testing.T) {
 	})
 }
 
-// Missing fields of a composed message are added once, and existing fields stay.
+// Header fields missing in a message composed by its sender are added once, and existing fields stay unchanged.
 func TestWhatRawLacks(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestWhatRawLacks(t *testing.T) {
 	})
 }
 
-// The description of a composed message is stored beside its bytes.
+// The description of a message composed by its sender is stored in addition to the message.
 func TestWhatIsKeptOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		html, text := "<p>Hello.\x00", "Hello."
@@ -127,7 +127,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		if content, err := f.read(t, &files[0]); err != nil || content != "file" {
 			t.Errorf("its file is %q, %v", content, err)
 		}
-		// A file that the message does not have is lost; no other file is returned for it.
+		// If an attachment's key refers to a file that the message does not have, reading it fails and returns no other file.
 		for _, key := range []string{"#1", "#x"} {
 			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, id, key)
 			if content, err := f.read(t, &files[0]); err == nil {
@@ -137,7 +137,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 	})
 }
 
-// Composed messages must follow the other rules, each up to its limit.
+// Messages composed by their sender must follow the other rules for emails, up to the exact limits.
 func TestRulesOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		many := func(n int) (all []message.Address) {

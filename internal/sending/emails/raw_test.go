@@ -22,7 +22,7 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		large := composed(message.Address{Local: "a", Domain: "one.example"})
-		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // A small message would be stored in a row.
+		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // a small message would be stored in a row
 		sent, err := f.Emails.SendRaw(ctx, f.Acme, large, emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)
@@ -55,7 +55,8 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	})
 }
 
-// oldRaw sends a large message and stores it as before blobs had keys of their own: as a whole, under the email's id.
+// oldRaw sends a large message and changes it to the form of older releases: a blob with the whole message and the
+// email's id as its key.
 func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
 	t.Helper()
 	ctx := t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Get returns an email of the team with its bodies. It leaves out the text of a [Private] email.
+// Get returns an email of the team with its bodies. The text of a [Private] email is left out.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
 	e, err := getEmail(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -18,7 +18,7 @@ func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error
 	return e, s.loadBodies(ctx, &e)
 }
 
-// loadBodies sets the bodies of an email that its team may read.
+// loadBodies sets the bodies of an email, except for private emails, which the team may not read.
 func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	if isPrivate(e.Actor.Kind, e.Tags) {
 		e.HTML, e.Text = nil, new("The text of this email is for its recipient alone.")
@@ -27,8 +27,8 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	return s.fill(ctx, e)
 }
 
-// GetWithin is Get with a limit for the email's own bodies, in bytes. size is the size of these bodies. If size is
-// larger than the limit most, the email is returned without bodies. Shared content does not count.
+// GetWithin is like Get, but returns the email without bodies if its unshared bodies are larger than most bytes. The
+// result size is the size of these bodies. Shared content does not count.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {
@@ -37,7 +37,7 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	return e, size, s.loadBodies(ctx, &e)
 }
 
-// TextSize returns the size of an email's own bodies in bytes. Shared content does not count.
+// TextSize returns the size in bytes of an email's bodies. Bodies in shared content are not counted.
 func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
 	_, size, err := getEmailWithin(ctx, s.DB.Reader, teamID, emailID, 0)
 	return size, err
@@ -64,13 +64,13 @@ func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.P
 }
 
 // Attempts returns a page of the delivery attempts of an email with their conversations, oldest first, and whether
-// there are more. Without a limit the page has at most 500.
+// there are more. If the page has no limit, it has at most 500 attempts.
 func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
 	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// addresses parses stored addresses. Addresses were checked when the email was accepted, so an error means that the row
-// is damaged.
+// addresses parses stored addresses. The addresses were checked when their email was accepted, so an error means that
+// the row is damaged.
 func addresses(list []string) ([]message.Address, error) {
 	all := make([]message.Address, 0, len(list))
 	for _, text := range list {

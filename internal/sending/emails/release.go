@@ -16,12 +16,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// ReleaseKind is the kind of the jobs that enqueue the delivery of a scheduled email at its time.
+// ReleaseKind is the kind of jobs that enqueue the delivery of an email at its scheduled time.
 const ReleaseKind = "emails.release"
 
 // Kinds returns the kinds of jobs of this package. The lanes of these jobs are teams, which share the workers. After
-// failures of this server the jobs are retried without limit: an accepted email waits until the database and the file
-// store work again.
+// failures of this server, such as an outage of the database or the file store, the jobs are retried without limit.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -31,18 +30,18 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// releaseJob returns the job that releases a scheduled email at its time.
+// releaseJob returns the job that releases an email at its scheduled time.
 func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
 }
 
-// release checks again what may have changed since the email was accepted. It enqueues the delivery jobs, or first
-// the job that fetches attachments.
+// release handles a release job. It checks again that the email may be sent, because the sender's rights may have
+// changed since acceptance. It then enqueues the delivery jobs or, if attachments must be fetched first, the fetch job.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.Teams.Get(ctx, e.TeamID) // if the team was deleted, so was the email
+		team, err = s.Teams.Get(ctx, e.TeamID) // a deleted team has no emails
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.Queue.End(ctx, j)
@@ -71,10 +70,10 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 }
 
 // enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls the function also in the same
-// transaction. fetched is the size in bytes of the attachments that also stores.
+// transaction. The parameter fetched is the size in bytes of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
-	if err != nil && !errors.Is(err, ErrGone) { // an email without content needs no memory
+	if err != nil && !errors.Is(err, ErrGone) { // the delivery job of an email without content fails without reading it
 		return err
 	}
 	memory += memoryOfFiles(fetched)
@@ -110,8 +109,8 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	})
 }
 
-// beginCounted begins an email and calls do in one transaction. A scheduled email counts in its team's quota as n
-// recipients. If the recipients exceed the quota, the email fails.
+// beginCounted advances an email to queued and calls the function do in one transaction. For a scheduled email, n
+// recipients are counted in the team's quota. If they exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -138,8 +137,8 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	return s.fail(ctx, j, e, reason)
 }
 
-// begin finishes a job and advances a scheduled email to queued. It returns false if the email was canceled or
-// rescheduled in between. If the email was rescheduled, the job runs again at the new time.
+// begin finishes a job and advances a scheduled email to queued. It returns false if the email has been canceled or
+// rescheduled since it was read. If the email was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())
@@ -154,8 +153,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 	return true, nil
 }
 
-// wait moves a job to the time of its email. The email cannot be rescheduled until the transaction commits. If the
-// email is no longer scheduled, wait finishes the job.
+// wait moves a job to the scheduled time of its email. The email cannot be rescheduled until the transaction commits.
+// If the email is no longer scheduled, wait finishes the job.
 func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) error {
 	at, ok, err := lockSchedule(ctx, tx, e.TeamID, e.ID)
 	if err != nil {
@@ -169,10 +168,10 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 	return nil
 }
 
-// refused returns the reason why a scheduled email may no longer be sent, "" if it may.
+// refused returns the reason why a scheduled email may no longer be sent, or "" if it may be sent.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // the email was checked when it was accepted, a moment ago
+		return "", nil // the email was not scheduled, so it was checked moments ago at acceptance
 	}
 	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {
@@ -197,7 +196,8 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	return "", nil
 }
 
-// fail ends an email that cannot be sent, unless it was canceled or rescheduled in between.
+// fail marks an email that cannot be sent as failed, unless the email has been canceled or rescheduled since it was
+// read.
 func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

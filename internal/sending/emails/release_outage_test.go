@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A release that loses the database at any point leaves the email scheduled or enqueues its delivery. A failed release
-// never fails the email.
+// If the database fails at any point of a release, the email either stays scheduled or its delivery is enqueued. A
+// database failure never fails the email.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)
@@ -31,7 +31,7 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		d.Hint("domains", f.Sender.ID) // so that the sender is looked up again
+		d.Hint("domains", f.Sender.ID) // expires the cached sending domain
 		before := proxy.Torn()
 		proxy.Tear(skip, 1)
 		err := release.Handle(t.Context(), j)

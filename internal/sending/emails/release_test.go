@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A scheduled email belongs to the domain that it was accepted for, and not to a domain that the team added later
-// under the same name. The email also fails if its team is suspended in between.
+// A scheduled email fails if its domain was deleted, even if the team added a domain with the same name later. The
+// email also fails if its team was suspended after acceptance.
 func TestReleaseRefuses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")

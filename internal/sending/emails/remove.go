@@ -12,11 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. An email is deleted entirely
-// or not at all. Files of a deleted email are deleted after the commit; [Service.SweepFiles] deletes those that an
-// interruption leaves. Emails that are not settled are kept, however old they are, because delivery needs them.
+// Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. A transaction deletes an
+// email entirely or not at all. Files of deleted emails are deleted after the commit. If the program is interrupted
+// before that, [Service.SweepFiles] deletes the files. Emails that are not settled are kept regardless of their age,
+// because delivery needs them.
 //
-// An idempotency key never lives longer than its email: keys expire before the shortest retention of emails.
+// Idempotency keys expire before their email is deleted, because their lifetime is shorter than the shortest retention
+// of emails.
 
 // EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
@@ -24,7 +26,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 		some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
-				some[i].settled = true // emails of a deleted team are not sent any more
+				some[i].settled = true // emails of a deleted team are no longer sent
 			}
 			_, err = s.removeEmails(ctx, teamID, fillBatch(some).ids, false)
 		}
@@ -45,11 +47,11 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// batch is the set of emails that one transaction deletes.
+// batch holds the emails that one transaction deletes.
 type batch struct {
 	ids       []string
 	unsettled []string // not settled
-	last      string   // the last email considered for the batch
+	last      string   // the id of the last email considered for the batch
 	more      bool     // there may be emails after last
 }
 
@@ -72,7 +74,7 @@ func fillBatch(some []removable) (b batch) {
 	return b
 }
 
-// next returns the id after which the next batch begins, "" if this is the last batch.
+// next returns the id after which the next batch begins, or "" if this is the last batch.
 func (b *batch) next() string {
 	if b.more {
 		return b.last
@@ -81,8 +83,8 @@ func (b *batch) next() string {
 }
 
 // RemoveBefore deletes settled emails that were accepted before a time, with all their rows and files. Each call
-// deletes a batch of the oldest emails with ids greater than after. The events of deleted emails stay in the counters.
-// It returns the value of after for the next call, or "" at the end.
+// deletes a batch of the oldest emails with ids greater than after. Metrics still count the events of deleted emails.
+// RemoveBefore returns the value of after for the next call, or "" if no old emails are left.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
@@ -96,9 +98,10 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return b.next(), nil
 }
 
-// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments
-// and composed messages. Each call deletes a batch of the oldest content. It returns "" at the end, and otherwise the
-// value to call it with again. Emails that are not settled are recorded for [Service.RemoveSkippedBodies].
+// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
+// composed messages. Each call deletes a batch of the oldest content. RemoveBodies returns "" when it has reached the
+// time, and a non-empty value if the caller must call it again. Emails that are not settled are recorded for
+// [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
 	until, err := bodiesUntil(ctx, s.DB.Reader, teamID)
@@ -117,8 +120,8 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 }
 
 // RemoveSkippedBodies deletes the content of emails that RemoveBodies skipped because they were not settled, if they
-// are settled now. Each call deletes a batch with ids greater than after. It returns the value of after for the next
-// call, or "" at the end.
+// are settled now. Each call handles a batch of emails with ids greater than after. RemoveSkippedBodies returns the
+// value of after for the next call, or "" if no skipped emails are left.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))
@@ -132,9 +135,10 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 	return b.next(), nil
 }
 
-// RemoveTimelines deletes the events and attempts of settled emails that have no event since before. It also deletes
-// the events of received emails. Each call deletes a batch, the emails with the oldest events after the time in after,
-// in microseconds. All events stay in the counters. It returns the value of after for the next call, or "" at the end.
+// RemoveTimelines deletes the events and attempts of settled emails without an event since the time before. It also
+// deletes the events of received emails. Each call handles a batch of emails with the oldest events later than after, a
+// Unix time in microseconds. Metrics still count all deleted events. RemoveTimelines returns the value of after for the
+// next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -170,12 +174,12 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 		})
 	}
 	if len(gone) > 0 && b.last != some[len(some)-1].id {
-		upTo = after // finds the emails again that did not fit into the batch; deleted emails are not found
+		upTo = after // repeat from the same time, because some emails did not fit into the batch
 	}
 	return strconv.FormatInt(upTo, 10), err
 }
 
-// DeleteContent deletes the content of one settled email, as [Service.RemoveBodies] does.
+// DeleteContent deletes the content of a single settled email, like [Service.RemoveBodies].
 func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
 	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return err
@@ -195,8 +199,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. With countersStay it keeps emails whose events are not counted
-// yet. It returns the ids of the deleted emails.
+// removeEmails deletes emails and then their files. If countersStay is true, it keeps emails whose events are not
+// counted in the metrics yet. It returns the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string

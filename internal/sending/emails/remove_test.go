@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// later is a time at which all rows of a test are old.
+// later returns a time two days ahead, before which all rows of a test are old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func (f *fixture) change(text string, args ...any) {
@@ -31,7 +31,7 @@ func (f *fixture) change(text string, args ...any) {
 	f.Update(func(tx *db.Tx) error { tx.Queue(f.T.Context(), text, args...); return nil })
 }
 
-// end records an event that settles the given recipients of an email.
+// end records an event of the given type, which settles the given recipients of an email.
 func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients ...string) {
 	t.Helper()
 	for _, to := range recipients {
@@ -47,10 +47,10 @@ func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients 
 	}
 }
 
-// step is an operation that deletes a batch.
+// step is a function that deletes a batch of rows.
 type step = func(ctx context.Context, teamID string, before time.Time, after string) (string, error)
 
-// all calls the function do until nothing is left. After each batch it calls the function check.
+// all calls the function do until all old rows are deleted. After each batch it calls the function check.
 func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	t.Helper()
 	for after := ""; ; {
@@ -68,11 +68,11 @@ func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	}
 }
 
-// perEmail has the tables in which each email of a test has rows, with the condition for a row.
+// perEmail lists the tables in which each email of a test has rows, each with a condition on the email.
 var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "TRUE", "email_events": "TRUE",
 	"email_attempts": "e.last_event <> 'queued' AND e.last_event <> 'scheduled'"}
 
-// whole fails if only some of an email's rows exist.
+// whole fails the test if an email lacks its rows in one of the tables, or if rows exist without their email.
 func (f *fixture) whole(t *testing.T) {
 	t.Helper()
 	for table, when := range perEmail {
@@ -90,7 +90,7 @@ func (f *fixture) whole(t *testing.T) {
 	}
 }
 
-// sent are emails of every kind, by their outcome.
+// sent creates emails of every kind and returns the ids of the settled and the waiting emails.
 func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	t.Helper()
 	with := hello("a@one.example", "b@two.example")
@@ -127,7 +127,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	return append(settled, canceled), append(waiting, scheduled)
 }
 
-// sendable fails if a waiting email cannot be composed.
+// sendable fails the test if a waiting email cannot be composed.
 func (f *fixture) sendable(t *testing.T, emailID string) {
 	t.Helper()
 	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID})
@@ -139,7 +139,7 @@ func (f *fixture) sendable(t *testing.T, emailID string) {
 	}
 }
 
-// Old and settled emails are deleted with all their rows and files, and no other email is.
+// RemoveBefore deletes exactly the old and settled emails, with all their rows and files.
 func TestRemoveBefore(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -202,8 +202,8 @@ func TestRemoveBefore(t *testing.T) {
 	})
 }
 
-// An email whose content is deleted keeps the rest. An email that was not settled then loses its content later, and
-// no email is read twice.
+// RemoveBodies deletes only an email's content and keeps its other rows. RemoveSkippedBodies later deletes the content
+// of emails that were not settled. No email is read twice.
 func TestRemoveBodies(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -266,7 +266,7 @@ func TestRemoveBodies(t *testing.T) {
 	})
 }
 
-// The content of one email can be deleted, unless it is still needed.
+// DeleteContent deletes the content of a single email, unless the email is still to be delivered.
 func TestDeleteContent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -290,7 +290,7 @@ func TestDeleteContent(t *testing.T) {
 	})
 }
 
-// The timeline of an email is deleted as a whole after a time without events; the email stays.
+// RemoveTimelines deletes all events and attempts of an email that has had no event for some time, and keeps the email.
 func TestRemoveTimelines(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -336,7 +336,7 @@ func TestRemoveTimelines(t *testing.T) {
 	})
 }
 
-// fill creates delivered emails, each with one row of everything, and returns their ids.
+// fill creates delivered emails, each with a row in every table, and returns their ids.
 func (f *fixture) fill(t testing.TB, n int) (ids []string) {
 	t.Helper()
 	for some := range slices.Chunk(make([]int, n), 200) {
@@ -380,8 +380,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 		emailID, id.New(), teamID, now)
 }
 
-// The number of statements for a batch does not depend on the number of emails, and neither does its size. After each
-// batch, only whole emails are left.
+// The number of statements for a batch and the size of a batch do not depend on the total number of emails. After each
+// batch, every remaining email has all its rows.
 func TestBatchesOfRemoval(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -422,15 +422,15 @@ func TestBatchesOfRemoval(t *testing.T) {
 	})
 }
 
-// The sweep deletes a file that could not be deleted after its email, however old it is. The sweep looks up all files
-// with one query.
+// SweepFiles deletes files that could not be deleted together with their email, regardless of their age. It looks up
+// all files with one query.
 func TestSweepOfDeletedEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
 		ctx := t.Context()
 		settled, waiting := f.sent(t)
 		f.Counted(later())
-		// Nothing can be deleted while the lock of the folder is not a file.
+		// The lock of the folder is replaced by a directory, so that no file can be deleted.
 		lock := filepath.Join(f.folder, ".hold")
 		if err := os.Remove(lock); err != nil {
 			t.Fatal(err)
@@ -467,7 +467,7 @@ func TestSweepOfDeletedEmails(t *testing.T) {
 	})
 }
 
-// Erasing a team also deletes its waiting emails, and the records that their bodies are still to be deleted.
+// EraseTeam also deletes emails that are not settled, and the records that their bodies must be deleted later.
 func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.sent(t)
@@ -487,8 +487,8 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	})
 }
 
-// A composed message is deleted with an erased address, because its header may contain the address. Emails whose
-// events are not counted yet are kept and reported.
+// EraseAddress deletes the content of messages composed by their sender, because their header may contain the address.
+// It keeps and reports emails whose events are not counted yet.
 func TestEraseAddressInComposed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

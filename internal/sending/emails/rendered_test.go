@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Render returns exactly what is sent, even if the author escapes a value.
+// Templates.Render returns exactly the text that is sent, even if the template escapes a value.
 func TestRenderedAsSent(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		s.published(templates.NewTemplate{Name: "e", Alias: "e", From: "{{{escape A}}} <a@acme.example>",
@@ -37,7 +37,7 @@ func TestRenderedAsSent(t *testing.T) {
 	})
 }
 
-// An email that would be too large after filling is refused before it is filled.
+// If an email would be too large after rendering, it is refused before it is rendered.
 func TestTooLargeToFill(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		const places = 199
@@ -83,7 +83,7 @@ func TestTooLargeToFill(t *testing.T) {
 	})
 }
 
-// Header lines of emails with shared content that would be too long are refused before they are made.
+// If a header line of an email with shared content would be too long, the email is refused before the line is rendered.
 func TestTooLongToEnqueue(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		html := "<p>x</p>"
@@ -113,7 +113,7 @@ func TestTooLongToEnqueue(t *testing.T) {
 	})
 }
 
-// The text of a template that was deleted and never published is deleted, because no email has it.
+// If a template is deleted that was never published, its text is also deleted, because no email uses the text.
 func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()
@@ -137,7 +137,7 @@ func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	})
 }
 
-// allocated returns how many bytes do allocates.
+// allocated returns how many bytes the function do allocates.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -31,7 +31,7 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		}
 		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
-			// A worker that has already claimed the job sees the new time. If there is no job, Reschedule enqueues one.
+			// If a worker has already claimed the release job, the worker reads the new time. If no job exists, insert one.
 			s.Queue.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eachArmed is like each, but its database can call a function before the next statement that contains asks. arm sets
-// this function, and returns another one that reports whether it was called.
+// eachArmed is like each, but its database can call a function before the next statement that contains the text asks.
+// The function arm sets the function to call. It returns a function that reports whether the call has happened.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -46,15 +46,15 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 	})
 }
 
-// A change that is requested after a release has read the email, and before the release writes, takes effect.
+// If a change is requested after a release job has read the email and before it writes, the change takes effect.
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {
-		at      time.Duration // time of the email, as the release finds it
+		at      time.Duration // scheduled time of the email when the release reads it, relative to now
 		refused bool
 		change  func(f *fixture, id string) error
 		state   emails.State
-		due     time.Duration // time of the release job afterwards; 0 for none
+		due     time.Duration // time of the release job after the change; 0 if there is no job
 	}{
 		"earlier": {time.Hour, false, func(f *fixture, id string) error {
 			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))

@@ -15,7 +15,7 @@ const rulesSize = 1 << 20
 
 var rulesNow = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// breaks checks which rule an email breaks. An empty text means that it breaks none.
+// breaks checks that an email is refused by the expected rule. If says is empty, the email must be accepted.
 func breaks(t *testing.T, name string, in Send, batch bool, kind fault.Kind, says string) {
 	t.Helper()
 	s := &Service{c: Config{TestDomainsRefused: []string{"example.com"}, MaxSize: rulesSize}}
@@ -28,7 +28,7 @@ func breaks(t *testing.T, name string, in Send, batch bool, kind fault.Kind, say
 	}
 }
 
-// Each rule of an email holds exactly up to its limit, and its error names the field.
+// Each rule for emails accepts values up to its exact limit, and its error names the field.
 func TestRules(t *testing.T) {
 	text := func(s string) *string { return &s }
 	many := func(n int) (all []string) {
@@ -163,7 +163,7 @@ func TestRules(t *testing.T) {
 	breaks(t, "an attachment in a batch", in, true, fault.Invalid, "`attachments`")
 }
 
-// Missing fields get values from the others.
+// Optional fields of an email get defaults, and duplicate recipients are removed.
 func TestRulesFillIn(t *testing.T) {
 	hello := "Hello"
 	d, err := (&Service{c: Config{MaxSize: rulesSize}}).check(Send{From: "a@acme.example", To: []string{"b@one.example",

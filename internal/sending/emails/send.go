@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Send accepts one email and returns its id. The caller checks that the actor has the scope for sending.
+// Send accepts one email and returns its id. The caller must check that the actor has the scope for sending.
 func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.draft(ctx, by.TeamID, in, false)
@@ -29,8 +29,9 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 	return r.IDs[0], nil
 }
 
-// SendThen is Send without an idempotency key. It calls the given function with the id of the email, in the transaction
-// that accepts the email. If the function fails, the email is not accepted. The function may be called more than once.
+// SendThen is like Send, without an idempotency key. It calls the function then with the id of the email, in the
+// transaction that accepts the email. If the function fails, the email is not accepted. The function may be called more
+// than once.
 func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
@@ -71,7 +72,8 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 			return err
 		}
 	}
-	// A failure deletes no files, because the commit may have succeeded. If the commit failed, the sweep deletes them.
+	// If the transaction fails, the files are kept, because the commit may have succeeded. If the commit failed,
+	// SweepFiles deletes the files later.
 	write := func(tx *db.Tx) error {
 		if err := s.consumeLimit(ctx, tx, by, drafts); err != nil {
 			return err
@@ -79,8 +81,8 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		a.IDs = a.IDs[:0]
 		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
-			// The id is made here, in the order of commits. With an earlier id, a client that polls the list could miss the
-			// email, because it has already seen the id of an email accepted later.
+			// The id is created inside the transaction, so that ids are in the order of commits. With ids created earlier, a
+			// client that polls the list of emails could miss an email that commits after another email with a later id.
 			d.id = id.At(tx.Now())
 			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
 				return err
@@ -95,7 +97,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		// The transaction locks one more row, for which others would wait.
+		// This transaction locks another row, for which other transactions would wait.
 		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
 		err = s.Quotas.Update(ctx, by.TeamID, n, write)
@@ -134,7 +136,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	to, refused := splitRefused(&e, d.recipients, d.refused)
 	all := append([]events.Event{first}, refused...)
 	switch {
-	case len(to) == 0: // nothing is left to do
+	case len(to) == 0: // all recipients were refused, so no job is needed
 	case !d.at.IsZero():
 		s.Queue.Insert(ctx, tx, releaseJob(e.TeamID, e.ID, d.at))
 	case slices.ContainsFunc(files, func(a Attachment) bool { return a.needsFetch() }):
@@ -154,8 +156,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.Recorder.Record(ctx, tx, all...)
 }
 
-// countQuota returns by how much the drafts increase the usage of the quota: by one for each recipient that is mailed.
-// A scheduled email counts when it is due.
+// countQuota returns the number of recipients to count in the quota now. Refused and suppressed recipients do not
+// count. The recipients of a scheduled email are counted when the email is due.
 func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
 		if !d.at.IsZero() {
@@ -166,7 +168,7 @@ func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n
 	return n
 }
 
-// countMailed returns how many of the recipients are mailed: those that are neither refused nor suppressed.
+// countMailed returns the number of recipients that are neither refused nor suppressed.
 func countMailed(to []recipient, refused refusals, blocked map[string]suppressions.Suppression) (n int) {
 	for _, r := range to {
 		_, no := refused[r.Key()]
@@ -177,8 +179,8 @@ func countMailed(to []recipient, refused refusals, blocked map[string]suppressio
 	return n
 }
 
-// RemainingQuota returns how many emails a team may still send today and this month. It returns false if the team has
-// no quota.
+// RemainingQuota returns how many emails a team may still send today and this month. If the team has no quota, limited
+// is false.
 func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
 	u, err := s.Quotas.Usage(ctx, teamID)
 	n, limited = u.Left()

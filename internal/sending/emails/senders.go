@@ -26,8 +26,8 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
 }
 
-// mayWriteTo returns a fault if the sender is restricted to test recipients and one of the recipients is another
-// address. Test recipients are the address of the team's owner and sandbox addresses.
+// mayWriteTo returns a fault if the sender may only write to test recipients and another address is among the
+// recipients. Test recipients are the address of the team's owner and sandbox addresses.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
 	mayWriteTo, err := s.recipientFilter(ctx, teamID, from)
@@ -74,9 +74,9 @@ func (s *Service) mailable(text string) (message.Address, error) {
 	return a, err
 }
 
-// Mailable returns a function that reports whether Enqueue would accept an address, as far as the address and the
-// sender decide it. It looks up neither suppressions nor subscriptions. A sender that is not verified, or is known
-// only after its placeholders are filled in, decides nothing.
+// Mailable returns a function that reports whether Enqueue would accept an address, considering only the address and
+// the sender. It looks up neither suppressions nor subscriptions. If the sender is not verified or contains
+// placeholders, only the address is considered.
 func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
 	var of domains.Sender
 	if sender, err := message.ParseFrom(from); err == nil {

@@ -21,9 +21,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Config is the part of the configuration that concerns emails.
+// Config is the configuration of package emails.
 type Config struct {
-	MaxSize            int64    // bytes of a whole message, with attachments encoded
+	MaxSize            int64    // maximum bytes of a message, including encoded attachments
 	TestDomainsRefused []string // domains whose addresses are refused as recipients
 	PublicURL          string   // prefix of links to downloads and shared emails, without a slash at the end
 	TrackingURL        string   // prefix of tracked links; "" means https:// and the domain's tracking host
@@ -54,16 +54,16 @@ type Deps struct {
 	Templates    *templates.Service
 	Quotas       *quotas.Service
 	Log          *slog.Logger
-	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails, and
-	// refuses those beyond a limit. recipients holds the number of addresses of each email. It is called only for actors
-	// that have limits.
+	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails. It
+	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses of each email.
+	// ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse it, or nil. For each email,
-	// the earlier ones in the list count as accepted. CheckLimit stores nothing.
+	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse the email, or nil. Emails earlier
+	// in the list count as accepted. CheckLimit stores nothing.
 	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err

@@ -15,10 +15,11 @@ type shareClaims struct {
 	Email string `json:"email"`
 }
 
-// sharePurpose is the purpose of share tokens. A token of another purpose is refused.
+// sharePurpose is the purpose of share tokens. Tokens with another purpose are refused.
 const sharePurpose = "share"
 
-// Share returns a URL at which anyone can read the email. ShareLifetime parses how long the URL works.
+// Share returns a URL at which anyone can read the email. The parameter expiresIn says how long the URL works; see
+// ShareLifetime.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := ShareLifetime(expiresIn)
 	if err != nil {
@@ -34,8 +35,8 @@ func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) 
 	return s.c.PublicURL + "/shared?token=" + url.QueryEscape(token), nil
 }
 
-// ShareLifetime parses how long a shared link of a sent or received email works: a duration such as "2 hours", at
-// most 48 hours. "" means 48 hours.
+// ShareLifetime parses the lifetime of a shared link to a sent or received email, such as "2 hours". The maximum, and
+// the default for "", is 48 hours.
 func ShareLifetime(expiresIn string) (time.Duration, error) {
 	if expiresIn == "" {
 		return shareDefault, nil
@@ -50,7 +51,7 @@ func ShareLifetime(expiresIn string) (time.Duration, error) {
 	return d, nil
 }
 
-// Shared returns the email of a shared link's token, with its attachments.
+// Shared returns the email that a shared link's token refers to, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
 	if err := s.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// shared refers to the content that an email shares with others, and has the values of the email's placeholders. It
-// is the zero value for an email with a body of its own.
+// shared refers to the content that an email shares with other emails, and has the email's values for the placeholders.
+// It is the zero value if the email does not share its content.
 type shared struct {
 	contentID string
 	values    render.Values
@@ -37,8 +37,8 @@ func (s *shared) decode(text string) error {
 	return json.Unmarshal([]byte(text), &s.values)
 }
 
-// fill sets the bodies of an email from its shared content. The bodies stay empty if the content was deleted. The
-// placeholder of the unsubscribe link stays.
+// fill sets the bodies of an email from its shared content. If the content was deleted, the bodies stay empty. The
+// placeholder of the unsubscribe link is not replaced.
 func (s *Service) fill(ctx context.Context, e *Email) error {
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if c == nil || err != nil {
@@ -46,15 +46,16 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	}
 	values := e.shared.values
 	if e.canUnsubscribe() {
-		// Each recipient gets a different link. So the placeholder is shown, as in an email whose body is not shared.
+		// Each recipient gets a different unsubscribe link, so the body keeps the placeholder, as in emails without shared
+		// content.
 		values = unsubscribeInfo{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}
 	e.HTML, e.Text = c.HTML(values), c.Text(values)
 	return nil
 }
 
-// content returns the content that an email shares with others. It returns nil if the email shares none, or the
-// content was deleted.
+// content returns the content that an email shares with other emails. It returns nil if the email has no shared content
+// or if the content was deleted.
 func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
 	if sh.contentID == "" {
 		return nil, nil

@@ -18,7 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Every email that Enqueue accepts can be composed and is not larger than the limit, whatever its values.
+// Every email that Enqueue accepts can be composed and does not exceed the size limit, for any values of its
+// placeholders.
 func TestEnqueueValuesOfAHeader(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>hello</p>"
@@ -44,7 +45,8 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 	}
 }
 
-// The record that an email was not settled when its body was due is deleted with the email.
+// If an email was not settled when its body was due for deletion, the record of this is deleted together with the
+// email.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -56,7 +58,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	f.end(t, emailID, "email.delivered", "ann@one.example")
 	f.change(`UPDATE email_events SET created_at = created_at - 3600000000`)
 	f.Counted(later())
-	f.all(t, f.Emails.RemoveBefore, func() {}) // body_retention was set to none in between; email_retention stays
+	f.all(t, f.Emails.RemoveBefore, func() {}) // only email_retention is applied now, as if body_retention had been removed
 	if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
 		t.Fatalf("%d emails are left", n)
 	}
@@ -67,7 +69,8 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	if err := f.Emails.SweepContents(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// One content was last used before the deleted email was created, the other one afterwards. Neither has emails now.
+	// One content was last used before the deleted email was created, the other content afterwards. No email uses either
+	// content now.
 	since := f.add(t, news())
 	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
 	if err := f.Emails.SweepContents(ctx); err != nil {
@@ -78,7 +81,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	}
 }
 
-// The limit of a content counts the memory that it takes, not only its text without values.
+// The size limit of a content applies to its memory use, not only to its text without values.
 func TestMailingOfManyPlaceholders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB, and more than 25 MB once compiled
@@ -98,8 +101,8 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 	}
 }
 
-// After the clock was set back, a content stays for emails that are accepted then and wait, even if an earlier sweep
-// found no older email.
+// If the clock was set back, emails accepted afterwards keep their content while they wait, although an earlier sweep
+// recorded a later email as the content's first.
 func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
@@ -129,7 +132,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 			t.Error("the sweep did not note with which email those of the content begin")
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // again from midnight on
+	synctest.Test(t, func(t *testing.T) { // this test starts again at midnight, so the clock is set back
 		f := &fixture{Node: testnode.Bare(t, dbtest.Open(t, path), testnode.Options{})}
 		f.Acme = acme
 		got = f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"})
@@ -150,7 +153,8 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// A sweep looks for the first email of a content in bounded steps, and not again while that email has the content.
+// A sweep looks for the first email of a content in limited steps. It does not repeat the search as long as that email
+// uses the content.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -202,7 +206,7 @@ func TestSweepContentsInSteps(t *testing.T) {
 	})
 }
 
-// A sweep reads a bounded number of a team's emails for a content, and the next sweep continues there.
+// A sweep reads a limited number of a team's emails for a content, and the next sweep continues after them.
 func TestSweepContentsGoesOn(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.add(t, news())

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// inHand claims the job of an email for a worker.
+// inHand claims the job of an email, like a worker, and returns the job.
 func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: emailID, Attempt: 1,
@@ -37,19 +37,19 @@ func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	return j
 }
 
-// eachTraced is each with a trace of the database's statements.
+// eachTraced is like each, with a trace of the database statements.
 func eachTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
-// sqliteTraced is eachTraced on SQLite alone.
+// sqliteTraced is like eachTraced, but runs only on SQLite.
 func sqliteTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
-// A read operation returns an error if any of its statements fails. Such an operation never returns a part of the data.
+// A read operation returns an error if any of its database statements fails. It never returns incomplete data.
 func TestReadsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -133,7 +133,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A write operation returns an error if any of its statements fails, and the email stays as it was.
+// If any database statement of a write operation fails, the operation returns an error and the email is unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -156,7 +156,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			return func() {
 				id = f.Send(s)
 				j = f.inHand(t, kind, id)
-				f.DB.Hint("domains", f.Sender.ID) // so that the sender is looked up again
+				f.DB.Hint("domains", f.Sender.ID) // expires the cached sending domain
 			}
 		}
 		key := 0
@@ -239,7 +239,7 @@ func (f *fixture) rows(t *testing.T, emailID string) string {
 		f.Count(`SELECT COUNT(*) FROM jobs`), f.Count(`SELECT COUNT(*) FROM idempotency_keys`))
 }
 
-// recordDelivery records the attempt that delivers an email to a@one.example.
+// recordDelivery records an attempt that delivers an email to a@one.example.
 func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	team := f.Acme.TeamID
 	return f.DB.Update(ctx, func(tx *db.Tx) error {
@@ -256,7 +256,7 @@ func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	})
 }
 
-// A delete operation returns an error if any of its statements fails, and can be repeated.
+// If any database statement of a delete operation fails, the operation returns an error and can be repeated.
 func TestRemovalsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -320,7 +320,7 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// read reads the downloads.
+// read returns the content of an attachment, read through Download.
 func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	t.Helper()
 	link, _ := f.Emails.DownloadURL(a, time.Now())
@@ -333,7 +333,7 @@ func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	return string(text), err
 }
 
-// A sweep of contents returns an error if any of its statements fails, and the next sweep continues.
+// If any database statement of SweepContents fails, it returns an error, and the next sweep continues the work.
 func TestSweepContentsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

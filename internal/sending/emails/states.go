@@ -8,22 +8,22 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Recorded advances the states of emails and recipients. The recorder calls it for every event. If all has several
-// events of one email or recipient, only the event of the highest rank is written, because the others would change
-// nothing.
+// Recorded advances the states of emails and recipients. The recorder calls it with all events of a transaction. For
+// several events of one email or recipient, only the event of the highest rank is written, because the other events
+// would change nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	const few = 16
 	if len(all) <= few {
 		advance(ctx, tx, all)
 		return nil
 	}
-	for _, ofOne := range byEmail(all) { // advance compares each event with all others
+	for _, ofOne := range byEmail(all) { // grouped, because advance compares each event with all others
 		advance(ctx, tx, ofOne)
 	}
 	return nil
 }
 
-// byEmail groups events by email and keeps their order. It leaves out events without an email.
+// byEmail groups events by email and keeps their order. Events without an email are left out.
 func byEmail(all []events.Event) [][]events.Event {
 	var groups [][]events.Event
 	index := map[string]int{} // index of each email's group
@@ -49,7 +49,7 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 		to, ok := stateOf[e.Type]
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled ||
 			e.Type == events.EmailCanceled {
-			continue // the email is written as queued or scheduled, and Cancel sets its state
+			continue // the insert sets queued or scheduled, and the canceling code sets canceled
 		}
 		if !outranked(all, i, rank[to], true) {
 			advanceRecipients(ctx, tx, e, to)
@@ -60,12 +60,12 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 	}
 }
 
-// isTrackingState reports whether opens and clicks lead to a state. Opens and clicks advance only delivered emails,
-// so they never make an event of a delivery redundant.
+// isTrackingState reports whether a state results from opens or clicks. Opens and clicks advance only delivered emails,
+// so they never make a delivery event redundant.
 func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 
-// outranked reports whether another event of the same email makes event i redundant. With sameRecipient, it compares
-// only events of the same recipient.
+// outranked reports whether another event of the same email makes event i redundant. If sameRecipient is true, it
+// compares only events of the same recipient.
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]

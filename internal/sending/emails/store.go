@@ -17,8 +17,8 @@ const (
 	gaveHTML = 1 << iota // bits of email_bodies.parts
 	gaveText
 	hasFiles
-	isRaw      // the sender composed the message, which is stored as it is
-	isBlob     // the message is in a blob, except the prepended fields
+	isRaw      // the sender composed the message, which is stored unchanged
+	isBlob     // a blob has the message without the prepended fields
 	needsUTF8  // only hosts with SMTPUTF8 accept the message
 	markedBulk // the email is bulk mail
 )
@@ -47,7 +47,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	}
 	messageID := e.MessageID
 	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
-		messageID = "" // saves space: a broadcast has many emails
+		messageID = "" // omitted to save space, because a broadcast has many emails
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
@@ -59,8 +59,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	return nil
 }
 
-// defaultMessageID returns the Message-ID that an email has unless its sender chose another. It returns "" if the
-// From address cannot be parsed.
+// defaultMessageID returns the Message-ID of emails whose sender has not chosen one. It returns "" if the From address
+// cannot be parsed.
 func defaultMessageID(emailID, from string) string {
 	sender, err := message.ParseFrom(from)
 	if err != nil {
@@ -77,7 +77,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail inserts an email with its recipients. It inserts a body unless the email has only shared content.
+// insertEmail inserts an email with its recipients. It also inserts a body, unless the email has only shared content.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
@@ -141,7 +141,7 @@ func (r *emailRow) dest(more ...any) []any {
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
 }
 
-// complete sets the fields that are not stored.
+// complete sets the fields that the database omits.
 func (r *emailRow) complete() {
 	if r.MessageID == "" {
 		r.MessageID = defaultMessageID(r.ID, r.From)
@@ -164,7 +164,7 @@ func (r *emailRow) email() (Email, error) {
 	return e, nil
 }
 
-// getEmail returns an email with its own body, if it has one. Without an own body and without shared content, the
+// getEmail returns an email with its own body, if it has one. If the email has neither a body nor shared content, its
 // content was deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
@@ -172,8 +172,8 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 	return e.withBody(flags, html, text), err
 }
 
-// getEmailWithin is getEmail with a limit for the body in bytes. size is the size of the body. Neither engine reads a
-// larger body, and the email is returned without it.
+// getEmailWithin is like getEmail, with a limit for the body in bytes. The result size is the size of the body. If the
+// body exceeds the limit, the database does not read it, and the email is returned without a body.
 func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, most int) (e Email, size int64,
 	err error) {
 	var html, text string
@@ -184,7 +184,7 @@ func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, mo
 	return e.withBody(flags, html, text), size, err
 }
 
-// withBody returns the email with those texts that its sender gave.
+// withBody returns the email with the HTML and the text that its sender gave.
 func (e Email) withBody(flags int, html, text string) Email {
 	if flags&gaveHTML != 0 {
 		e.HTML = &html
@@ -195,7 +195,7 @@ func (e Email) withBody(flags int, html, text string) Email {
 	return e
 }
 
-// readEmail returns an email without its body. Neither engine reads the body for this query.
+// readEmail returns an email without its body. The database does not read the body for this query.
 func readEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	e, _, err := selectEmail(ctx, r, teamID, emailID, `0`, new(int))
 	return e, err
@@ -256,8 +256,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 	})
 }
 
-// pending returns the envelope addresses of an email that are not settled, in order. domain selects a destination; ""
-// means all.
+// pending returns the envelope addresses of an email that are not settled, in order. If domain is not "", only
+// addresses at this destination are returned.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,
@@ -272,7 +272,7 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 	})
 }
 
-// positionOf returns the position of a recipient in the envelope of an email, -1 if the address is not a recipient.
+// positionOf returns the position of a recipient in the envelope of an email, or -1 if the address is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
 		emailID, teamID, address).Scan(&position)
@@ -290,8 +290,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads only sizes: neither engine reads the texts for this query. It takes no team, because delivery knows
-// only the team of the job.
+// sizeOf reads the sizes of an email's content without reading the texts. It has no team parameter, because it is
+// called for delivery jobs, which contain the email's id.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),

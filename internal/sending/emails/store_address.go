@@ -17,7 +17,7 @@ type matchedEmail struct {
 	settled    bool
 }
 
-// recipientScope selects the recipients of the emails between two ids, of all teams or of one.
+// recipientScope selects the recipients of emails between two ids, for all teams or for one team.
 type recipientScope struct {
 	from string
 	args []any // from $2 on
@@ -34,8 +34,8 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 	}
 }
 
-// emailsTo returns the emails with an address among some recipients. It first looks up the spellings of the address,
-// because the engines convert to lower case differently.
+// emailsTo returns the emails in a scope that have an address among their recipients. It first looks up the stored
+// spellings of the address, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)
@@ -60,8 +60,8 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 	return e, err
 }
 
-// contentNames reports whether the content of an email may contain an address. For a message that the sender composed
-// the result is always true. For shared content it searches only the email's variables.
+// contentNames reports whether the content of an email may contain an address. For a message that the sender composed,
+// the result is always true. For shared content, only the email's variables are searched.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var flags int
@@ -84,7 +84,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 		teamID).
 		Scan(&recipients, &subject, &tags)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil // the email was deleted in between
+		return nil // the email has been deleted since it was found
 	}
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)
@@ -98,7 +98,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	return nil
 }
 
-// replaceInRows replaces an address in some columns of an email's rows in a table.
+// replaceInRows replaces an address in the given columns of a table, in all rows of an email.
 func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, table, key string,
 	columns []string) error {
 	rows, err := tx.Query(ctx, `SELECT `+key+`, `+strings.Join(columns, ", ")+` FROM `+table+` WHERE email_id = $1`,
@@ -130,8 +130,8 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// replaceRecipient replaces an envelope recipient by the placeholder. It also deletes the data about the clients that
-// opened the email and followed its links.
+// replaceRecipient replaces an envelope recipient with the placeholder. It also deletes the data of opens and clicks by
+// this recipient.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
 	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
 		UNION SELECT recipient FROM email_events WHERE email_id = $1`, emailID)

@@ -12,29 +12,30 @@ import (
 )
 
 const (
-	eraseRows    = 500     // rows of a team that one transaction deletes
-	removeEmails = 100     // the most emails that one transaction deletes
-	removeRows   = 500     // the most rows of these emails, unless a single email has more
-	bytesPerRow  = 8 << 10 // bytes of content that count as a row
+	eraseRows    = 500     // maximum rows of a team that one transaction deletes
+	removeEmails = 100     // maximum emails that one transaction deletes
+	removeRows   = 500     // maximum rows of these emails, unless a single email has more rows
+	bytesPerRow  = 8 << 10 // bytes of content that count as one row
 	lastID       = "g"     // sorts after all ids
 )
 
-// The tables whose key begins with an email id: those with its content, those with its timeline, and the rest.
+// These are the tables whose key begins with an email id: tables with content, tables with the timeline, and all of
+// them.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled returns the condition that nothing more is sent to any recipient of the email whose id is in column. The
-// condition counts, because with EXISTS PostgreSQL may scan the recipients of all emails.
+// isSettled returns the SQL condition that all recipients of an email are settled; column has the email's id. The
+// condition uses COUNT, because with EXISTS PostgreSQL may scan the recipients of all emails.
 func isSettled(column string) string {
 	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)
 }
 
-// contentRows returns an expression that counts the rows of the email's content. Neither engine reads the content for
-// it.
+// contentRows returns an SQL expression for the number of rows of an email's content. The database does not read the
+// content to compute it.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
@@ -43,7 +44,7 @@ func contentRows(column string) string {
 			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, bytesPerRow)
 }
 
-// timelineRows returns an expression that counts the rows of the email's events and attempts.
+// timelineRows returns an SQL expression for the number of rows of an email's events and attempts.
 func timelineRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
 		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
@@ -57,7 +58,7 @@ var (
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectSkipped = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
 		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
-	// selectTimelines finds the emails of some events that have no event since a time.
+	// selectTimelines finds the emails with events in one range of time that have no event since another time.
 	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
 		FROM (SELECT DISTINCT e.email_id FROM email_events e
 			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
@@ -69,10 +70,10 @@ var (
 type removable struct {
 	id      string
 	settled bool
-	rows    int // rows that are deleted with it
+	rows    int // number of rows that are deleted with the email
 }
 
-// readRemovable returns some of a team's emails between two ids, oldest first, by one of the queries above.
+// readRemovable returns a batch of a team's emails between two ids, oldest first, read by one of the queries above.
 func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
 	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
 	return db.Collect(rows, err, scanRemovable)
@@ -83,8 +84,8 @@ func scanRemovable(r db.Row) (e removable, err error) {
 	return e, err
 }
 
-// eventsUpTo returns the time of the last event in the next portion of a team's events between after and before. It
-// returns 0 if there are no such events.
+// eventsUpTo returns the time of the last event in the next batch of a team's events between the times after and
+// before. It returns 0 if there are no such events.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
@@ -92,13 +93,13 @@ func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before i
 	return at, err
 }
 
-// timelinesBetween returns the emails with events later than after, up to upTo, that have no event since before.
+// timelinesBetween returns the emails that have an event later than after, up to upTo, and no event since before.
 func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
 	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// bodiesUntil returns the id of the last email of a team up to which bodies were deleted, "" if none were.
+// bodiesUntil returns the id of a team's email up to which bodies were deleted, or "" if no bodies were deleted.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -107,7 +108,8 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 	return emailID, err
 }
 
-// setBodiesUntil advances bodiesUntil, and records the emails up to there whose bodies are not deleted yet.
+// setBodiesUntil stores the id that bodiesUntil returns, and records the skipped emails, whose bodies must be deleted
+// later.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
 		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
@@ -146,7 +148,7 @@ func scanText(r db.Row) (text string, err error) {
 }
 
 // deleteOfEmails returns the statement that deletes the rows of some emails from a table. It compares the team in the
-// same way as selectBefore.
+// same way as selectBefore, so that SQLite uses the index on the email id.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
@@ -158,14 +160,15 @@ func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, em
 	}
 }
 
-// deleteShare removes the reference to shared content, and the variables, from some emails.
+// deleteShare removes the reference to shared content and the variables from some emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
 		AND content_id <> ''`,
 		teamID, emailIDs)
 }
 
-// contentsOf returns the content ids of the first emails of some contents, by email id.
+// contentsOf reads the emails that are recorded as the first emails of some contents, and returns their content ids by
+// email id.
 func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
 	var firsts []string
 	for _, u := range all {
@@ -185,8 +188,8 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 	return has, nil
 }
 
-// seekContent reads the next emails that may have a content, at most limit of them, from an id on. It returns the
-// first email with the content, "" if none has it, the last email that it read, and how many it read.
+// seekContent reads at most limit emails that may use a content, starting at an id. It returns the first email with the
+// content ("" if none of them uses it), the last email read, and the number of emails read.
 func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),
@@ -216,7 +219,7 @@ func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		teamID, eraseRows)
 }
 
-// deleteSomeSkipped deletes the records of how far a team's bodies were deleted.
+// deleteSomeSkipped deletes the records about a team's deleted and skipped bodies.
 func deleteSomeSkipped(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
 	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// idempotencyKey returns the payload's hash and the encoded answer that are stored with a key, and when it was stored.
-// The error is db.ErrNoRows if there is none.
+// idempotencyKey returns the payload's hash and the encoded answer stored with a key, and the time when the key was
+// stored. If the key is not stored, the error is db.ErrNoRows.
 func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string) (hash, response string,
 	created time.Time, err error) {
 	var at int64
@@ -17,7 +17,7 @@ func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string)
 	return hash, response, db.Time(at), err
 }
 
-// insertIdempotencyKey stores a key with its encoded answer, and first deletes the same key if it has expired.
+// insertIdempotencyKey stores a key with its encoded answer. It first deletes an expired record of the same key.
 func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
 	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
 		AND created_at < $4`,
@@ -26,7 +26,7 @@ func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Id
 		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, key.Scope, key.Key, key.Hash, response, tx.Now().UnixMicro())
 }
 
-// deleteExpiredKeys deletes the idempotency keys of all teams that have expired.
+// deleteExpiredKeys deletes the expired idempotency keys of all teams.
 func deleteExpiredKeys(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < $1`, tx.Now().Add(-keyLifetime).UnixMicro())
 	return err

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. It takes no team: the report has only
-// the signed return path or the Message-ID, and the email determines the team.
+// bounceTarget reads an email and its recipients for a bounce or a complaint. It has no team parameter, because a
+// report has only the signed return path or the Message-ID. The email determines the team.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string
@@ -55,8 +55,8 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 	return found, nil
 }
 
-// headersOf returns the header fields that the sender gave: those of the shared content, filled in, and then the
-// email's own.
+// headersOf returns the header fields given by the sender: first the rendered fields of the shared content, then the
+// email's own fields.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
@@ -71,7 +71,7 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return f.decode()
 }
 
-// fieldColumns are the columns that fields is scanned from, for an email e joined with fieldTables.
+// fieldColumns lists the columns for scanning into fields. The query must join the email e with fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
 	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
@@ -102,8 +102,8 @@ func (f *fields) decode() ([]message.Field, error) {
 	return append(all, own...), nil
 }
 
-// lockRecipients blocks other transactions that report on one of the addresses until this one ends. It returns the
-// addresses that are recipients of the email.
+// lockRecipients locks the recipients with the given addresses until the transaction ends, so that other reports about
+// them wait. It returns the addresses that are recipients of the email.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
 		AND address = ANY($3)
@@ -118,11 +118,11 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 	return known, err
 }
 
-// The expression on team_id keeps SQLite from choosing the index of the team's events by time.
+// The expression on team_id prevents SQLite from choosing the index on the team and the event time.
 const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
 	AND recipient = ANY($3)`
 
-// load adds the types of the events that were recorded for each recipient.
+// load adds the types of all events recorded for each recipient.
 func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
@@ -134,9 +134,9 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 	return err
 }
 
-// setUnsubscribedRecipient completes the event of an unsubscribed address. It sets the email's domain, its broadcast,
-// and the recipient as the email has it. The recipient stays empty if the team has no such email, or the email has no
-// such recipient.
+// setUnsubscribedRecipient completes the event for an unsubscribed address. It sets the email's domain, its broadcast,
+// and the recipient in the spelling of the email. If the team has no such email or the email no such recipient, the
+// recipient stays empty.
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
 	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
 		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID, e.TeamID)

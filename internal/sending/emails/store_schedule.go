@@ -18,8 +18,8 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	return n > 0, err
 }
 
-// lockSchedule returns the time of a scheduled email, and blocks changes to it until the transaction ends. ok is
-// false if the email does not exist or is not scheduled.
+// lockSchedule returns the time of a scheduled email and locks its row until the transaction ends. If the email does
+// not exist or is not scheduled, ok is false.
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2
@@ -34,8 +34,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 	return db.Time(us), true, nil
 }
 
-// takeScheduled advances an email out of the state scheduled if its time is not later than until. Only one of Cancel
-// and the release job succeeds; the other gets nil.
+// takeScheduled advances an email out of the state scheduled if its time is not later than until. If Cancel and the
+// release job run concurrently, takeScheduled succeeds for only one of them and returns nil to the other.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=
@@ -49,7 +49,8 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
-// anyScheduled reads the release jobs in the team's lane. Each scheduled email has one release job.
+// anyScheduled reports whether a team has scheduled emails from a domain. It reads the release jobs in the team's lane,
+// because each scheduled email has a release job.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
 		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,

@@ -9,11 +9,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// advanceRecipients advances the recipient of an event, or all recipients of the email if the event names none.
+// advanceRecipients advances the recipient of an event. If the event names no recipient, it advances all recipients of
+// the email.
 //
-// An open or a click advances only a recipient to whom the email was delivered. Some hosts follow the links of an email
-// before they accept the message, and a recipient whose state is above [Delivered] is not mailed any more. An open or a
-// click of a message with several recipients names none and advances none.
+// An open or a click advances a recipient only after delivery, because some hosts follow the links of an email before
+// they accept the message. If such an open advanced the recipient, the recipient would count as settled and not be
+// mailed. An open or a click of a message with several recipients names no recipient and advances none.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
 	case e.Recipient != "" && isTrackingState(to):
@@ -43,11 +44,12 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		rank[to])
 }
 
-// advanceUnmailed ends an email if none of its recipients is to be mailed. The email fails if a topic was the reason
-// for one of them; otherwise it is suppressed.
+// advanceUnmailed ends an email if no recipient remains to be mailed. If a recipient was excluded because of a topic,
+// the email fails. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
-	// Two transactions may each settle one of the last two recipients. This statement makes the second wait for the
-	// first, so that its next statement sees the first one's changes. A statement that matches no row would not wait.
+	// Two transactions may each settle one of the last two recipients. This statement makes the second transaction wait
+	// for the first, so that the next statement sees the changes of the first transaction. A statement that matches no row
+	// would not wait.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
 		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
@@ -56,7 +58,7 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 }
 
 // MarkSent advances an email to the state sent, in the transaction that records an attempt. It reports whether this
-// call changed the state. If the email has several jobs, only the first attempt changes it.
+// call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
@@ -66,8 +68,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// MarkCanceled ends an email as canceled, in the transaction that ends its delivery job, unless the email has already
-// ended. The caller records the event.
+// MarkCanceled sets the state of an email to canceled, in the transaction that ends its delivery job. It does not
+// change settled emails. The caller records the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
 		rank[Canceled], settled)

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An attempt is read as it was recorded.
+// Attempts returns an attempt exactly as it was recorded.
 func TestAttemptIsKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		emailID := f.Send(hello("a@one.example"))
@@ -54,8 +54,7 @@ func TestAttemptIsKept(t *testing.T) {
 	})
 }
 
-// Some facts about an email are read without its text: whether it exists, its size, its team, and the messages that it
-// refers to.
+// Exists, TextSize, TeamsOf and References return data about an email without reading its text.
 func TestWhatIsAskedOfEmails(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -120,7 +119,7 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 	})
 }
 
-// Each event type is the first only once for each recipient, and only for addresses that are recipients.
+// First returns true once per event type and recipient, and only for addresses that are recipients.
 func TestReportHistory(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -152,7 +151,8 @@ func TestReportHistory(t *testing.T) {
 	})
 }
 
-// An event of the whole email applies to its recipients, except sent: some recipients may not have been tried.
+// An event without a recipient advances all recipients of the email. The event email.sent does not, because some
+// recipients may not have been tried.
 func TestEventsOfTheWholeEmail(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.Send(hello("a@one.example", "b@two.example"))
@@ -166,7 +166,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 				t.Errorf("after %s: %+v, %v", c.typ, to, err)
 			}
 		}
-		// The first events of an email, and events without an email, cost no statement.
+		// The first events of an email and events without an email cause no additional database statement.
 		for name, act := range map[string]func(){
 			"accepted":   func() { f.Send(hello("a@one.example")) },
 			"scheduled":  func() { f.schedule(t) },
@@ -201,7 +201,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 	})
 }
 
-// A delivery job has all that delivery would otherwise look up.
+// The payload of a delivery job contains the data that delivery would have to look up in the database.
 func TestWhatDeliveryJobsSay(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"gone@one.example"}); err != nil {
@@ -249,7 +249,7 @@ func TestWhatDeliveryJobsSay(t *testing.T) {
 	})
 }
 
-// A batch has 1 to 100 emails. Without a setting, recipients at test domains are refused.
+// SendBatch accepts 1 to 100 emails. By default, recipients at the domains example.com and test.com are refused.
 func TestBoundsOfBatches(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for n, ok := range map[int]bool{0: false, 1: true, emails.MaxBatch: true, emails.MaxBatch + 1: false} {
@@ -266,7 +266,7 @@ func TestBoundsOfBatches(t *testing.T) {
 	})
 }
 
-// A key has at most 256 characters.
+// An idempotency key may have at most 256 characters.
 func TestLengthOfKeys(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for n, kind := range map[int]fault.Kind{256: 0, 257: fault.BadIdempotencyKey} {
@@ -279,7 +279,7 @@ func TestLengthOfKeys(t *testing.T) {
 	})
 }
 
-// An email whose attachments cannot be stored is not accepted, and leaves no rows and no files.
+// If an email's attachments cannot be stored, the email is refused, and neither rows nor files remain.
 func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
@@ -310,7 +310,7 @@ func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	})
 }
 
-// A file that was cut is not sent as if it were complete.
+// If a stored attachment is truncated, composing the email fails, and no incomplete file is sent.
 func TestAttachmentThatWasCut(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
@@ -329,7 +329,7 @@ func TestAttachmentThatWasCut(t *testing.T) {
 	})
 }
 
-// Links of a deleted team do not work, and neither do links that were not made here.
+// Download and share links of a deleted team and forged links do not work.
 func TestLinksThatLeadNowhere(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -374,7 +374,7 @@ func TestLinksThatLeadNowhere(t *testing.T) {
 	})
 }
 
-// If another node stores the same key at the same time, the request returns that node's answer.
+// If another node stores the same idempotency key at the same time, the request returns the answer stored by that node.
 func TestKeyTakenByAnotherNode(t *testing.T) {
 	eachArmed(t, "FROM suppressions", func(t *testing.T, f *fixture, arm func(func()) func() bool) {
 		other := testnode.Bare(t, f.DB, testnode.Options{}).Emails
@@ -404,7 +404,7 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 	})
 }
 
-// A job ends if its email does not exist, or if there is nothing to do.
+// A job ends if its email does not exist or if no work remains.
 func TestJobsOfNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		path := hello("a@one.example")
@@ -432,7 +432,7 @@ func TestJobsOfNoEmail(t *testing.T) {
 	})
 }
 
-// A reschedule moves the existing job, and enqueues one if there is none.
+// Reschedule moves the existing release job, or enqueues a job if none exists.
 func TestRescheduleMovesTheJob(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.schedule(t)
@@ -462,7 +462,7 @@ func TestRescheduleMovesTheJob(t *testing.T) {
 	})
 }
 
-// If there is nothing to delete, nothing is written.
+// If no rows can be deleted, the delete operations write nothing.
 func TestNothingToRemove(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -484,7 +484,7 @@ func TestNothingToRemove(t *testing.T) {
 		f.Send(hello("a@one.example"))
 		check("with one that waits")
 		f.change(`DELETE FROM jobs`)
-		f.fill(t, 250) // the events of this email are not counted yet, so it stays
+		f.fill(t, 250) // the events of these emails are not counted yet, so the emails are kept
 		check("with many that are not counted")
 		if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 251 {
 			t.Errorf("%d emails are left", n)
@@ -508,7 +508,7 @@ func TestNothingToRemove(t *testing.T) {
 	})
 }
 
-// A row with an invalid number is an internal error, and the number is not read as zero.
+// Reading a row with an invalid number returns an internal error instead of zero.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t) // PostgreSQL takes none
 	f := newFixture(t, d)

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// filePrefix is the prefix of the keys of attachments. A key is attachments/<an id of its own>. Before version 21
-	// of the schema a key was attachments/<email>/<attachment>. Only the rows say which email a key belongs to.
+	// filePrefix is the prefix of the blob keys of attachments. A key has the form attachments/<blob id>. Before schema
+	// version 21 the form was attachments/<email id>/<attachment id>. Only the rows say which email a key belongs to.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
-	// without an email. The sweep deletes such content once it is older than any request can be.
+	// without an email. SweepFiles deletes such content when it is older than the longest possible request.
 	strayAfter = time.Hour
 )
 
-// Limits of one sweep of contents. The next sweep continues where this one stopped.
+// These are limits of one sweep of contents. The next sweep continues where the last sweep stopped.
 const (
 	seekRows    = 1000 // maximum emails that one step reads
 	seekSteps   = 100  // maximum steps for one content
 	seekPerTeam = 1000 // maximum steps for one team
 )
 
-// newFileKey returns a new key. Keys are never used again, so the sweep can delete an old key without affecting a
-// file stored later.
+// newFileKey returns a new blob key for an attachment. Keys are never reused, so a sweep can delete an old key without
+// affecting a file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and attachments without an email. Files without an email remain if the program was killed
-// before an email was accepted or after it was deleted. The scheduler calls it periodically.
+// SweepFiles deletes messages and attachments without an email. Such files remain if the program was killed before it
+// accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
@@ -50,8 +50,8 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 	return nil
 }
 
-// SweepContents deletes the contents that may be deleted and that no email refers to. The scheduler calls it
-// periodically.
+// SweepContents deletes contents that are not marked as kept and that no email refers to. The scheduler calls
+// SweepContents periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
 	var failed error
 	for after := ""; ; {
@@ -103,8 +103,8 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek looks for the first email with a content. It returns the id of that email, or of the email at which the steps
-// ended. end is true if no email has the content.
+// seek looks for the first email that uses a content. It returns the id of that email, or of the email at which the
+// search stopped after its maximum number of steps. If no email uses the content, end is true.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
 	at = u.From
 	for range min(seekSteps, *steps) {

@@ -9,19 +9,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the version of a template that an email is sent with. It has no texts, because all drafts of a
-// batch are in memory at once.
+// templateVersion is the published version of a template that an email uses. It contains no texts, because all drafts
+// of a batch are in memory at the same time.
 type templateVersion struct {
 	templateID string
 	content    content.Ref
 	hasHTML    bool
-	size       int64 // size of the texts with values filled in, in bytes
-	empty      bool  // the texts are empty once values are filled in
+	size       int64 // size of the rendered texts in bytes
+	empty      bool  // the rendered texts are empty
 }
 
-// draft fills in what an email takes from its template, and then checks the rules of an email.
+// draft resolves the email's template and then checks the email.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
-	if len(in.To) > 0 { // without recipients, check returns the fault without a look-up
+	if len(in.To) > 0 { // without recipients, check returns a fault, and no look-up is needed
 		if _, err := s.resolveTemplate(ctx, teamID, &in); err != nil {
 			return nil, err
 		}
@@ -30,8 +30,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses that the request leaves out. It returns the content of the version. It returns nil if the email
-// has no template, or if the request has an error that check will return.
+// reply-to addresses that the request leaves out. It returns the content of the published version. If the email has no
+// template or the request has an error that check will return, the result is nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
@@ -47,8 +47,8 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	c := t.Content
 	in.values = c.UsedValues(all)
 	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
-	// Only fields taken from the template are checked: if the request has a subject, the template's subject is not
-	// used.
+	// Only fields taken from the template are checked here. For example, the template's subject is not used if the request
+	// has a subject.
 	if in.From == "" {
 		if err := c.CheckFrom(in.values); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	return c, nil
 }
 
-// useTemplates records that emails use the contents of their templates, once for each content.
+// useTemplates records that emails use the contents of their templates, with one statement for each content.
 func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) {
 	var used map[string]bool
 	for _, d := range drafts {
@@ -95,15 +95,15 @@ type ByTemplate struct {
 	TopicID    string // "" for none
 	Tags       []Tag
 
-	// Non-empty values replace those of the template.
+	// Non-empty values of these fields replace the template's values.
 	From    string
 	Subject string
 	ReplyTo []string
 }
 
-// MailingByTemplate prepares an email to one recipient that Enqueue writes later. It applies the rules of Send and
-// returns the same faults. The address may change until then, for example when a contact changes its address. The
-// email is bulk mail only if it has a topic.
+// MailingByTemplate prepares an email to one recipient that Enqueue writes later. It checks the email like Send and
+// returns the same faults. The recipient of Enqueue may have a different address, for example because the contact's
+// address has changed. The email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
 		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// stencil is a node with a published template of Acme with the alias order.
+// stencil is a test node on which the team Acme has a published template with the alias order.
 type stencil struct {
 	*testnode.Node
 	t  *testing.T
@@ -49,7 +49,7 @@ func (s *stencil) published(n templates.NewTemplate) string {
 	return made.ID
 }
 
-// tea returns an email with the template and only the required fields.
+// tea returns an email with the template order and only the required fields.
 func tea() emails.Send {
 	return emails.Send{To: []string{"bob@one.example"}, HasTemplate: true, TemplateID: "order",
 		Variables: map[string]scalar.Value{"ITEM": scalar.OfText("Tea")}}
@@ -95,7 +95,8 @@ func (s *stencil) update(c templates.Change) {
 	}
 }
 
-// An email with a template is like one with the same text of its own, and the text is stored once for all of them.
+// An email with a template equals an email with the same text in the request. The text is stored once for all emails
+// with the template.
 func TestSendByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		seen := &testnode.Seen{}
@@ -133,7 +134,7 @@ func TestSendByTemplate(t *testing.T) {
 	})
 }
 
-// Fields of the request replace those of the template, and all other fields work as usual.
+// Fields of the request replace the template's fields, and all other fields of Send also work with a template.
 func TestSendByTemplateWithAllElse(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		in := tea()
@@ -153,7 +154,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 			e.LastEvent != emails.Scheduled || e.TemplateID != s.id {
 			t.Errorf("the email is %+v", e)
 		}
-		// Changes of the template before the email's time have no effect.
+		// Changes of the template before the scheduled time do not affect the email.
 		s.update(templates.Change{HTML: new("<p>changed</p>")})
 		if _, err := s.Templates.Publish(t.Context(), s.Acme.TeamID, s.id); err != nil {
 			t.Fatal(err)
@@ -177,8 +178,8 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 	})
 }
 
-// Emails of a batch may use templates. Each email of a batch has its own values, and errors name the email and the
-// variable.
+// Emails of a batch may use templates. Each email of a batch has its own values, and an error names the email's index
+// and the variable.
 func TestBatchByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		var all []emails.Send
@@ -206,7 +207,8 @@ func TestBatchByTemplate(t *testing.T) {
 	})
 }
 
-// The same request with the same key is the same email. A request with other values has another payload.
+// If the same request is repeated with the same idempotency key, it returns the first email. A request with other
+// variables counts as another payload.
 func TestTemplateWithIdempotencyKey(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		send := func(in emails.Send) (string, error) {
@@ -235,7 +237,7 @@ func TestTemplateWithIdempotencyKey(t *testing.T) {
 	})
 }
 
-// An email shows what was sent, as long as it exists, whatever happens to its template.
+// An email with a template keeps the text that was sent, even if the template is changed or deleted.
 func TestEmailOutlivesItsTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()
@@ -259,7 +261,7 @@ func TestEmailOutlivesItsTemplate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		old := func() { // contents were used long ago, and accepted emails are younger
+		old := func() { // makes contents look unused for a day; emails keep their age
 			s.change(`UPDATE contents SET used_at = used_at - 86400000000`)
 		}
 		s.change(`UPDATE contents SET used_at = used_at - 86400000000 WHERE html LIKE '%nobody%'`)
@@ -297,7 +299,7 @@ func (s *stencil) change(query string) {
 	})
 }
 
-// Errors of an email with a template name the field, and nothing is accepted.
+// If an email with a template breaks a rule, the error names the field, and no email is accepted.
 func TestTemplateRules(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		draft, err := s.Templates.Create(t.Context(), s.Acme.TeamID, templates.NewTemplate{Name: "Draft", HTML: new("<p>")})
@@ -383,7 +385,7 @@ func TestTemplateRules(t *testing.T) {
 	})
 }
 
-// Accepting an email with a template writes one row less than accepting one with a body of its own.
+// Accepting an email with a template writes one row less than accepting an email with a body in the request.
 func TestSendByTemplateWritesLess(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		s := &stencil{n, t, ""}

@@ -11,15 +11,16 @@ import (
 )
 
 // An email with a topic goes only to recipients who subscribe to the topic, and has unsubscribe links (see
-// unsubscribeInfo). Therefore each recipient gets a separate message. Subscriptions are looked up when the email is
-// accepted, when a scheduled email is released, and before later delivery attempts.
+// unsubscribeInfo). Each recipient of an email with a topic therefore gets a separate message. Subscriptions are looked
+// up when the email is accepted, when a scheduled email is released, and before later delivery attempts.
 
-// refusals has the addresses, in lower case, that may not be mailed about the topic of an email, with the reasons.
+// refusals maps the addresses, in lower case, that may not be mailed about an email's topic to the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about the topic of an email. Without a topic, it looks up which
-// may not be mailed by a broadcast or an automation. The email's contact decides; without a contact, the addresses
-// decide. It uses only the ids of e's team, topic, broadcast and contact. An unknown topic is an Invalid fault.
+// refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, it looks up
+// which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
+// subscriptions are used, not those of the addresses. Of the email, refusals uses only the ids of the team, topic,
+// broadcast and contact. For an unknown topic, it returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():
@@ -30,8 +31,8 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 	return s.Contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
-// currentRefusals is refusals for an email that was accepted before. If its topic was deleted since, no recipient may
-// be mailed.
+// currentRefusals is like refusals, for an email that was accepted earlier. If the email's topic has been deleted
+// since, no recipient may be mailed.
 func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
 	refused, err := s.refusals(ctx, s.DB.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
@@ -43,10 +44,10 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 	return refused, err
 }
 
-// topics caches which topics exist while the emails of a batch are checked.
+// topics caches, during the checks of a batch, which topics exist.
 type topics map[string]error
 
-// check returns an Invalid fault if the team has no such topic. "" means no topic and is always valid.
+// check returns an Invalid fault if the team has no such topic. The topic id "" means no topic and is always valid.
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
@@ -56,7 +57,7 @@ func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) e
 	return err
 }
 
-// lookUpTopics sets the refused recipients of drafts, with one look-up for each topic.
+// lookUpTopics sets the refused recipients of each draft, with one look-up per topic.
 func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*draft) error {
 	keys := map[string][]string{}
 	for _, d := range drafts {
@@ -81,7 +82,7 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 	return nil
 }
 
-// splitRefused returns the recipients that may be mailed, and the events of the others.
+// splitRefused returns the recipients that may be mailed, and events for the recipients that may not.
 func splitRefused(e *Email, to []recipient, refused refusals) (left []recipient, failed []events.Event) {
 	if len(refused) == 0 {
 		return to, nil
@@ -102,7 +103,7 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 }
 
 // dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a
-// broadcast or an automation. It returns the events to record for them.
+// broadcast or an automation. It returns the events to record for the removed addresses.
 func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
 	if !o.row.canUnsubscribe() || len(o.To) == 0 {
 		return nil, nil
@@ -118,8 +119,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event says that the email must not be sent to its recipient. A refused recipient is not a
-// failure of the email: the other recipients decide its state.
+// unmailed reports whether an event means that its recipient must not be mailed. Such a recipient does not fail the
+// email, because the email's state depends on the other recipients.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

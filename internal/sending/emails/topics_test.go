@@ -20,7 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// topical is a node with a team that has a topic with a default subscription, and one without.
+// topical is a test node on which a team has two topics: news, to which contacts are subscribed by default, and beta,
+// to which they are not.
 type topical struct {
 	*testnode.Node
 	t          *testing.T
@@ -45,14 +46,14 @@ func eachTopical(t *testing.T, f func(t *testing.T, w *topical)) {
 	})
 }
 
-// about returns an email with a topic.
+// about returns a request to send an email with a topic.
 func about(topic contacts.Topic, to ...string) emails.Send {
 	e := testnode.Hello(to...)
 	e.TopicID = topic.ID
 	return e
 }
 
-// leave unsubscribes an address from a topic, by the link of an email.
+// leave unsubscribes an address from a topic, as by the link in an email.
 func (w *topical) leave(topic contacts.Topic, address string) {
 	w.t.Helper()
 	_, _, err := w.Contacts.Unsubscribe(w.t.Context(), contacts.Link{TeamID: w.Acme.TeamID, EmailID: id.New(),
@@ -107,12 +108,12 @@ func (w *topical) deliveries(emailID string) []emails.Delivery {
 	return slices.DeleteFunc(all, func(d emails.Delivery) bool { return d.EmailID != emailID })
 }
 
-// composed returns the messages of an email by recipient, one for each delivery job.
+// composed returns the composed messages of an email by recipient, one message per delivery job.
 func (w *topical) composed(emailID string) map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for _, d := range w.deliveries(emailID) {
-		for _, first := range []bool{true, false} { // another try composes the same message
+		for _, first := range []bool{true, false} { // a retry must compose the same message
 			d.First = first
 			o, err := w.Emails.Outgoing(w.t.Context(), d)
 			if err != nil {
@@ -132,8 +133,8 @@ func (w *topical) composed(emailID string) map[string]string {
 	return all
 }
 
-// Each recipient is looked up. Recipients that may not be mailed fail with the reason and get nothing. All other
-// recipients get a separate message each.
+// The subscription of each recipient is looked up. Recipients that may not be mailed fail with the reason. Every other
+// recipient gets a separate message.
 func TestTopicOfEachRecipient(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -177,8 +178,7 @@ func TestTopicOfEachRecipient(t *testing.T) {
 	})
 }
 
-// An email without a recipient that may be mailed has failed. Such an email is suppressed if suppressions are the only
-// reason.
+// If no recipient may be mailed, the email fails. If suppressions are the only reason, the email is suppressed.
 func TestEmailForNobody(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -211,7 +211,7 @@ func TestEmailForNobody(t *testing.T) {
 	})
 }
 
-// An unknown topic_id is refused. In a batch the error names the number of the email.
+// An unknown topic_id is refused. In a batch, the error names the index of the email.
 func TestUnknownTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -244,7 +244,7 @@ func TestUnknownTopic(t *testing.T) {
 	})
 }
 
-// Subscriptions to a topic are checked when a scheduled email is accepted, and again at its time.
+// Subscriptions to a topic are checked when a scheduled email is accepted and again at its scheduled time.
 func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -307,7 +307,7 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	})
 }
 
-// A recipient that unsubscribes while an email waits for another try does not get the email.
+// A recipient that unsubscribes before a retry does not get the email.
 func TestDropSuppressedByTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -338,8 +338,8 @@ func TestDropSuppressedByTopic(t *testing.T) {
 	})
 }
 
-// Two transactions each settle one of the last two recipients without seeing each other's changes. The email is
-// settled all the same.
+// If two concurrent transactions each settle one of the last two recipients, the email is settled, although neither
+// transaction sees the other's changes.
 func TestLastRecipientsAtTheSameTime(t *testing.T) {
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
 	emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
@@ -360,7 +360,7 @@ func TestLastRecipientsAtTheSameTime(t *testing.T) {
 		second.Go(func() {
 			ended <- n.DB.Update(t.Context(), func(tx *db.Tx) error { return left(tx, "b@one.example") })
 		})
-		// Wait until the second transaction is blocked by this one, or has ended.
+		// Wait until this transaction blocks the second transaction, or until the second transaction has ended.
 		for waits := 0; waits == 0 && len(ended) == 0; {
 			if err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&waits); err != nil {

@@ -145,8 +145,8 @@ type Send struct {
 	Bcc         []string
 	ReplyTo     []string
 	Subject     string
-	HTML        *string // nil when not given
-	Text        *string // nil when not given; "" for no text part
+	HTML        *string // nil if not given
+	Text        *string // nil if not given; "" for no text part
 	Headers     []message.Field
 	Attachments []Upload
 	Tags        []Tag

@@ -58,7 +58,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	f.end(t, emailID, "email.delivered", "ann@one.example")
 	f.change(`UPDATE email_events SET created_at = created_at - 3600000000`)
 	f.Counted(later())
-	f.all(t, f.Emails.RemoveBefore, func() {}) // only email_retention is applied now, as if body_retention had been removed
+	f.all(t, f.Emails.RemoveBefore, func() {}) // only email_retention applies now, as if body_retention had been unset
 	if n := f.Count(`SELECT COUNT(*) FROM emails`); n != 0 {
 		t.Fatalf("%d emails are left", n)
 	}

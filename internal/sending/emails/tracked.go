@@ -14,16 +14,16 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// ReadTracked returns the content of the token of a tracked link at a host; see [tokens.ReadLink]. It does not use the
+// ReadTracked verifies and decodes the token of a tracked link at a host; see [tokens.ReadLink]. It does not use the
 // database.
 func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 	return tokens.ReadLink(s.Keys, token, host)
 }
 
-// isTracking reports whether anything is tracked.
+// isTracking reports whether the settings track opens or clicks.
 func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
 
-// trackingOf returns what is tracked in a domain's emails at present. If the domain was deleted, nothing is tracked.
+// trackingOf returns the current tracking settings of a domain. If the domain was deleted, tracking is disabled.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
 	d, err := s.Domains.Signing(ctx, domainID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -35,8 +35,8 @@ func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Trac
 	return d.Tracking, nil
 }
 
-// onePerRecipient reports whether each recipient of an email gets a separate message, so that its links identify the
-// recipient who followed them or unsubscribed.
+// onePerRecipient reports whether each recipient of an email gets a separate message, so that the links identify the
+// recipient who clicked or unsubscribed.
 func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	if e.TopicID != "" {
 		return true, nil
@@ -56,8 +56,9 @@ func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	return isTracking(t), err
 }
 
-// memoryOfTracking estimates the additional memory in bytes for composing a tracked email with texts of this size: a
-// second copy of the HTML, and the growth of its links. The HTML may have one link in 32 bytes.
+// memoryOfTracking estimates the additional memory in bytes for composing a tracked email with texts of the given size.
+// The memory holds a second copy of the HTML, in which links are longer. The estimate assumes at most one link per 32
+// bytes.
 func memoryOfTracking(texts int64) int64 {
 	const perLink = 256
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
@@ -72,7 +73,7 @@ func hostOf(prefix string) string {
 	return strings.ToLower(u.Hostname())
 }
 
-// tracker rewrites the HTML of one message.
+// tracker rewrites the HTML of a message for tracking.
 type tracker struct {
 	domains.Tracking
 	prefix string // of links
@@ -80,7 +81,8 @@ type tracker struct {
 	own    []string // unsubscribe URLs, which are not tracked
 }
 
-// tracker returns nil if nothing in the message is tracked. header has the fields that the sender gave.
+// tracker returns the tracker for a message, or nil if the message is not tracked. The parameter header has the header
+// fields given by the sender.
 func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Field) (*tracker, error) {
 	if o.body.html == "" && (o.body.shared == nil || !o.body.shared.HasHTML()) {
 		return nil, nil
@@ -107,7 +109,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	return t, nil
 }
 
-// positionOf returns the position of the message's only recipient in the envelope of its email.
+// positionOf returns the position of the message's only recipient in the email's envelope.
 func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
@@ -119,10 +121,10 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	return position, nil
 }
 
-// html returns the rewritten HTML.
+// html returns the HTML rewritten for tracking.
 func (t *tracker) html(h *render.HTML) string { return h.Track(nil, t.links(), t.pixels()) }
 
-// links returns the function that rewrites links. It returns nil if clicks are not tracked.
+// links returns the function that rewrites links, or nil if clicks are not tracked.
 func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 	if !t.Clicks {
 		return nil
@@ -133,7 +135,7 @@ func (t *tracker) links() func(dst, target []byte) ([]byte, bool) {
 func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	for _, url := range t.own {
 		rest, ok := bytes.CutPrefix(target, []byte(url))
-		// with a query or a fragment it is still the same page
+		// an unsubscribe URL with an added query or fragment is not tracked either
 		if ok && (len(rest) == 0 || strings.IndexByte("?&#", rest[0]) >= 0) {
 			return dst, false
 		}
@@ -141,7 +143,7 @@ func (t *tracker) link(dst, target []byte) ([]byte, bool) {
 	return t.tokens.Append(append(append(dst, t.prefix...), "/c/"...), target)
 }
 
-// pixels returns the function that makes the pixel. It returns nil if opens are not tracked.
+// pixels returns the function that appends the tracking pixel, or nil if opens are not tracked.
 func (t *tracker) pixels() func(dst []byte) []byte {
 	if !t.Opens {
 		return nil
@@ -155,7 +157,7 @@ func (t *tracker) pixel(dst []byte) []byte {
 	return append(dst, `" width="1" height="1" alt="" style="display:block;width:1px;height:1px;border:0">`...)
 }
 
-// unsubscribeURLs returns the URLs in List-Unsubscribe (RFC 2369 section 3.2).
+// unsubscribeURLs returns the URLs in the List-Unsubscribe field of a header (RFC 2369 section 3.2).
 func unsubscribeURLs(header []message.Field) (all []string) {
 	for _, f := range header {
 		if !strings.EqualFold(f.Name, "List-Unsubscribe") {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// TrackedEmail has the data of a sent email that is recorded with each of its opens and clicks.
+// TrackedEmail has the data of a sent email that is recorded with each open and click.
 type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 
@@ -18,18 +18,18 @@ type TrackedEmail struct {
 	To map[int]TrackedRecipient
 }
 
-// TrackedRecipient is a recipient whose pixel was loaded, or whose link was followed.
+// TrackedRecipient is a recipient who opened an email or clicked a link in it.
 type TrackedRecipient struct {
 	Address string
 	State   State
-	Since   time.Time // the time of the change to this state
+	Since   time.Time // when the recipient entered this state
 }
 
-// Delivered reports whether the email was delivered to the recipient, as far as is known.
+// Delivered reports whether a delivery to the recipient was recorded, or a later state such as opened.
 func (f *TrackedRecipient) Delivered() bool { return rank[f.State] >= settled }
 
 // Recipient returns the recipient at the position in a token; see [tokens.TrackedLink]. Position -1 means the only
-// recipient of the email. ok is false if the email has several recipients, or none at that position.
+// recipient of the email. If the email then has several recipients, or if no recipient has the position, ok is false.
 func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	if position < 0 {
 		if _, several := f.To[1]; several {
@@ -41,14 +41,15 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	return to, ok
 }
 
-// TrackedEmails returns the existing emails of some ids, by id, with their recipients at some positions. It leaves
-// out emails of deleted teams. It takes no team, because the token of a link names only the email.
+// TrackedEmails returns the emails with the given ids that exist, by id, with the recipients at the given positions.
+// Emails of deleted teams are left out. TrackedEmails has no team parameter, because the token of a link contains only
+// the email's id.
 func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
 	positions []int) (map[string]*TrackedEmail, error) {
 	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
 		if p < 0 {
-			wanted = append(wanted, 0, 1) // Recipient checks that position 1 is empty
+			wanted = append(wanted, 0, 1) // position 1 too, so that Recipient can detect several recipients
 		} else {
 			wanted = append(wanted, int64(p))
 		}
@@ -56,8 +57,8 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 	return trackedEmails(ctx, r, emailIDs, wanted)
 }
 
-// EventSummaries returns, by email id, the summaries that the events of some emails contain. It leaves out emails that
-// do not exist.
+// EventSummaries returns the summaries of several emails for their events, by email id. Emails that do not exist are
+// left out.
 func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)

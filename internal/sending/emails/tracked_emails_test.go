@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An open or a click changes the state of a recipient only if the message was delivered. The order of the events does
-// not matter. An open or a click that names no recipient leaves all recipients unchanged. Concurrent events of many
-// emails advance each email.
+// An open or a click changes the state of a recipient only if the message was delivered. The order of the events
+// recorded together does not matter. An open or a click without a recipient changes no recipient's state. If events of
+// many emails are recorded together, every email advances.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"
@@ -78,7 +78,7 @@ func statesOf(t *testing.T, n *testnode.Node, emailID string) (email emails.Stat
 	return e.LastEvent, to
 }
 
-// Erasing an address from an email with other recipients also deletes the data about the clients that opened it.
+// Erasing an address from an email with other recipients also deletes the data of the address's opens and clicks.
 func TestErasedHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

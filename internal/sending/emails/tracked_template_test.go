@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// An email with a template from a tracked domain is composed for each recipient separately, even if two share a
-// destination.
+// A template email from a tracked domain is composed separately for each recipient, even if two recipients have the
+// same destination.
 func TestTrackedByTemplate(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

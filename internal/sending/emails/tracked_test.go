@@ -19,7 +19,7 @@ const (
 	aHost   = "links.acme.example"
 )
 
-// tokenService can only make and read tokens.
+// tokenService returns a service that can only create and read tokens.
 func tokenService(t testing.TB) *Service {
 	t.Helper()
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
@@ -29,7 +29,7 @@ func tokenService(t testing.TB) *Service {
 	return &Service{Deps: Deps{Keys: keys}}
 }
 
-// The tokens of links accept every position that a recipient can have.
+// Link tokens support every position that a recipient can have in the envelope.
 func TestPositionsFitTokens(t *testing.T) {
 	if tokens.MaxPosition != 3*MaxRecipients-1 {
 		t.Errorf("tokens accept positions up to %d; an email has up to %d recipients", tokens.MaxPosition, 3*MaxRecipients)
@@ -44,13 +44,14 @@ func TestUnsubscribeURLs(t *testing.T) {
 	}
 }
 
-// compiled returns a content with 50 variables and a number of links, and values for it; see [mailtest.Template].
+// compiled returns a compiled content with 50 variables and the given number of links, and values for the variables;
+// see [mailtest.Template].
 func compiled(links int) (*content.Compiled, render.Values) {
 	html, values := mailtest.Template(links)
 	return content.Compile(&content.Content{HTML: &html, Text: new("")}), values
 }
 
-// fillTracked makes the HTML of one recipient.
+// fillTracked renders the tracked HTML for one recipient.
 func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 	k, _ := tokens.NewLinkMaker(s.Keys, aHost, anEmail, 0)
 	defer k.Release()
@@ -60,7 +61,7 @@ func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 	return html
 }
 
-// A link costs no allocation of its own.
+// Rewriting a link for tracking allocates no memory.
 func TestTrackedLinksAllocateNothing(t *testing.T) {
 	s := tokenService(t)
 	took := func(links int) float64 {
@@ -70,13 +71,14 @@ func TestTrackedLinksAllocateNothing(t *testing.T) {
 		}
 		return testing.AllocsPerRun(50, func() { fillTracked(s, c, values) })
 	}
-	// With -race a pool loses some of its buffers. An allocation for each link would make a difference of 30.
+	// With -race, a sync.Pool drops some of its buffers, so small differences are allowed. An allocation per link would
+	// make a difference of 30.
 	if few, many := took(10), took(40); many > few+5 {
 		t.Errorf("10 links take %v allocations and 40 take %v", few, many)
 	}
 }
 
-// BenchmarkFill fills a template of 60 KB with 50 variables and 40 tracked links for one recipient.
+// BenchmarkFill renders a template of 60 KB with 50 variables and 40 tracked links for one recipient.
 func BenchmarkFill(b *testing.B) {
 	s := tokenService(b)
 	c, values := compiled(40)
@@ -87,7 +89,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// BenchmarkFillOwn finds and rewrites the links of an email with a body of its own of 60 KB, for one recipient.
+// BenchmarkFillOwn finds and rewrites the links in an email's unshared body of 60 KB, for one recipient.
 func BenchmarkFillOwn(b *testing.B) {
 	s := tokenService(b)
 	c, values := compiled(40)

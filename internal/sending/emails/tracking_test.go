@@ -31,7 +31,7 @@ const (
 		`<a href="mailto:a@acme.example">write</a> <a href="https://acme.example/u">leave</a></p></body></html>`
 )
 
-// tracking adds a domain of Acme that tracks opens, clicks, or both.
+// tracking adds a verified domain of the team Acme that tracks opens, clicks, or both.
 func tracking(n *testnode.Node, opens, clicks bool) domains.Domain {
 	return n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, TrackingSubdomain: "links",
 		OpenTracking: opens, ClickTracking: clicks})
@@ -43,7 +43,7 @@ func trackedEmail(to ...string) emails.Send {
 		Headers: []message.Field{{Name: "List-Unsubscribe", Value: "<https://acme.example/u>"}}}
 }
 
-// deliveries returns the delivery jobs of an email, sorted by their first recipients.
+// deliveries returns the payloads of an email's delivery jobs, sorted by their first recipients.
 func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Delivery {
 	t.Helper()
 	rows, err := n.DB.Query(t.Context(), `SELECT payload FROM jobs WHERE kind = $1`, emails.DeliveryKind)
@@ -117,7 +117,8 @@ func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, 
 
 var trackedURL = regexp.MustCompile(`"https://links\.news\.acme\.example/([co])/([^"]*)"`)
 
-// readTracked returns the content of the tokens of all tracked links and pixels in HTML, each after a c or an o.
+// readTracked returns the decoded tokens of all tracked links and pixels in HTML, as text that begins with c for a link
+// and o for a pixel.
 func readTracked(t *testing.T, n *testnode.Node, html string) (all []string) {
 	t.Helper()
 	for _, found := range trackedURL.FindAllStringSubmatch(html, -1) {
@@ -177,7 +178,7 @@ func TestTrackedEmail(t *testing.T) {
 	})
 }
 
-// An email that is not tracked has one job for each destination, and its links are not replaced.
+// An email without tracking has one delivery job per destination, and its links are not rewritten.
 func TestNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -199,7 +200,7 @@ func TestNotTracked(t *testing.T) {
 	})
 }
 
-// Opens and clicks are tracked independently.
+// Opens and clicks can be tracked independently of each other.
 func TestTrackedPartly(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		d := tracking(n, true, false)
@@ -220,8 +221,8 @@ func TestTrackedPartly(t *testing.T) {
 	})
 }
 
-// If tracking is turned on after an email was accepted, its message has several recipients. When only one recipient is
-// left, the links identify that recipient.
+// If tracking is enabled after an email was accepted, its messages may have several recipients. When only one recipient
+// of a message remains, the links identify this recipient.
 func TestTrackedLater(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		d := tracking(n, false, false)
@@ -254,7 +255,7 @@ func TestTrackedLater(t *testing.T) {
 	})
 }
 
-// Scheduled emails, and emails whose attachments must be fetched, also have a job for each recipient.
+// Tracked emails that are scheduled or have attachments to fetch also have one delivery job per recipient.
 func TestTrackedAtItsTime(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -277,7 +278,7 @@ func TestTrackedAtItsTime(t *testing.T) {
 	})
 }
 
-// In an email with shared content, links with values lead to the URL with the values filled in.
+// In an email with shared content, tracked links with placeholders lead to the rendered URL.
 func TestTrackedContent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -316,8 +317,8 @@ func TestTrackedContent(t *testing.T) {
 	})
 }
 
-// A scanner that opens a message before the host has answered does not end the delivery, because the host may still
-// refuse it.
+// If a scanner opens a message before the host has answered, the delivery continues, because the host may still refuse
+// the message.
 func TestOpenedBeforeDelivered(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -340,8 +341,8 @@ func TestOpenedBeforeDelivered(t *testing.T) {
 	})
 }
 
-// An email that was opened before the first outcome of its jobs is still recorded as sent once, and becomes opened
-// only after delivery.
+// If an email is opened before its first delivery outcome, email.sent is still recorded once, and the email becomes
+// opened only after delivery.
 func TestOpenedBeforeSent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -371,7 +372,7 @@ func TestOpenedBeforeSent(t *testing.T) {
 	})
 }
 
-// Attempts for one recipient do not count for another recipient with a job of its own.
+// UnknownAttempts does not count attempts for one recipient toward another recipient with a separate job.
 func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
@@ -394,7 +395,7 @@ func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	})
 }
 
-// A message that its sender composed is sent as it is.
+// A message that its sender composed is sent unchanged, even if the domain tracks opens and clicks.
 func TestRawIsNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

@@ -15,8 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A batch has as many rows as one transaction may delete. The batch ends before the email that would exceed this
-// number, but a single email may have any number of rows. The rows of an email that is not settled do not count.
+// fillBatch returns a batch with at most the number of rows that one transaction may delete. The batch ends before an
+// email that would exceed this number, but a batch with a single email may exceed it. Rows of emails that are not
+// settled do not count.
 func TestFillBatch(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {
@@ -92,7 +93,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// The waits between the tries of a job grow, and the lease of a fetch job is longer than a fetch.
+// The waits between the tries of a job increase, and the lease of a fetch job is longer than the time limit of a fetch.
 func TestKinds(t *testing.T) {
 	for _, k := range (&Service{}).Kinds() {
 		if len(k.Schedule) != 5 || k.Schedule[0] != time.Second || k.Schedule[4] != 15*time.Minute || !k.Endless {
@@ -109,7 +110,8 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// Content that cannot be read now is read again later. If it is lost, or the client made an error, nothing is retried.
+// If content cannot be read at present, the error is a fault of kind Unavailable, so that the client retries. Errors
+// about lost content and invalid requests are returned unchanged.
 func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -139,8 +141,8 @@ func TestUnreadable(t *testing.T) {
 	}
 }
 
-// If it is unknown whether emails were accepted, the error says what to do. The advice depends on the idempotency
-// key.
+// If it is unknown whether emails were accepted, the error says what the client should do. The advice depends on
+// whether the request has an idempotency key.
 func TestUnknownError(t *testing.T) {
 	for _, c := range []struct {
 		ids  int
@@ -161,7 +163,7 @@ func TestUnknownError(t *testing.T) {
 	}
 }
 
-// The payload of a delivery job is read as it was written, and an invalid payload is an error.
+// Decoding the payload of a delivery job returns the encoded value, and an invalid payload is an error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
 	if out, err := DecodeDelivery(in.encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
@@ -172,7 +174,7 @@ func TestDeliveryPayload(t *testing.T) {
 	}
 }
 
-// Only addresses with a byte outside ASCII need SMTPUTF8.
+// A message requires SMTPUTF8 only if an address or the message contains non-ASCII characters.
 func TestNeedsUTF8(t *testing.T) {
 	for _, c := range []struct {
 		flags int
@@ -192,7 +194,7 @@ func TestNeedsUTF8(t *testing.T) {
 	}
 }
 
-// FromMessageID accepts only a Message-ID of our form, in upper or lower case.
+// FromMessageID accepts only a Message-ID whose local part is a UUID, in upper or lower case.
 func TestFromMessageID(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) +
@@ -204,7 +206,7 @@ func TestFromMessageID(t *testing.T) {
 	}
 }
 
-// A text is stored without NUL characters, which PostgreSQL refuses, and otherwise unchanged.
+// stripNUL removes only NUL characters, which PostgreSQL refuses, and leaves other text unchanged.
 func TestStripNUL(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a": "a", "\x00a": "a", "a\x00b\x00": "ab"} {
 		if got := stripNUL(&in); got == nil || *got != want {
@@ -216,7 +218,7 @@ func TestStripNUL(t *testing.T) {
 	}
 }
 
-// A node executes one request at a time for each idempotency key. After the request the key can be used again.
+// A node executes only one request at a time per idempotency key. After the request, the key can be used again.
 func TestRunningKeys(t *testing.T) {
 	r := running{m: map[string]bool{}}
 	for i, enters := range []bool{true, false, false} {

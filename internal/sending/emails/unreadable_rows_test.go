@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An email with an unreadable row is an internal error, and not an email without recipients, tags or headers.
+// Reading an email with a damaged row returns an internal error instead of an email without recipients, tags or
+// headers.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {

@@ -13,21 +13,22 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// unsubscribePlaceholder matches the placeholder in a text that is not a template, with three braces or two. The
-// placeholder may have a fallback, which is never used.
+// unsubscribePlaceholder matches the placeholder of the unsubscribe link in a text that is not a template, with three
+// braces or two. The placeholder may have a fallback, which is never used.
 var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// unsubscribeInfo is what a message tells its one recipient about unsubscribing: from the email's topic, or, without
-// a topic, from all broadcasts and automations of the team. The zero value is for a message without unsubscribe
-// links, and for a message with several recipients.
+// unsubscribeInfo holds the unsubscribe link of a message with one recipient. The link applies to the email's topic or,
+// without a topic, to all broadcasts and automations of the team. The zero value is for messages without unsubscribe
+// links and for messages with several recipients.
 type unsubscribeInfo struct {
-	url string // URL of the recipient's subscription page, which also accepts the POST of RFC 8058
-	id  string // id of the list (RFC 2919)
+	url string // URL of the recipient's subscription page; it also accepts the POST request of RFC 8058
+	id  string // list identifier for List-Id (RFC 2919)
 }
 
-// unsubscribeInfo returns the unsubscribe information of the message to o.To. The information is the same each time.
+// unsubscribeInfo returns the unsubscribe information of the message to o.To. Repeated calls return the same
+// information.
 func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	e := &o.row.Email
 	if !e.canUnsubscribe() || len(o.To) != 1 || s.c.PublicURL == "" {
@@ -35,7 +36,7 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	}
 	to, err := message.ParseAddress(o.To[0])
 	if err != nil {
-		return l // composing reports the error
+		return l // Compose reports the error
 	}
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.Contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
@@ -46,12 +47,12 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	return l
 }
 
-// maxListID is the length of the longest List-Id in bytes (RFC 2919 section 2).
+// maxListID is the maximum length of a List-Id in bytes (RFC 2919 section 2).
 const maxListID = 255
 
-// fields returns the header fields to add. Fields that the sender gave stay. List-Unsubscribe-Post describes the link
-// in List-Unsubscribe, so it is added only together with that link. Our link also works with a List-Unsubscribe-Post
-// of the sender.
+// fields returns the header fields to add for unsubscribing. Fields given by the sender are not replaced.
+// List-Unsubscribe-Post describes the link in List-Unsubscribe, so it is added only together with our List-Unsubscribe
+// field. If the sender gave only List-Unsubscribe-Post, our link also supports it.
 func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field) {
 	if l.url == "" {
 		return nil
@@ -68,7 +69,7 @@ func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field
 	return all
 }
 
-// add returns the header fields of a message, with the fields for unsubscribing added.
+// add returns the given header fields with the fields for unsubscribing appended.
 func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	added := l.fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
@@ -76,8 +77,8 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a message that its sender composed, with the fields for unsubscribing in front. It does not change
-// the text.
+// before returns a message that its sender composed, with the fields for unsubscribing prepended. It does not change
+// the slice text.
 func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer
 	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {
@@ -104,7 +105,7 @@ func hasField(text []byte, name string) bool {
 	return false
 }
 
-// fill returns a text that is not a template with the recipient's link in place of the placeholders.
+// fill replaces the unsubscribe placeholders in a text that is not a template with the recipient's link.
 func (l unsubscribeInfo) fill(text string) string {
 	if l.url == "" || !strings.Contains(text, "UNSUBSCRIBE_URL") {
 		return text
@@ -112,13 +113,13 @@ func (l unsubscribeInfo) fill(text string) string {
 	return unsubscribePlaceholder.ReplaceAllLiteralString(text, l.url)
 }
 
-// values returns the values of a template's placeholders with the recipient's link added.
+// values returns a copy of the values for a template's placeholders with the recipient's unsubscribe link added.
 func (l unsubscribeInfo) values(v render.Values) render.Values {
 	if l.url == "" {
 		return v
 	}
 	filled := render.Values{}
 	maps.Copy(filled, v)
-	filled[render.UnsubscribeURL] = l.url // the template may use another name of the placeholder
+	filled[render.UnsubscribeURL] = l.url // render maps the placeholder's other names to this one
 	return filled
 }

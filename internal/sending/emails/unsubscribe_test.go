@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// field returns the values of a header field.
+// field returns all values of a header field in a message.
 func field(text, name string) (all []string) {
 	for _, f := range mailparse.Parse([]byte(text)).Header {
 		if strings.EqualFold(f.Name, name) {
@@ -26,7 +26,7 @@ func field(text, name string) (all []string) {
 	return all
 }
 
-// link returns the URL in List-Unsubscribe, and the content of its token.
+// link returns the URL in a message's List-Unsubscribe field and the decoded token of the URL.
 func (w *topical) link(text string) (string, contacts.Link) {
 	w.t.Helper()
 	all := field(text, "List-Unsubscribe")
@@ -45,8 +45,8 @@ func (w *topical) link(text string) (string, contacts.Link) {
 	return url, l
 }
 
-// Each message has unsubscribe links for its one recipient, in its header and in place of the placeholder in its
-// texts.
+// Each message of an email with a topic has the unsubscribe link of its only recipient, in the header and in place of
+// the placeholders in the texts.
 func TestMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -89,8 +89,8 @@ func TestMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Unsubscribe fields of the sender stay, and nothing that contradicts them is added. The header of an email without a
-// topic gets no unsubscribe links.
+// Unsubscribe fields given by the sender are kept, and no contradicting fields are added. Emails without a topic get no
+// unsubscribe fields.
 func TestSendersFieldsStay(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -104,7 +104,7 @@ func TestSendersFieldsStay(t *testing.T) {
 		for _, c := range []struct {
 			name           string
 			e              emails.Send
-			leave, listID  []string // how each value of leave begins; the list ids
+			leave, listID  []string // expected beginnings of the List-Unsubscribe values; expected List-Id values
 			post, textSays string
 		}{
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
@@ -131,8 +131,8 @@ func TestSendersFieldsStay(t *testing.T) {
 	})
 }
 
-// A message that its sender composed gets the fields in front, and is otherwise kept byte for byte, however large it
-// is.
+// A message that its sender composed gets the unsubscribe fields prepended. Its other bytes stay unchanged, for small
+// and large messages.
 func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -185,7 +185,7 @@ func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Emails with shared content follow the subscriptions like other emails, and have the links in place of the
+// Emails with shared content respect subscriptions like other emails and contain the unsubscribe links in place of the
 // placeholders.
 func TestSharedContentSaysHowToLeave(t *testing.T) {
 	t.Parallel()
@@ -235,8 +235,8 @@ func TestSharedContentSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Unsubscribe links are not tracked, whether or not the sender has a List-Unsubscribe field, and whether or not the
-// body is shared. Other links are tracked separately for each recipient.
+// Unsubscribe links are never tracked, with or without a List-Unsubscribe field of the sender, and with or without
+// shared content. Other links are tracked separately for each recipient.
 func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

@@ -12,15 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// draft is a Send that has passed every check without a look-up.
+// draft is a Send that has passed all checks that need no look-up.
 type draft struct {
 	Send
-	id         string // id of the email; made in the transaction that inserts it
+	id         string // id of the email; created in the transaction that inserts the email
 	from       message.Address
-	recipients []recipient // recipients of the envelope, each address once
+	recipients []recipient // envelope recipients without duplicate addresses
 	at         time.Time   // zero means now
-	raw        *Raw        // the message, if its sender composed it
-	refused    refusals    // the recipients that its topic excludes
+	raw        *Raw        // the message, if the sender composed it
+	refused    refusals    // recipients that may not be mailed because of the topic
 }
 
 type recipient struct {
@@ -29,8 +29,8 @@ type recipient struct {
 	position int // position in the envelope, from 0; set when the recipient is stored
 }
 
-// check applies the rules of one email (API reference section 8). It returns the fault of the first rule that is
-// broken.
+// check checks an email by the rules of the API (API reference section 8). It returns the fault of the first broken
+// rule.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 	if in.Broken != nil {
 		return nil, in.Broken
@@ -175,7 +175,7 @@ func (d *draft) checkHeaders() error {
 		if size += len(h.Name) + len(h.Value) + 4; size > maxHeaderSize {
 			return fault.Invalidf("headers", "The `headers` field is larger than %d bytes in all.", maxHeaderSize)
 		}
-		// We set Message-ID ourselves: the API returns it, and bounces are matched by it.
+		// A Message-ID given by the sender is dropped, because the API returns our Message-ID and bounces are matched by it.
 		if !strings.EqualFold(h.Name, "Message-ID") {
 			kept = append(kept, h)
 		}
@@ -228,7 +228,7 @@ func (d *draft) checkAttachments() error {
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
-		// Composing uses the same check, so it does not refuse an accepted type.
+		// Compose uses the same check, so it does not refuse an accepted content type.
 		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
 			return fault.New(fault.BadAttachment, field+".content_type",
 				"The `content_type` of an attachment must be a media type "+
@@ -244,7 +244,7 @@ func (d *draft) checkAttachments() error {
 	return nil
 }
 
-// checkFiles bounds the number of attachments. Each attachment may need a stored file, or a download.
+// checkFiles limits the number of attachments, because each may require a stored file or a download.
 func checkFiles(n int) error {
 	if n > MaxAttachments {
 		return fault.Invalidf("attachments",
@@ -266,7 +266,7 @@ func (d *draft) hasHTML() bool {
 	return d.HTML != nil && *d.HTML != ""
 }
 
-// texts returns the size of the HTML and the text in bytes.
+// texts returns the total size of the HTML and the text in bytes.
 func (d *draft) texts() (n int64) {
 	if d.template != nil {
 		return d.template.size
@@ -279,7 +279,7 @@ func (d *draft) texts() (n int64) {
 	return n
 }
 
-// size estimates the size of the composed message: base64 with line ends turns 57 bytes into 78.
+// size estimates the size of the composed message in bytes. In base64 with line breaks, 57 bytes become 78 bytes.
 func (d *draft) size() int64 {
 	n := 2048 + d.texts()
 	for _, a := range d.Attachments {
@@ -296,8 +296,8 @@ func (d *draft) checkSchedule(now time.Time) (err error) {
 	return err
 }
 
-// scheduledAt parses the time at which an email is to be sent. For a time at most maxPast ago it returns the zero
-// time, which means now.
+// scheduledAt parses the scheduled time of an email. If the time is in the past by at most maxPast, scheduledAt returns
+// the zero time, which means now.
 func scheduledAt(text string, now time.Time) (time.Time, error) {
 	at, err := schedule.Parse(text, now)
 	if err != nil {
@@ -314,5 +314,5 @@ func scheduledAt(text string, now time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
-// ScheduledAt parses a time by the rules of scheduled_at. The zero time means now.
+// ScheduledAt parses a time by the rules of the field scheduled_at. A result of the zero time means now.
 func ScheduledAt(text string, now time.Time) (time.Time, error) { return scheduledAt(text, now) }

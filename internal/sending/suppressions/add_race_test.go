@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// If an entry blocks an insert and is removed before Add reads it, Add inserts a new one. SQLite has one writer, so
-// only PostgreSQL can have this race.
+// If an existing entry blocks the insert and is removed before Add reads it, Add inserts a new entry. SQLite has one
+// writer, so only PostgreSQL can have this race.
 func TestAddBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}
@@ -52,7 +52,7 @@ func TestAddBesideRemove(t *testing.T) {
 	}
 }
 
-// Two concurrent removals of an entry remove it once and record one event.
+// Two concurrent removals of the same entry delete it once and record one event.
 func TestRemoveBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}

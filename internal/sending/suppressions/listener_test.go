@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Only real hard bounces and real complaints suppress an address.
+// Only hard bounces and complaints that are not simulated suppress an address.
 func TestWhatSuppresses(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -34,7 +34,7 @@ func TestWhatSuppresses(t *testing.T) {
 			{events.EmailDelivered, nil, ""},
 		} {
 			to := fmt.Sprintf("to%d@one.example", i)
-			for _, recipient := range []string{to, ""} { // an event without a recipient is about the whole email
+			for _, recipient := range []string{to, ""} { // an event without a recipient concerns the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
 						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
@@ -59,7 +59,7 @@ func TestWhatSuppresses(t *testing.T) {
 	})
 }
 
-// Suppressed finds all suppressed addresses among any number of them.
+// Suppressed finds all suppressed addresses, even in a list of 1,200 addresses.
 func TestAmongMany(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})
@@ -80,7 +80,7 @@ func TestAmongMany(t *testing.T) {
 	})
 }
 
-// Lists show one origin or all. Entries are found and removed by ids in any case.
+// List returns the entries of one origin or of all origins. Get and Remove accept ids in upper and lower case.
 func TestListsAndIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}

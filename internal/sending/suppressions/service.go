@@ -20,11 +20,11 @@ type Service struct {
 	recorder *events.Recorder
 }
 
-// New returns the service. Register it as a listener of the recorder too.
+// New returns the service. The caller must also register the service as a listener of the recorder.
 func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
-// Add suppresses addresses manually and returns their entries in order. Addresses that are already suppressed keep
-// their entries.
+// Add suppresses addresses manually and returns their entries in the order of the addresses. Addresses that are already
+// suppressed keep their existing entries.
 func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
 	keys := make([]string, len(addresses))
 	for i, text := range addresses {
@@ -50,12 +50,12 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 	return all, err
 }
 
-// addTries is how often add tries to insert an entry or to find the existing one.
+// addTries is the maximum number of times that add tries to insert an entry or to read the existing entry.
 const addTries = 10
 
-// add suppresses one address, unless it is already suppressed, and returns its entry. On PostgreSQL another transaction
-// may delete the existing entry after it blocked the insert and before add reads it. If the entry was deleted, add
-// tries again.
+// add returns the suppression entry of an address, and inserts the entry if it does not exist. On PostgreSQL, another
+// transaction may delete an existing entry after it blocked the insert and before add reads it. In that case add
+// retries.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
@@ -74,7 +74,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 	return n, fmt.Errorf("add a suppression: its address was listed and removed %d times meanwhile", addTries)
 }
 
-// normal parses an address and returns it in the stored form.
+// normal parses an address and returns its stored form, in lower case.
 func normal(field, text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField(field)
@@ -87,7 +87,7 @@ func normal(field, text string) (string, error) {
 	return a.Key(), nil
 }
 
-// List returns a page of the team's suppressions, newest first. origin "" means all.
+// List returns a page of the team's suppressions, newest first. An empty origin means all origins.
 func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page.Page) ([]Suppression, bool, error) {
 	if err := origin.check(); err != nil {
 		return nil, false, err
@@ -95,10 +95,10 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const batchRows = 2000 // maximum of one call of Batch
+const batchRows = 2000 // maximum entries of one call of Batch
 
-// Batch returns up to 2,000 of the team's suppressions after a cursor, newest first. origin "" means all origins. next
-// is the cursor of the following batch, "" after the last.
+// Batch returns up to 2,000 of the team's suppressions after a cursor, newest first. An empty origin means all origins.
+// next is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {
@@ -135,7 +135,7 @@ func find(ctx context.Context, r db.Reader, teamID, idOrAddress string) (Suppres
 	return byAddress(ctx, r, teamID, key)
 }
 
-// Remove deletes an entry, by its id or its address.
+// Remove deletes an entry, given its id or its address.
 func (s *Service) Remove(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
 	var gone Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
@@ -157,7 +157,7 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 
-// RemoveAll deletes the entries with the ids or addresses and returns them. It ignores unknown ids and addresses.
+// RemoveAll deletes the entries with the given ids or addresses and returns them. It ignores unknown ids and addresses.
 func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses []string) ([]Suppression, error) {
 	var all []Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
@@ -185,8 +185,8 @@ func auditEntries(ctx context.Context, all []Suppression) {
 	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
-// Suppressed returns the entries of those addresses that are suppressed. The addresses must be in lower case. It is
-// called for every email.
+// Suppressed returns the entries of the suppressed addresses among the given ones, by address. The addresses must be in
+// lower case. Suppressed is called for every email.
 func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
@@ -201,7 +201,7 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	return found, nil
 }
 
-// Recorded suppresses the addresses of hard bounces and complaints. The recorder calls it for every event.
+// Recorded suppresses the addresses of hard bounces and complaints. The recorder calls Recorded for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for _, e := range all {
 		origin := Origin("")

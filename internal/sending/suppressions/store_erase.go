@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 500 // deleted in one transaction
+const eraseRows = 500 // maximum rows deleted in one transaction
 
 // EraseTeam deletes the suppressions of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {

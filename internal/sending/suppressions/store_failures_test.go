@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// If any statement of an operation fails, the operation returns an error and changes nothing.
+// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, recorder := t.Context(), &events.Recorder{}
@@ -66,8 +66,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// If the outcome of an insert is unknown, Add either fails or the address is suppressed. An address that is already
-// suppressed needs no check.
+// If the outcome of an insert is unknown, Add either returns an error or the address is suppressed. For an address that
+// is already suppressed, Add does not have to check the outcome.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := suppressions.New(d, &events.Recorder{})
@@ -95,8 +95,8 @@ func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) 
 	return suppressions.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: teamIDs, DryRun: dry})
 }
 
-// EraseAddress removes an address from the lists of the given teams, any number of them, and counts the entries. A dry
-// run only counts.
+// EraseAddress removes an address from the lists of 1,600 given teams and counts the removed entries. A dry run only
+// counts the entries.
 func TestEraseAddress(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})
@@ -104,7 +104,7 @@ func TestEraseAddress(t *testing.T) {
 		for i := range teamIDs {
 			teamIDs[i] = fmt.Sprintf("team %04d", i)
 		}
-		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // none of 501 to 1000
+		for _, teamID := range []string{teamIDs[0], teamIDs[1001], teamIDs[1599], "other"} { // not in chunk 2 of 500
 			if _, err := s.Add(t.Context(), teamID, []string{"ann@one.example", "bob@one.example"}); err != nil {
 				t.Fatal(err)
 			}

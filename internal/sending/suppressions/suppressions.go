@@ -1,11 +1,12 @@
-// Package suppressions manages each team's suppression list: the addresses that the team's emails are not sent to.
+// Package suppressions manages the suppression list of each team. Emails of a team are not sent to addresses on its
+// list.
 //
-// An address is on a team's list at most once, in lower case; adding it again keeps the first entry. A complaint, or a
-// hard bounce that concerns the address itself, adds the address in the transaction that records the event. So the
-// event and the entry are written together or not at all. Blocks by a host's policy, full mailboxes and test addresses
-// never add an address. Removing an address takes effect at once.
+// An address is on a team's list at most once, in lower case. If the address is added again, the existing entry is
+// kept. A complaint, or a hard bounce that concerns the address itself, adds the address in the transaction that
+// records the event. The event and the entry are therefore written together or not at all. Policy blocks by a host,
+// full mailboxes and bounces of test addresses never add an address. Removing an address takes effect immediately.
 //
-// The package does not filter recipients: package emails looks them up here.
+// The package does not filter recipients. Package emails looks up suppressed recipients in this package.
 package suppressions
 
 import "time"
@@ -25,7 +26,7 @@ type Suppression struct {
 	TeamID    string
 	Address   string // lower case
 	Origin    Origin
-	SourceID  string // the email that caused the entry; empty for manual entries
+	SourceID  string // id of the email that caused the entry; empty for manual entries
 	CreatedAt time.Time
 }
 

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// heard counts the events that reach a listener.
+// heard is an event listener that counts the events by type.
 type heard map[events.Type]int
 
 func (h heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {

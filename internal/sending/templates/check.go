@@ -43,8 +43,8 @@ func isAlias(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return notKeyRune(r) && r != '-' })
 }
 
-// check applies the rules for storing a version. Rules that depend on values are checked when the version is filled,
-// and rules for sending when it is published.
+// check checks a version's texts by the rules for storing. Rules that depend on values are checked when the version is
+// rendered. Rules for sending are checked when the version is published.
 func (t *Text) check() error {
 	if err := checkMailbox("from", t.From, message.ParseFrom); err != nil {
 		return err
@@ -84,7 +84,8 @@ func (t *Text) check() error {
 	return nil
 }
 
-// checkMailbox checks an address. An address with placeholders can be parsed only after filling.
+// checkMailbox checks an address. An address with placeholders can be parsed only after rendering, so it is not parsed
+// here.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if text == "" {
 		return nil
@@ -119,7 +120,7 @@ func checkSubject(subject string) error {
 	return nil
 }
 
-// checkPublish applies the rules for publishing a version.
+// checkPublish checks a version by the rules for publishing.
 func (v *Version) checkPublish() error {
 	if strings.TrimSpace(v.HTML) == "" {
 		return fault.Invalidf("html", "The `html` field is empty. Give the template HTML before it is published.")
@@ -140,7 +141,8 @@ func (v *Version) checkPublish() error {
 	return nil
 }
 
-// isKnownName reports whether the version can fill a placeholder with this name.
+// isKnownName reports whether a placeholder with this name has a value: it is reserved, contact data, or a declared
+// variable.
 func (v *Version) isKnownName(name string) bool {
 	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })

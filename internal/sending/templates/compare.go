@@ -18,16 +18,16 @@ type Comparison struct {
 	TemplateID string
 	A, B       Version
 
-	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the field differs
+	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the field of this name differs
 
-	HTMLDiff, TextDiff string // unified diffs from A to B; empty if equal
+	HTMLDiff, TextDiff string // unified diffs from A to B; empty if the texts are equal
 }
 
-// Close releases the memory of the texts.
+// Close releases the memory that is reserved for the texts.
 func (c *Comparison) Close() { c.A.Close() }
 
-// Compare compares two versions of a template, each by its id or number. The caller closes the result. The error is an
-// Invalid fault if the versions are too large.
+// Compare compares two versions of a template, each given by its id or number. The caller must close the result. If the
+// versions are too large, Compare returns an Invalid fault.
 func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (c Comparison, err error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -62,13 +62,13 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	c.HTMLDiff = unified(names, c.A.HTML, c.B.HTML)
 	c.TextDiff = unified(names, texts[0], texts[1])
 	c.HTML = c.HTMLDiff != ""
-	// A text that is converted from the HTML and one that was given may be equal now, but not after the next change of
-	// the HTML.
+	// A text derived from the HTML and a given text also count as different, because they would differ after the next
+	// change of the HTML.
 	c.Text = c.TextDiff != "" || !sameText(c.A.Plain, c.B.Plain)
 	return c, nil
 }
 
-// readBoth loads the texts of two versions, unless they are too large to be compared.
+// readBoth loads the texts of two versions. If the texts are too large to be compared, it returns an Invalid fault.
 func (s *Service) readBoth(ctx context.Context, a, b *Version) error {
 	size, err := content.Size(ctx, s.d.Reader, a.TeamID, a.contentID, b.contentID)
 	if err != nil {
@@ -93,7 +93,7 @@ func checkLines(field string, texts ...string) error {
 	return nil
 }
 
-// unified returns the unified diff of two texts, in time O(n log n).
+// unified returns the unified diff of two texts. It runs in O(n log n) time.
 func unified(names [2]string, a, b string) string {
 	d := diff.Diff(names[0], []byte(a), names[1], []byte(b))
 	_, d, _ = bytes.Cut(d, []byte("\n")) // the first line is the diff command

@@ -70,14 +70,14 @@ func TestRestoreAndCompare(t *testing.T) {
 		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
 			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
 		}
-		// Restore refuses a version of another template.
+		// A version cannot be read through another template.
 		o.create(t, templates.NewTemplate{Name: "Other", Alias: "other", HTML: new("<p>")})
 		_, _, err = o.Version(ctx, o.team, "other", c.A.ID)
 		wantFault(t, "a version of another template", err, fault.NotFound, "Template version not found")
 	})
 }
 
-// Compare refuses versions that would take too much memory, by lines and by bytes.
+// Compare refuses versions with too many lines or too many bytes, because comparing them would use too much memory.
 func TestCompareTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
@@ -95,7 +95,7 @@ func TestCompareTooLarge(t *testing.T) {
 			{a: "<p>", b: "<b>", textA: line, textB: line, fault: "2097164 bytes"},
 		} {
 			if c.b == line[:1<<20] {
-				c.a = c.b // 2 MB in all
+				c.a = c.b // 2 MB in total
 			}
 			name := fmt.Sprintf("t%d", i)
 			o.create(t, templates.NewTemplate{Name: name, Alias: name, HTML: &c.a, Text: &c.textA})
@@ -119,7 +119,8 @@ func TestCompareTooLarge(t *testing.T) {
 	})
 }
 
-// Large texts are read and filled only if there is memory, and every operation releases it.
+// Large texts are read and rendered only if enough memory can be reserved, and every operation releases its
+// reservation.
 func TestMemoryOfLargeTemplates(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -171,7 +172,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 	})
 }
 
-// Listing versions does not read their variables, which the list does not show.
+// Listing versions does not read their variables, because the list does not contain variables.
 func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -190,7 +191,7 @@ func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	})
 }
 
-// Comparing hostile texts, such as many equal lines, ends soon.
+// Compare is fast even for hostile texts, such as texts with many equal lines.
 func TestCompareHostile(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		a, b := strings.Repeat("a\n", 9_000), strings.Repeat("b\na\n", 5_000)

@@ -9,13 +9,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// Limits of the memory for large templates. Texts below memoryLarge are not counted. Stored texts and rendered ones
-// have separate pools. No request holds memory of the pool that it waits for, so two requests cannot wait for each
-// other.
+// These are limits of the memory for large templates. Texts smaller than memoryLarge are not counted. Stored texts and
+// rendered texts have separate pools. A request never waits for a pool from which it already holds memory, so two
+// requests cannot deadlock.
 const (
-	memoryMax   = 128 << 20 // bytes of a pool
-	memoryLarge = 256 << 10 // bytes of text from which memory is counted
-	memoryCost  = 6         // memory per byte of text: the text, its conversion, and the response with both
+	memoryMax   = 128 << 20 // size of each pool in bytes
+	memoryLarge = 256 << 10 // minimum size of texts that are counted, in bytes
+	memoryCost  = 6         // memory per byte of text, for the text, its conversion, and the response with both
 	memoryWait  = 10 * time.Second
 )
 
@@ -26,8 +26,8 @@ func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
-// reserve reserves memory for texts of a size in bytes. It waits, and returns an Unavailable fault if there is no
-// memory in time.
+// reserve reserves memory for texts with a total size in bytes. It waits for at most memoryWait and then returns an
+// Unavailable fault.
 func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {
 		return reservation{}, nil
@@ -42,10 +42,10 @@ func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int6
 	return reservation{sync.OnceFunc(func() { pool.Release(teamID, size) })}, nil
 }
 
-// reservation is memory that a result occupies.
-type reservation struct{ free func() } // nil if nothing is reserved
+// reservation is memory reserved for a result.
+type reservation struct{ free func() } // nil if no memory is reserved
 
-// Close releases the memory. Further calls do nothing.
+// Close releases the reserved memory. Calling Close again has no effect.
 func (h reservation) Close() {
 	if h.free != nil {
 		h.free()

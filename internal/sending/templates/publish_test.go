@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Concurrent changes are all kept, and the published version is one of those that were created.
+// No concurrent change is lost, and the published version is one of the created versions.
 func TestConcurrentChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -42,7 +42,7 @@ func TestConcurrentChanges(t *testing.T) {
 				t.Fatalf("version %d: %+v, %v", i+1, v, err)
 			}
 			published = published || v.ID == got.PublishedID
-			// Each version has one change more than the previous one.
+			// Each version differs from the previous version by exactly one change.
 			if i > 0 && (v.Subject != last.Subject) == (v.HTML != last.HTML) {
 				t.Errorf("version %d is %q, %q after %q, %q", v.Number, v.Subject, v.HTML, last.Subject, last.HTML)
 			}
@@ -54,7 +54,7 @@ func TestConcurrentChanges(t *testing.T) {
 	})
 }
 
-// A publication takes effect at once on the node that made it, even during concurrent reads.
+// Publishing takes effect immediately on the node that publishes, even during concurrent reads.
 func TestPublishedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -93,7 +93,7 @@ func TestPublishedAtOnce(t *testing.T) {
 	})
 }
 
-// A change by another service is noticed by its hint.
+// If another service publishes a version, its hint makes this service read the new version.
 func TestPublishedByAnother(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())

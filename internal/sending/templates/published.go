@@ -18,12 +18,12 @@ import (
 
 const (
 	hintTopic  = "templates"
-	cacheFor   = time.Second // maximum delay of another node's change if its hint is lost
+	cacheFor   = time.Second // maximum age of cached data if the hint about a change is lost
 	cacheCount = 10_000      // names of templates
 	cacheBytes = 16 << 20
 )
 
-// PublishedTemplate is the published version of a template, ready to be filled.
+// PublishedTemplate is the published version of a template, compiled for rendering.
 type PublishedTemplate struct {
 	TemplateID string
 	Content    *content.Compiled
@@ -31,14 +31,15 @@ type PublishedTemplate struct {
 	variables []Variable
 }
 
-// Values returns the value of each variable that the version declares: the given one, or else the fallback. A variable
-// has no value if neither is given and all its placeholders have fallbacks. Values for undeclared variables are
-// ignored. An error names the member of template.variables at fault.
+// Values returns the value of each variable that the version declares: the given value or, without a given value, the
+// fallback. If neither exists but all placeholders of the variable have fallbacks, the variable has no value. Values
+// for undeclared variables are ignored. An error names the invalid member of template.variables.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
-// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not among names, or "".
+// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not in the given names. It
+// returns "" if no variable is missing.
 func (s *PublishedTemplate) MissingVariable(names []string) string {
 	for _, d := range s.variables {
 		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
@@ -48,8 +49,8 @@ func (s *PublishedTemplate) MissingVariable(names []string) string {
 	return ""
 }
 
-// Published returns the version of a template that emails are sent with, by the template's id or alias. The error is a
-// NotFound fault if there is no such template, and an Invalid fault if it was never published.
+// Published returns the published version of a template, given the template's id or alias. If the template does not
+// exist, the error is a NotFound fault. If the template was never published, the error is an Invalid fault.
 func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*PublishedTemplate, error) {
 	p, err := s.published(ctx, teamID, idOrAlias)
 	if err != nil {
@@ -57,7 +58,7 @@ func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*Pub
 	}
 	c, err := s.contents.Get(ctx, teamID, p.contentID)
 	if fault.KindOf(err) == fault.NotFound {
-		return nil, notFound().Because(err) // the template was deleted and the cache missed the hint
+		return nil, notFound().Because(err) // the template was deleted, and the hint to the cache was lost
 	}
 	if err != nil {
 		return nil, err
@@ -91,12 +92,12 @@ func unpublished() error {
 		"The template has not been published (`template.id`). Publish it first: POST /templates/{id}/publish.")
 }
 
-// changed drops a team's templates from the caches of all nodes when the transaction commits.
+// changed removes a team's templates from the caches of all nodes when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
 }
 
-// cache holds published versions, by team and then by id or alias. Expired entries are dropped once a second.
+// cache holds published versions by team and by id or alias. Expired entries are removed once a second.
 type cache struct {
 	mu      sync.Mutex
 	teams   map[string]map[string]cachedVersion
@@ -113,7 +114,7 @@ type cachedVersion struct {
 
 func (c *cache) clear() { c.teams, c.n, c.bytes = map[string]map[string]cachedVersion{}, 0, 0 }
 
-// get returns the cached version. If there is none, pass changes to put.
+// get returns the cached version. If ok is false, the caller reads the version and passes changes to put.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -122,8 +123,7 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 	return r.published, c.changes, ok && now.Before(r.until)
 }
 
-// put caches a version, unless something was forgotten since get returned changes: the version may be older than that
-// change.
+// put caches a version, unless forget was called after get returned changes. In that case the version may be outdated.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
 	now := time.Now()
 	c.mu.Lock()
@@ -148,7 +148,7 @@ func (c *cache) put(teamID, name string, p published, changes uint64) {
 	of[name] = cachedVersion{p, now.Add(cacheFor)}
 }
 
-// sweep drops expired entries.
+// sweep removes expired entries from the cache.
 func (c *cache) sweep(now time.Time) {
 	c.swept = now
 	for teamID, of := range c.teams {
@@ -174,7 +174,7 @@ func (c *cache) drop(teamID, name string) {
 	}
 }
 
-// forget drops the cached templates of a team.
+// forget removes the cached templates of a team.
 func (c *cache) forget(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -184,7 +184,7 @@ func (c *cache) forget(teamID string) {
 	c.changes++
 }
 
-// weight estimates the memory of a cached version in bytes: at most about 500 KB.
+// weight estimates the memory of a cached version in bytes. It is at most about 500 KB.
 func (p *published) weight() int {
 	n := 512
 	for i := range p.variables {
@@ -193,18 +193,18 @@ func (p *published) weight() int {
 	return n
 }
 
-// Rendered is a filled template.
+// Rendered is a rendered template.
 type Rendered struct {
 	From    string // empty if the template has none
 	Subject string // empty if the template has none
 	ReplyTo []string
 	HTML    string
-	Text    string // converted from the HTML if the template has none
+	Text    string // derived from the HTML if the template has no text
 
 	reservation
 }
 
-// RenderOptions selects a version and its values.
+// RenderOptions selects the version to render and its values.
 type RenderOptions struct {
 	Version   string // "published" or empty, "draft" for the newest, or an id or number
 	Variables map[string]scalar.Value
@@ -213,9 +213,9 @@ type RenderOptions struct {
 	UnsubscribeURL string // empty for an email without a topic
 }
 
-// Render fills a version of a template like an email that is sent with it, and applies the same rules. An error names a
-// member of variables, or the field that is wrong after filling. If HTML and given text would exceed the size of the
-// largest email or 10 MB, Render refuses before filling. The caller closes the result.
+// Render renders a version of a template by the same rules as for an email that is sent with it. An error names a
+// member of variables, or the field that is invalid after rendering. If the HTML and the given text would exceed 10 MB
+// or the maximum size of an email, Render returns an error without rendering. The caller must close the result.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -259,7 +259,7 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Rend
 	return r, err
 }
 
-// fill fills a content and checks the rules that depend on the values.
+// fill renders a content and checks the rules that depend on the values.
 func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.Values) (r Rendered, err error) {
 	if err := c.CheckLines(values); err != nil {
 		return r, err

@@ -17,7 +17,7 @@ type newTemplate = templates.NewTemplate
 // repeated returns a text of n letters.
 func repeated(n int) string { return strings.Repeat("x", n) }
 
-// declarations returns the declarations of n variables.
+// declarations returns n declarations of variables with different keys.
 func declarations(n int) (all []templates.Declaration) {
 	for i := range n {
 		all = append(all, templates.Declaration{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
@@ -25,12 +25,12 @@ func declarations(n int) (all []templates.Declaration) {
 	return all
 }
 
-// declaring returns a function that declares one variable.
+// declaring returns a function that sets the variables of a new template to one declaration.
 func declaring(v templates.Declaration) func(*newTemplate) {
 	return func(n *newTemplate) { n.Variables = []templates.Declaration{v} }
 }
 
-// ruleCases are templates at the limits of the rules. says is empty if the template is accepted.
+// ruleCases are templates at the limits of the rules. If a template is accepted, says is empty.
 var ruleCases = []struct {
 	name string
 	set  func(*newTemplate)
@@ -134,7 +134,8 @@ var ruleCases = []struct {
 		Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
 }
 
-// Each limit accepts its bound and refuses the next value, with the field at fault. A refused template is not stored.
+// Each rule accepts its limit and refuses the next larger value, and the error names the field. A refused template is
+// not stored.
 func TestRules(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		made := 0
@@ -156,7 +157,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// The rules apply to changes, too. A refused change has no effect.
+// The rules also apply to changes of a template. A refused change has no effect.
 func TestRulesOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -180,7 +181,7 @@ func TestRulesOfChanges(t *testing.T) {
 	})
 }
 
-// Publishing refuses templates that would be wrong in every email, and names the field.
+// Publish refuses a template with errors that every email would have, and the error names the field.
 func TestPublishRefuses(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for i, c := range []struct {
@@ -233,7 +234,7 @@ func TestPublishRefuses(t *testing.T) {
 	})
 }
 
-// Render returns what sending would send, for any version, with the same errors.
+// Render returns, for any version, the same text and the same errors as sending an email with that version.
 func TestRender(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -304,7 +305,7 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// A variable without a value and a fallback may be omitted if each of its placeholders has a fallback.
+// The value of a variable without a fallback may be omitted if each placeholder of the variable has a fallback.
 func TestFallbacksOfPlaceholders(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",

@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// triesMax is how often a change is computed again because of concurrent changes. Each time at least one of the
-// concurrent changes succeeds.
+// triesMax is the maximum number of times that a change is computed because of concurrent changes. Each time, at least
+// one of the concurrent changes succeeds.
 const triesMax = 100
 
 // Service implements the operations on templates.
@@ -30,8 +30,8 @@ type Service struct {
 	maxRendered int64 // bytes
 }
 
-// New returns a service that stores the contents of versions in contents. maxEmail is the maximum size of an email in
-// bytes.
+// New returns a service that stores the contents of versions with the service contents. maxEmail is the maximum size of
+// an email in bytes.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
@@ -77,7 +77,7 @@ func (s *Service) create(ctx context.Context, t Template, text Text, variables [
 	return t, s.taken(err, t.Alias)
 }
 
-// addVersion inserts the next version of a template and makes it the newest one in t. The caller writes t.
+// addVersion inserts the next version of a template and sets it as the newest version in t. The caller must write t.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
 	c := v.Text.content(t.TeamID)
 	if err := s.contents.Add(ctx, tx, c); err != nil {
@@ -89,7 +89,7 @@ func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Ver
 	return insertVersion(ctx, tx, v)
 }
 
-// taken converts a violation of the unique index of aliases into a fault. It returns other errors unchanged.
+// taken converts a violation of the unique index on aliases to a fault. It returns other errors unchanged.
 func (s *Service) taken(err error, alias string) error {
 	if s.d.Violates(err, aliasIndex) {
 		return fault.Invalidf("alias", "The `alias` %s is taken by another template. Choose another one.", alias).Because(err)
@@ -97,7 +97,7 @@ func (s *Service) taken(err error, alias string) error {
 	return err
 }
 
-// Get returns a template, by its id or alias, with its newest version, which the caller closes.
+// Get returns a template, given its id or alias, and its newest version. The caller must close the version.
 func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err == nil {
@@ -106,8 +106,8 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, 
 	return t, v, err
 }
 
-// read loads the texts of versions of a template. The first version holds the memory of all of them. The caller closes
-// the first version, even after an error.
+// read loads the texts of several versions of a template. The memory for all texts is reserved in the first version.
+// The caller must close the first version, even after an error.
 func (s *Service) read(ctx context.Context, all ...*Version) error {
 	ids := make([]string, len(all))
 	for i, v := range all {
@@ -130,7 +130,7 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	return nil
 }
 
-// readOne loads the text of a version. The caller closes the version unless there is an error.
+// readOne loads the texts of a version. If it returns no error, the caller must close the version.
 func (s *Service) readOne(ctx context.Context, v *Version) error {
 	err := s.read(ctx, v)
 	if err != nil {
@@ -144,13 +144,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 	return listTemplates(ctx, s.d.Reader, teamID, p)
 }
 
-// errChanged means that another transaction changed the template since it was read.
+// errChanged is returned if another transaction has changed the template since it was read.
 var errChanged = errors.New("the template was changed since it was read")
 
-// change applies a change to a template. It reads the template with its newest version and calls plan. plan loads the
-// texts that it needs and computes the change. It returns the function that writes the change, or nil to write nothing.
-// The function runs in a transaction that has claimed the template; it modifies t, which is then written. If the
-// template was changed in between, change starts again. It returns the resulting template.
+// change applies a change to a template. It reads the template with its newest version and calls the function plan,
+// which loads the texts that it needs and computes the change. The function plan returns a function that writes the
+// change, or nil if no change is needed. The function write runs in a transaction that has claimed the template. It
+// modifies t, which is then stored. If another transaction has changed the template since it was read, change starts
+// again. The result is the changed template.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {
@@ -164,14 +165,15 @@ func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 		"The template is being changed by others all the time. Try again in a moment.")
 }
 
-// changeOnce is change without the repetition: it returns errChanged if the template was changed in between.
+// changeOnce is like change but does not start again. If another transaction has changed the template since it was
+// read, it returns errChanged.
 func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return before, err
 	}
-	defer func() { v.Close() }() // releases the texts that plan loaded
+	defer func() { v.Close() }() // releases the memory of the texts that plan has loaded
 	write, err := plan(&before, &v)
 	if err != nil || write == nil {
 		return before, err
@@ -249,7 +251,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 	})
 }
 
-// apply returns the changed text, and whether it equals the old one.
+// apply returns the changed text and whether it equals the original text.
 func (c *Change) apply(t Text) (changed Text, same bool) {
 	changed, same = t, true
 	for _, f := range []struct {
@@ -271,7 +273,7 @@ func (c *Change) apply(t Text) (changed Text, same bool) {
 
 func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a == *b }
 
-// Publish makes the newest version the published one. If the newest version is published already, nothing changes.
+// Publish publishes the newest version. If the newest version is already published, Publish changes nothing.
 func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		if !t.HasUnpublished() {
@@ -291,8 +293,8 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 	})
 }
 
-// Restore adds a copy of an older version as the newest one, without publishing it. If the newest version is already
-// equal to the older one, nothing changes.
+// Restore adds a copy of an older version as the newest version, without publishing it. If the newest version already
+// equals the older version, Restore changes nothing.
 func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		old, err := s.version(ctx, t, version)
@@ -316,8 +318,8 @@ func (t *Text) equal(u *Text) bool {
 		sameText(t.Plain, u.Plain)
 }
 
-// Duplicate adds a template with a copy of another's newest version. The new template is not published and has no
-// alias.
+// Duplicate adds a template with a copy of another template's newest version. The new template is not published and has
+// no alias.
 func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Template, error) {
 	t, v, err := s.Get(ctx, teamID, idOrAlias)
 	if err != nil {
@@ -332,7 +334,7 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 }
 
 // Delete deletes a template and returns its id. Emails that were accepted with the template do not change. The next
-// Sweep deletes its versions.
+// Sweep deletes the template's versions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
@@ -346,7 +348,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 			return fmt.Errorf("delete template %s: %w", t.ID, err)
 		}
 		if !marked {
-			return notFound() // another request has just deleted it
+			return notFound() // another request has just deleted the template
 		}
 		s.changed(tx, teamID)
 		return nil
@@ -364,7 +366,8 @@ func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page
 	return t, all, more, err
 }
 
-// Version returns a template and one of its versions, by id or number. The caller closes the version.
+// Version returns a template and one of its versions, given the version's id or number. The caller must close the
+// version.
 func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -377,7 +380,7 @@ func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string
 	return t, v, err
 }
 
-// version returns a version by its id or number, without its text.
+// version returns a version, given its id or number, without its texts.
 func (s *Service) version(ctx context.Context, t *Template, version string) (v Version, err error) {
 	if id.Valid(version) {
 		return getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
@@ -390,8 +393,9 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
 }
 
-// Sweep deletes the versions of deleted templates. It releases the contents of versions that were published; they are
-// deleted after their last email. It deletes the contents of other versions at once. It is called periodically.
+// Sweep deletes the versions of deleted templates. It releases the contents of versions that were published, so that a
+// content is deleted after the last email that uses it. The contents of other versions are deleted immediately. The
+// caller runs Sweep periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
 		some, err := deletedTemplates(ctx, s.d.Reader, after)
@@ -409,8 +413,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// clear deletes some versions of a deleted template, or the template itself if it has none left. It returns the number
-// of deleted versions.
+// clear deletes a batch of versions of a deleted template. If the template has no versions left, clear deletes the
+// template. It returns the number of deleted versions.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
 	all, err := someVersions(ctx, tx.Reader, t)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	aliasIndex = "templates_alias"
 
-	clearVersions  = 20 // versions deleted in one transaction; the content of each may be large
+	clearVersions  = 20 // versions deleted in one transaction; few, because their contents may be large
 	clearTemplates = 100
 	eraseRows      = 500
 )
@@ -24,7 +24,7 @@ const (
 func notFound() *fault.Error        { return fault.NotFoundf("Template not found") }
 func versionNotFound() *fault.Error { return fault.NotFoundf("Template version not found") }
 
-// stored is the JSON form of a variable.
+// stored is the JSON form in which a variable is stored.
 type stored struct {
 	ID        string      `json:"id"`
 	Key       string      `json:"key"`
@@ -90,7 +90,8 @@ const (
 	versionColumns     = versionItemColumns + `, v.variables`
 )
 
-// versionRow is the scan destination of versionColumns, and itemDest that of versionItemColumns.
+// versionRow is the scan destination of versionColumns. Its method itemDest returns the scan destination of
+// versionItemColumns.
 type versionRow struct {
 	Version
 	created, published int64
@@ -118,7 +119,8 @@ func (r *versionRow) version() (v Version, err error) {
 	return v, err
 }
 
-// named returns the SQL condition for the template of team $1 whose id or alias is $2, and the normalized value of $2.
+// named returns the SQL condition that selects a template of team $1 by its id or alias $2, and the normalized value
+// for $2.
 func named(idOrAlias string) (condition, normal string) {
 	if id.Valid(idOrAlias) {
 		return `t.team_id = $1 AND t.id = $2 AND NOT t.deleted`, strings.ToLower(idOrAlias)
@@ -140,7 +142,7 @@ func getTemplate(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Te
 	return row.template(), nil
 }
 
-// getCurrent returns a template and its newest version, without the text.
+// getCurrent returns a template and its newest version, without the texts.
 func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Template, Version, error) {
 	var row templateRow
 	var newest versionRow
@@ -158,13 +160,13 @@ func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Tem
 	return row.template(), v, err
 }
 
-// published holds the parts of a template that sending needs.
+// published holds the data of a template that is needed to send emails with it.
 type published struct {
 	templateID, versionID, contentID string
 	variables                        []Variable
 }
 
-// getPublished returns the published version of a template. versionID is empty if none was published.
+// getPublished returns the published version of a template. If no version was published, versionID is empty.
 func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p published, err error) {
 	var variables string
 	condition, normal := named(idOrAlias)
@@ -243,8 +245,8 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	return nil
 }
 
-// claim increments the revision of a template, which blocks other changes until this transaction ends. It returns false
-// if the revision has changed or the template was deleted.
+// claim increments the revision of a template. Other changes of the template wait until this transaction ends. It
+// returns false if the revision has changed or the template was deleted.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND revision = $3 AND NOT deleted`, t.ID, t.TeamID, t.revision)
@@ -254,7 +256,7 @@ func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	return n > 0, nil
 }
 
-// save writes the row of a claimed template.
+// save writes the row of a template that the transaction has claimed.
 func save(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Queue(ctx, `UPDATE templates SET name = $3, alias = $4, current_id = $5, published_id = $6, versions = $7,
 		updated_at = $8, published_at = $9 WHERE id = $1 AND team_id = $2`, t.ID, t.TeamID, t.Name, t.Alias, t.CurrentID,
@@ -265,14 +267,14 @@ func setPublished(ctx context.Context, tx *db.Tx, teamID, versionID string, at i
 	tx.Queue(ctx, `UPDATE template_versions SET published_at = $3 WHERE id = $1 AND team_id = $2`, versionID, teamID, at)
 }
 
-// markDeleted hides a template and frees its alias. It returns false if there is none.
+// markDeleted marks a template as deleted and releases its alias. It returns false if the template does not exist.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, templateID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET deleted = $3, alias = '', revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND NOT deleted`, templateID, teamID, true)
 	return n > 0, err
 }
 
-// deletedTemplates returns some deleted templates of all teams whose rows still exist.
+// deletedTemplates returns a batch of templates of all teams that are marked as deleted and whose rows still exist.
 func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Template, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM templates WHERE deleted AND id > $1 ORDER BY id LIMIT $2`, after,
 		clearTemplates)
@@ -286,7 +288,7 @@ func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Templat
 	return all, nil
 }
 
-// someVersions returns some versions of a template, with their contents.
+// someVersions returns a batch of a template's versions, with their content ids.
 func someVersions(ctx context.Context, r db.Reader, t *Template) ([]Version, error) {
 	rows, err := r.Query(ctx, `SELECT id, content_id, published_at FROM template_versions
 		WHERE team_id = $1 AND template_id = $2 ORDER BY id LIMIT $3`, t.TeamID, t.ID, clearVersions)

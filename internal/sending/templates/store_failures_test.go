@@ -35,7 +35,7 @@ func state(t *testing.T, d *db.DB) (all string) {
 	return all
 }
 
-// If any statement of an operation fails, the operation returns an error and changes nothing.
+// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

@@ -1,28 +1,28 @@
-// Package templates manages the templates that emails are sent with: their versions, and the variables that these
-// declare.
+// Package templates manages templates for emails. A template has versions, and each version declares variables.
 //
 // # Invariants
 //
-// A version never changes. A version owns a content (see package content), so an email that was accepted with a version
-// keeps its text, whatever happens to the template. Editing applies to the newest version: each change of the text or
-// of the variables creates another one. Emails are sent with the published version. Versions are numbered from 1
-// without gaps.
+// A version never changes. The texts of a version are stored as a content (see package content), so an email accepted
+// with the version keeps its text even if the template is changed or deleted. Changes apply to the newest version: each
+// change of the text or of the variables creates a new version. Emails are sent with the published version. Versions
+// are numbered from 1 without gaps.
 //
-// Large texts are read and filled only when there is memory for them; teams share that memory. A result with such a
-// text has a method Close, which the caller calls when it no longer needs the text.
+// Large texts are read and rendered only when memory for them can be reserved; teams share this memory. A result with
+// such a text has a method Close, which the caller must call when it no longer needs the text.
 //
-// A change is written only if the template still has the revision that the change was computed from, so no change is
-// lost. Each change increments the revision. If the revision has changed, the change is computed again.
+// Each change increments the template's revision. A change is written only if the template still has the revision from
+// which the change was computed, so no change is lost. If the template has another revision, the change is computed
+// again.
 //
 // # When it fails
 //
-// A template of another team is a NotFound fault, like a missing one. Errors of the database are returned, and then
-// nothing has changed.
+// Access to a template of another team returns a NotFound fault, as for a missing template. If an operation returns a
+// database error, it has changed nothing.
 //
 // # What it does not do
 //
-// The package does not send: package emails gets the published version from it. It fills only declared variables:
-// packages that write to contacts fill contact data.
+// The package does not send emails; package emails reads published versions from it. The package renders only declared
+// variables. Packages that send to contacts render contact data.
 package templates
 
 import (
@@ -33,10 +33,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// Limits of a template.
+// These are the limits of a template.
 const (
 	MaxName         = 255     // characters
-	MaxSize         = 4 << 20 // bytes of the HTML and the text together
+	MaxSize         = 4 << 20 // bytes of the HTML and the text in total
 	MaxPlaceholders = 10_000
 	MaxVariables    = 50
 
@@ -44,23 +44,23 @@ const (
 	maxReplyTo  = 50  // addresses
 	maxKey      = 50  // characters of a variable's key
 	maxSubject  = content.MaxSubject
-	maxMailbox  = 2000     // bytes of an address with display name
-	maxRendered = 10 << 20 // bytes of HTML and given text together that Render produces
-	maxCompared = 2 << 20  // bytes of HTML and text of both versions together in Compare
-	maxLines    = 20_000   // lines of the HTML, or of the texts, of both versions in Compare; each takes about 250 bytes
+	maxMailbox  = 2000     // bytes of an address with its display name
+	maxRendered = 10 << 20 // bytes of the HTML and the given text that Render produces, in total
+	maxCompared = 2 << 20  // bytes of HTML and text of both versions in Compare, in total
+	maxLines    = 20_000   // lines per field of both versions in Compare; each uses about 250 bytes of memory
 )
 
-// Template is a template without its texts, which its versions have.
+// Template is a template without its texts, which are part of its versions.
 type Template struct {
 	ID          string
 	TeamID      string
 	Name        string
 	Alias       string // empty if the template has no alias
 	CurrentID   string // the newest version
-	PublishedID string // the version that emails are sent with; empty before the first is published
+	PublishedID string // the version that emails are sent with; empty if no version was published
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	PublishedAt time.Time // zero if never published
+	PublishedAt time.Time // zero if the template was never published
 
 	versions int64 // the number of the newest version
 	revision int64
@@ -79,26 +79,26 @@ type Version struct {
 	TeamID      string
 	Number      int64 // from 1
 	CreatedAt   time.Time
-	PublishedAt time.Time // time of the latest publication; zero if never published
+	PublishedAt time.Time // when the version was last published; zero if it was never published
 
-	// Set only for a single version, not in lists.
+	// These fields are set only when a single version is read, not in lists.
 	Variables []Variable
 	Text
 
 	contentID   string
-	reservation // memory of the text
+	reservation // memory reserved for the text
 }
 
-// Text holds the texts of a version. All texts may have placeholders, see package render.
+// Text holds the texts of a version. All of these texts may have placeholders (see package render).
 type Text struct {
 	From    string // empty when not given
 	Subject string // empty when not given
 	ReplyTo []string
 	HTML    string
-	Plain   *string // nil: converted from the HTML; empty: no text part
+	Plain   *string // if nil, derived from the HTML; if empty, no text part
 }
 
-// PlainOrConverted returns the text part, converted from the HTML if none was given.
+// PlainOrConverted returns the plain text part. If no text was given, it is derived from the HTML.
 func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain
@@ -119,7 +119,7 @@ func (t *Text) content(teamID string) *content.Content {
 		Text: t.Plain, Kept: true}
 }
 
-// textField is a text of a version with the name of its API field.
+// textField is a text of a version, with the name of its API field.
 type textField struct{ field, text string }
 
 // textFields returns all texts that may have placeholders.
@@ -134,19 +134,19 @@ func (t *Text) textFields() []textField {
 	return all
 }
 
-// NewTemplate is a template to be created.
+// NewTemplate is a request to create a template.
 type NewTemplate struct {
 	Name      string
 	Alias     string // empty for none
 	From      string
 	Subject   string
 	ReplyTo   []string
-	HTML      *string // nil if not given, which is an error
+	HTML      *string // required; nil if not given
 	Text      *string // see Text.Plain
 	Variables []Declaration
 }
 
-// Change is a change of a template; nil leaves a value unchanged.
+// Change is a request to change a template. A nil field leaves its value unchanged.
 type Change struct {
 	Name      *string
 	Alias     *string // empty for none
@@ -154,14 +154,14 @@ type Change struct {
 	Subject   *string
 	ReplyTo   *[]string
 	HTML      *string
-	Text      **string // a nil value: converted from the HTML again
+	Text      **string // if *Text is nil, the text is derived from the HTML again
 	Variables *[]Declaration
 }
 
-// copySuffix ends the name of a duplicate.
+// copySuffix is appended to the name of a duplicate.
 const copySuffix = " (Copy)"
 
-// copyName returns the name of a duplicate, shortened to the limit.
+// copyName returns the name for a duplicate of a template, shortened to the maximum length.
 func copyName(name string) string {
 	runes := []rune(name)
 	if most := MaxName - len(copySuffix); len(runes) > most {

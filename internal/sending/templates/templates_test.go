@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// office is a node with a team's templates.
+// office is a test node with the template service and a team.
 type office struct {
 	*templates.Service
 	node *testnode.Node
@@ -30,7 +30,7 @@ func each(t *testing.T, f func(t *testing.T, o *office)) {
 	})
 }
 
-// order returns a template with two variables, one of them with a fallback.
+// order returns a request to create a template with two variables, one of them with a fallback.
 func order() templates.NewTemplate {
 	return templates.NewTemplate{Name: "Order", Alias: "order", From: "Acme <orders@acme.example>",
 		Subject: "Your {{{ITEM}}}", ReplyTo: []string{"help@acme.example"},
@@ -78,7 +78,7 @@ func (o *office) count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// sentWith returns the HTML of an email sent now.
+// sentWith returns the HTML of an email that would be sent now with a template.
 func (o *office) sentWith(t *testing.T, name string) string {
 	t.Helper()
 	p, err := o.Published(t.Context(), o.team, name)
@@ -99,7 +99,7 @@ func wantFault(t *testing.T, what string, err error, kind fault.Kind, says strin
 	}
 }
 
-// A template is created, published, edited and published again. Emails always use the published version.
+// After a template is created, published, changed and published again, emails always use the published version.
 func TestLifeOfATemplate(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		made := o.create(t, order())
@@ -164,7 +164,7 @@ func TestLifeOfATemplate(t *testing.T) {
 		if list, _, err := o.List(t.Context(), o.team, page.Page{}); err != nil || len(list) != 0 {
 			t.Errorf("the list is %+v, %v", list, err)
 		}
-		o.create(t, order()) // the alias is free again
+		o.create(t, order()) // the alias can be used again
 	})
 }
 
@@ -275,8 +275,8 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// The versions of a deleted template are deleted in steps that may be interrupted. Contents that emails may refer to
-// are released, others deleted.
+// Sweep deletes the versions of a deleted template in steps that may be interrupted. Contents that emails may refer to
+// are released, and other contents are deleted.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())

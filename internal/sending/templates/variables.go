@@ -14,25 +14,25 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Variable is a variable that a version declares.
+// Variable is a variable that a version of a template declares.
 type Variable struct {
-	ID        string // later versions that declare the same key keep the id
+	ID        string // the id stays the same in later versions that declare the same key
 	Key       string
 	Type      scalar.Type
-	Fallback  scalar.Value // none if the value must be given for each email
+	Fallback  scalar.Value // the zero value if each email must give a value
 	CreatedAt time.Time
 	UpdatedAt time.Time // time of the latest change of type or fallback
 }
 
-// Declaration is a variable as a request declares it.
+// Declaration is the declaration of a variable in a request.
 type Declaration struct {
 	Key      string
 	Type     string
-	Fallback scalar.Value // none if the value must be given for each email
+	Fallback scalar.Value // the zero value if each email must give a value
 }
 
-// reserved are keys that variables may not have, with or without POSTRIDER_ or RESEND_ before them. Reserved keys name
-// contact data and values that Postrider fills in itself.
+// reserved lists keys that variables may not have, also with the prefix POSTRIDER_ or RESEND_. Reserved keys name
+// contact data and values that Postrider sets.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
 func isReserved(key string) bool {
@@ -44,7 +44,7 @@ func isReserved(key string) bool {
 	return slices.Contains(reserved, key)
 }
 
-// checkDeclarations checks the variables of a template.
+// checkDeclarations checks the declared variables of a template.
 func checkDeclarations(all []Declaration) error {
 	if len(all) > MaxVariables {
 		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
@@ -88,8 +88,8 @@ func notKeyRune(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_')
 }
 
-// declare returns the variables of a new version, given those of the version before. Keys that the earlier version
-// declares keep their ids.
+// declare returns the variables of a new version, given the variables of the previous version. A variable with a key
+// that the previous version declares keeps its id.
 func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	list := make([]Variable, len(all))
 	for i, d := range all {
@@ -116,9 +116,10 @@ func sameVariables(a, b []Variable) bool {
 	})
 }
 
-// valuesFor returns the value of each declared variable: the given one, or else the fallback. A variable with neither
-// is an error, unless all its placeholders have fallbacks; then it gets no value. Values for undeclared variables are
-// ignored. Errors name the field prefix and the key.
+// valuesFor returns the value of each declared variable: the given value or, without a given value, the fallback. If
+// neither exists but all placeholders of the variable have fallbacks, the variable has no value. If neither exists and
+// a placeholder has no fallback, valuesFor returns an error. Values for undeclared variables are ignored. Errors name
+// the field by the parameter prefix and the variable's key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

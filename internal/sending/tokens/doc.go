@@ -1,6 +1,6 @@
-// Package tokens makes and reads the signed tokens of sent emails: their return paths, the field that proves a
-// complaint, and their tracked links and pixels.
+// Package tokens creates and verifies the signed tokens in sent emails: return paths, the header field that
+// authenticates complaints, and tracked links and pixels.
 //
-// A token carries the id of its email and a MAC by the keys of the installation. Tokens are not stored: reading one
-// needs the keys and no database, and it does not say whether the email still exists.
+// A token contains the id of its email and a MAC computed with the installation's keys. Tokens are not stored.
+// Verifying a token requires only the keys and no database, so it does not show whether the email still exists.
 package tokens

@@ -11,13 +11,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// TrackedLink is the content of the token of a tracked link or of a tracking pixel.
+// TrackedLink is the decoded token of a tracked link or of a tracking pixel.
 type TrackedLink struct {
 	EmailID  string
 	Position int // position of the recipient in the envelope, from 0; -1 if the message had several recipients
 
-	// URL is the target of the link; "" for a pixel. It is an absolute http or https URL in UTF-8 without control
-	// characters. Spaces and characters outside ASCII stay as the sender wrote them.
+	// URL is the target of the link, or "" for a pixel. The target is an absolute http or https URL in UTF-8 without
+	// control characters. Spaces and non-ASCII characters are kept as the sender wrote them.
 	URL string
 }
 
@@ -26,36 +26,35 @@ const (
 	linkVersion = 1
 	macSize     = 16
 
-	// LinkMax is the length of the longest token of a link, in characters. The limit bounds the work that a forged
-	// token can cause.
+	// LinkMax is the maximum length of a link token, in characters. It limits the processing time that a forged token can
+	// cause.
 	LinkMax = 8192
 
-	// MaxPosition is the largest position of a recipient that [ReadLink] accepts. An email has at most 50 recipients in
-	// each of to, cc and bcc.
+	// MaxPosition is the largest recipient position that [ReadLink] accepts. An email has at most 50 recipients in each of
+	// to, cc and bcc.
 	MaxPosition = 3*50 - 1
 )
 
-// The token of a link has these parts: a version, the position plus one as a varint, the 16 bytes of the email's id,
-// the URL, and a MAC. The MAC covers the other parts and the host of the link.
+// A link token consists of a version, the position plus one as a varint, the 16 bytes of the email's id, the URL, and a
+// MAC. The MAC covers the other parts and the link's host.
 //
-// The host itself is not part of the token. Because the MAC covers the host, a token does not work at the host of
-// another team. At the host of another team, a link would lead people who trust that host to a target that the first
-// team chose.
+// The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host. If
+// it did, a team could use a host that people trust to lead them to its own target.
 //
-// The URL is part of the token, so that a link works while the database is away and after the email was deleted.
-// Because of the MAC, a link leads only to a target that a sender chose.
+// The URL is part of the token, so that a link also works during a database outage and after the email was deleted.
+// Because of the MAC, a link leads only to a target in an email that a sender has sent.
 
-// LinkMaker makes the tokens of the links of one message. It uses its buffer again for each token. It is not safe for
-// concurrent use.
+// LinkMaker creates the link tokens of one message. It reuses its buffer for each token and is not safe for concurrent
+// use.
 type LinkMaker struct {
 	tag  keyring.Tagger
 	data []byte
-	from int // where the token begins in data, after the host
-	head int // length of the beginning of data that all tokens share, in bytes
+	from int // index in data at which the token begins, after the host
+	head int // length in bytes of the prefix of data that all tokens share
 }
 
-// NewLinkMaker returns the maker of tokens for an email's links at a host: a name in lower case without a port. It
-// returns false if emailID is not a UUID, so there is no such email. The caller calls Release when it is done.
+// NewLinkMaker returns a LinkMaker for an email's links at a host. The host is a name in lower case without a port. If
+// emailID is not a UUID, NewLinkMaker returns false. The caller must call Release after the last token.
 func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (LinkMaker, bool) {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
@@ -69,7 +68,7 @@ func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (Li
 	return LinkMaker{tag: keys.Tagger(linkPurpose), data: data, from: from, head: len(data)}, true
 }
 
-// Release returns the maker's memory for reuse. The maker must not be used afterwards.
+// Release returns the LinkMaker's memory for reuse. The LinkMaker must not be used afterwards.
 func (m *LinkMaker) Release() { m.tag.Release() }
 
 // Append appends the token of a URL to dst. If the token would be too long, it appends nothing and returns false.
@@ -82,16 +81,17 @@ func (m *LinkMaker) Append(dst, url []byte) ([]byte, bool) {
 	return base64.RawURLEncoding.AppendEncode(dst, m.data[m.from:]), true
 }
 
-// ReadLink returns the content of the token of a link at a host: a name in lower case without a port. It returns a
-// NotFound fault for a token that was altered, that was made with other keys, or that is of a link at another host. The
-// email may have been deleted since.
+// ReadLink verifies and decodes the token of a link at a host. The host is a name in lower case without a port. If the
+// token was altered, was created with other keys, or is for another host, ReadLink returns a NotFound fault. The email
+// may have been deleted since the token was created.
 func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 	none := fault.NotFoundf("There is nothing at this address.")
 	if len(token) > LinkMax {
 		return TrackedLink{}, none
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end. Comparing with the encoded data detects both.
+	// The decoder ignores line breaks and unused bits at the end. Encoding the data again and comparing the result with
+	// the token detects both.
 	if err != nil || len(data) < 2+16+macSize || base64.RawURLEncoding.EncodeToString(data) != token {
 		return TrackedLink{}, none
 	}

@@ -26,7 +26,7 @@ func testKeys(t testing.TB, seed byte) *keyring.Keyring {
 	return k
 }
 
-// linkToken makes one token.
+// linkToken returns the token of a link.
 func linkToken(t testing.TB, keys *keyring.Keyring, of TrackedLink) string {
 	t.Helper()
 	k, ok := NewLinkMaker(keys, aHost, of.EmailID, of.Position)
@@ -78,7 +78,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A token with an altered bit, or with a character added or removed, is refused.
+// A token is refused if a bit is altered or a character is added or removed.
 func TestAlteredLink(t *testing.T) {
 	keys := testKeys(t, 1)
 	token := linkToken(t, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"})
@@ -117,7 +117,8 @@ func TestAlteredLink(t *testing.T) {
 	refused(base64.RawURLEncoding.EncodeToString(other))
 }
 
-// FuzzReadLink checks that only tokens of LinkMaker are accepted, and that ReadLink returns what they were made from.
+// FuzzReadLink checks that ReadLink accepts only tokens created by LinkMaker and returns the values from which they
+// were created.
 func FuzzReadLink(f *testing.F) {
 	keys := testKeys(f, 1)
 	f.Add(linkToken(f, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"}), "https://a.example/", 0, 1)

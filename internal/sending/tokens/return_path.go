@@ -10,15 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// Each message gets a return path for its email and destination (VERP). The return path tells which email a bounce is
-// about, and it proves that the sender of the bounce has seen what was sent to that destination.
+// Each message has a return path for its email and destination (VERP). The return path identifies the email that a
+// bounce refers to. It also proves that the sender of the bounce has seen the message that was sent to the destination.
 //
-// The local part is "b-" and 42 characters of base32 in lower case: the email's id (16 bytes), a hint of the
-// destination (2 bytes), and a tag (8 bytes) that cannot be made without the key. Hosts may change the case. The hint
-// is keyed too, so that an attacker cannot choose a domain with the same hint as another.
+// The local part is "b-" followed by 42 characters of base32 in lower case. They encode the email's id (16 bytes), a
+// keyed hash of the destination (2 bytes), and a tag (8 bytes) that cannot be computed without the key. The base32 form
+// is used because hosts may change the case of the local part. The hash of the destination is keyed so that an attacker
+// cannot find another domain with the same hash.
 //
-// The value of [FeedbackField] has the same form but another purpose. A person who gets the message forwarded sees its
-// fields, but not its return path, so the value of the field must prove less.
+// The value of [FeedbackField] has the same form but another purpose. If a message is forwarded, its new recipient sees
+// the header fields but not the return path. The header field must therefore not be accepted as a return path.
 const (
 	returnPathPrefix  = "b-"
 	returnPathPurpose = "return-path"
@@ -30,41 +31,41 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of a field that delivery adds to each message. A complaint that quotes the field proves
-// that the complaint's sender has the message as it was sent to that destination. DKIM signatures do not cover the
-// field, because its value differs between destinations; its tag protects it.
+// FeedbackField is the name of a header field that package delivery adds to each message. A complaint that quotes the
+// field proves that the complaint's sender has the message that was sent to the destination. DKIM signatures do not
+// cover the field, because its value differs between destinations. The tag in the value prevents forgery.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ReturnPath returns the local part of the return path of an email to a destination. It has 44 bytes; RFC 5321 section
-// 4.5.3.1.1 allows 64.
+// ReturnPath returns the local part of the return path of an email to a destination. The local part has 44 bytes; RFC
+// 5321 section 4.5.3.1.1 allows 64.
 func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	token := proof(keys, returnPathPurpose, emailID, destination)
 	if token == "" {
-		return "bounces" // Every email has a UUID, so a bounce to this address belongs to no email.
+		return "bounces" // not reached for real emails, which have UUIDs
 	}
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the id of the email whose return path has this local part. It returns false unless ReturnPath
-// made the local part with these keys.
+// ParseReturnPath returns the email id in the local part of a return path. It returns false unless ReturnPath created
+// the local part with the same keys.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }
 
-// Feedback returns the value of [FeedbackField] of an email to a destination.
+// Feedback returns the value of [FeedbackField] for an email to a destination.
 func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 	return feedbackPrefix + proof(keys, feedbackPurpose, emailID, destination)
 }
 
-// ParseFeedback returns the id of the email that was sent with this value of [FeedbackField]. It returns false unless
-// Feedback made the value with these keys.
+// ParseFeedback returns the email id in a value of [FeedbackField]. It returns false unless Feedback created the value
+// with the same keys.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }
 
-// proof returns the token of an email and a destination. It returns "" if emailID is not a UUID.
+// proof returns the token for an email to a destination. If emailID is not a UUID, proof returns "".
 func proof(keys *keyring.Keyring, purpose, emailID, destination string) string {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
@@ -83,8 +84,8 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits, which the decoder ignores. The token is encoded again to detect one that sets
-	// these bits.
+	// The last character has unused bits, which the decoder ignores. Encoding the token again detects a token in which
+	// these bits are set.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

@@ -35,7 +35,7 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
-// A complaint proof has the form of a return path, but neither is accepted as the other.
+// A feedback value has the same form as a return path, but neither is accepted in place of the other.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	keys, emailID := testKeys(t, 1), id.New()
@@ -57,7 +57,7 @@ func TestFeedback(t *testing.T) {
 	}
 }
 
-// Without the key, an attacker cannot find a domain with the return path of another domain.
+// Without the key, an attacker cannot find two domains with the same return path.
 func TestHintsAreKeyed(t *testing.T) {
 	t.Parallel()
 	emailID := id.New()
@@ -92,7 +92,7 @@ func FuzzParseReturnPath(f *testing.F) {
 	})
 }
 
-// Base32 leaves unused bits in the last character. A return path that sets them is refused.
+// The last base32 character of a return path has unused bits. A return path in which these bits are set is refused.
 func TestReturnPathUnusedBits(t *testing.T) {
 	keys, emailID := testKeys(t, 1), id.New()
 	local := ReturnPath(keys, emailID, "example.net")

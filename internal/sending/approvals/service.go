@@ -258,7 +258,7 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
-// pending returns an approval if it is pending or already in the requested state. It refuses an approval in any other
+// pending returns an approval if it is pending or already in the requested state; it refuses an approval in any other
 // state.
 func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	if by.Kind == teams.GrantActor {

@@ -34,7 +34,7 @@ func scan(r db.Row) (a Approval, err error) {
 	return a, err
 }
 
-// get returns an approval. It includes the email if the email is still stored.
+// get returns an approval; it includes the email if the email is still stored.
 func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approval, err error) {
 	to, done := fields(&a)
 	var request string
@@ -86,7 +86,7 @@ func insert(ctx context.Context, tx *db.Tx, a *Approval, request string) {
 		a.CreatedAt.UnixMicro(), a.ExpiresAt.UnixMicro(), request)
 }
 
-// decide stores the decision on an approval. It returns false if the approval is no longer pending.
+// decide stores the decision on an approval; it returns false if the approval is no longer pending.
 func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE approvals SET state = $3, decided_at = $4, decided_by_kind = $5, decided_by_id = $6,
 		reason = $7, email_id = $8, request = '' WHERE id = $1 AND team_id = $2 AND state = 'pending'

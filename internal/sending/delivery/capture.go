@@ -137,8 +137,8 @@ func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	return all, nil
 }
 
-// OpenCaptured opens a captured message as it would have been sent. It returns blob.ErrNotFound if no message has this
-// id. The caller must close the returned reader.
+// OpenCaptured opens a captured message as it would have been sent. OpenCaptured returns blob.ErrNotFound if no message
+// has this id. The caller must close the returned reader.
 func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound

@@ -117,7 +117,7 @@ func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (i
 	return size, nil
 }
 
-// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB. It returns the number of
+// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB; it returns the number of
 // bytes that stay reserved.
 func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)

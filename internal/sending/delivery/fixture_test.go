@@ -152,7 +152,7 @@ func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) str
 }
 
 // wait waits until an event of each given type was recorded, and returns all events of the email, such as "delivered
-// to@example.net". It fails the test after half a minute.
+// to@example.net". wait fails the test after half a minute.
 func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	f.T.Helper()
 	deadline := time.After(30 * time.Second)
@@ -182,7 +182,7 @@ func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	}
 }
 
-// await waits until n events of a type have been recorded. It fails the test after a minute.
+// await waits until n events of a type have been recorded; it fails the test after a minute.
 func (f *fixture) await(kind events.Type, n int) {
 	f.T.Helper()
 	deadline := time.After(time.Minute)

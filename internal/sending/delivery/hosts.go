@@ -347,7 +347,7 @@ func (h *hosts) end(addr, team string, what response, took time.Duration, now ti
 	h.wakeWaiters(one, now)
 }
 
-// wakeWaiters wakes the waiters that may talk now, in order of arrival. It also wakes waiters whose team's
+// wakeWaiters wakes the waiters that may talk now, in order of arrival; it also wakes waiters whose team's
 // conversations have stalled.
 func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*conversations]int{}

@@ -114,7 +114,7 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 	return &pooledConn{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
-// put returns a connection to the pool for the next message. It ends the connection if the connection is unusable or
+// put returns a connection to the pool for the next message; it ends the connection if the connection is unusable or
 // has sent its maximum of messages.
 func (p *pool) put(l *pooledConn) {
 	if !l.Usable() || l.Messages() >= p.messages {

@@ -345,7 +345,7 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	}
 }
 
-// recover records a delivery. It resets the strikes. If connections were reduced, recover restores one of them after
+// recover records a delivery; it resets the strikes. If connections were reduced, recover restores one of them after
 // every two deliveries per allowed connection.
 func (h *shape) recover(full int) {
 	h.strikes, h.pause = 0, 0

@@ -102,7 +102,7 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. It returns the reason
+// suppress adds an address to the suppression list in the given way: manual, bounce or complaint; it returns the reason
 // that the event must contain.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()

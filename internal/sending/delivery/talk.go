@@ -21,7 +21,7 @@ type route struct {
 	out    outcome         // outcome of the last host
 }
 
-// talk tries the hosts of a route until a host has received the RCPT commands. It returns an error only if ctx ended
+// talk tries the hosts of a route until a host has received the RCPT commands. talk returns an error only if ctx ended
 // before an outcome, or if the job's lease was lost before the message was complete. If news is not nil, the next host
 // is busy with other messages, and the caller waits until news is closed before it calls talk again. No connection is
 // held during that wait.
@@ -142,7 +142,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 	}
 }
 
-// stopped reports whether we canceled the conversation. It returns false if the conversation reached the time limit
+// stopped reports whether we canceled the conversation; it returns false if the conversation reached the time limit
 // talkMax.
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 

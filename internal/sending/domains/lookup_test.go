@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// slow is a DNS resolver that holds its answers until the expected number of queries is waiting. It never answers MX
+// slow is a DNS resolver that holds its answers until the expected number of queries is waiting; it never answers MX
 // queries.
 type slow struct {
 	resolve.Fake

@@ -261,8 +261,8 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	return found
 }
 
-// Create adds a domain. It generates the keys only after all checks. Unique indexes refuse names that another team adds
-// concurrently.
+// Create adds a domain. Create generates the keys only after all checks. Unique indexes refuse names that another team
+// adds concurrently.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
 }
@@ -337,7 +337,7 @@ func (s *Service) create(ctx context.Context, teamID string, n NewDomain, verifi
 	return d, err
 }
 
-// mayAdd returns an error if a domain cannot be added. It runs outside the transaction, so it cannot detect concurrent
+// mayAdd returns an error if a domain cannot be added; it runs outside the transaction, so it cannot detect concurrent
 // additions.
 func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	owner, err := domainOwned(ctx, r, d.Name)

@@ -114,7 +114,7 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
-// takeNames registers names for a domain and releases all other names of the domain. It returns the names that belong
+// takeNames registers names for a domain and releases all other names of the domain; it returns the names that belong
 // to another team. A name that is registered for another domain of the same team stays registered for that domain.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
 	all := []string{}

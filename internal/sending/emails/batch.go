@@ -110,7 +110,7 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 	return some, nil
 }
 
-// consumeLimit counts emails against the limits of an actor. It counts all addressed recipients, including suppressed
+// consumeLimit counts emails against the limits of an actor; it counts all addressed recipients, including suppressed
 // recipients and recipients of scheduled emails.
 func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
 	if !by.Limited {

@@ -48,8 +48,8 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 // ReportHistory maps each recipient of an email to the types of events recorded so far.
 type ReportHistory map[string][]events.Type
 
-// First reports whether an event is the first of its type for a recipient, and adds the type to the history. It returns
-// false for an address that is not a recipient.
+// First reports whether an event is the first of its type for a recipient, and adds the type to the history. First
+// returns false for an address that is not a recipient.
 func (b ReportHistory) First(address string, t events.Type) bool {
 	types, known := b[address]
 	if !known || slices.Contains(types, t) {
@@ -59,9 +59,9 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 	return true
 }
 
-// LockReportHistory returns the types of the events recorded so far for some recipients of an email. It locks these
-// recipients, so that other calls for the same recipients wait until the transaction ends. The caller records more
-// events in the same transaction.
+// LockReportHistory returns the types of the events recorded so far for some recipients of an email. LockReportHistory
+// locks these recipients, so that other calls for the same recipients wait until the transaction ends. The caller
+// records more events in the same transaction.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)

@@ -12,7 +12,7 @@ import (
 )
 
 // dispatch enqueues the delivery jobs for recipients that are not suppressed: one job per destination or one per
-// recipient. It returns the events of the suppressed recipients. The parameter memory is the estimated memory for
+// recipient; it returns the events of the suppressed recipients. The parameter memory is the estimated memory for
 // composing, in bytes; see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {

@@ -70,8 +70,8 @@ type EnqueueResult struct {
 // AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share a content. It checks that the content, without values, is a valid email and that
-// the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
+// Mailing prepares emails that share a content. Mailing checks that the content, without values, is a valid email and
+// that the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
 // seconds. The emails are delivered as bulk mail if bulk is true or their header marks them as bulk mail.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.Contents.Get(ctx, by.TeamID, contentID)

@@ -22,9 +22,9 @@ const (
 
 // EraseAddress erases an address from sent emails. If the address is an email's only recipient, EraseAddress deletes
 // the email with its rows and files. If an email has other recipients, EraseAddress replaces the address in the
-// recipients, the subject, the tags, the events and the recorded SMTP conversations. It also deletes the email's
-// content if the content contains the address, or if the sender composed the message, whose header may contain the
-// address. Emails that are not settled are kept and counted.
+// recipients, the subject, the tags, the events and the recorded SMTP conversations. EraseAddress also deletes the
+// email's content if the content contains the address, or if the sender composed the message, whose header may contain
+// the address. Emails that are not settled are kept and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// EventSummary returns the summary of an email for its events. It reads through r, so event listeners in the
+// EventSummary returns the summary of an email for its events. EventSummary reads through r, so event listeners in the
 // transaction that accepts an email can call it for that email.
 func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	e, headers, err := emailWithHeaders(ctx, r, teamID, emailID)

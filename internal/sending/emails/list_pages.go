@@ -44,9 +44,9 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 	return some, next, nil
 }
 
-// ListPageTo reads the emails that a team sent to an address, newest first. It searches the next 2,000 emails after a
-// cursor and returns each matching email with only the recipient that has the address. next is the cursor of the next
-// page, or "" after the last page.
+// ListPageTo reads the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails
+// after a cursor and returns each matching email with only the recipient that has the address. next is the cursor of
+// the next page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)

@@ -36,11 +36,11 @@ type Delivery struct {
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
-	// Ordinal is the position in the envelope of the job's only recipient, counted from 1. It is 0 if the position is
+	// Ordinal is the position in the envelope of the job's only recipient, counted from 1. Ordinal is 0 if the position is
 	// unknown. Only tracking needs Ordinal.
 	Ordinal int `json:"place,omitempty"`
 
-	// Size is the estimate of [Service.Size] for the memory to compose the email, in bytes. It is 0 if the size is
+	// Size is the estimate of [Service.Size] for the memory to compose the email, in bytes. Size is 0 if the size is
 	// unknown.
 	Size int64 `json:"size,omitempty"`
 }
@@ -188,8 +188,8 @@ func (o *Outgoing) needsUTF8() bool {
 }
 
 // DropSuppressed removes addresses from o.To that are suppressed for the team or no longer subscribe to the email's
-// topic. It returns the events to record for the removed addresses. A [Private] email is not blocked by suppressions
-// after bounces.
+// topic. DropSuppressed returns the events to record for the removed addresses. A [Private] email is not blocked by
+// suppressions after bounces.
 func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	if skipped, err = s.dropTopicRefusals(ctx, o); err != nil {
 		return nil, err
@@ -271,7 +271,7 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
-// Size estimates the memory in bytes for composing and sending an email, without reading its content. It returns
+// Size estimates the memory in bytes for composing and sending an email, without reading its content. Size returns
 // ErrGone if the email does not exist.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	z, err := sizeOf(ctx, s.DB.Reader, emailID)

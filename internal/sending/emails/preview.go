@@ -23,9 +23,9 @@ type Preview struct {
 	ContentIDs []string // content ids of attachments that the HTML may refer to
 }
 
-// PreviewDraft returns the preview of an email that has not been sent. It applies the same rules as Send, with three
-// exceptions: recipients and the subject may be missing, attachments given by path are not fetched, and the sender's
-// domain is not looked up. PreviewDraft does not store the email.
+// PreviewDraft returns the preview of an email that has not been sent. PreviewDraft applies the same rules as Send,
+// with three exceptions: recipients and the subject may be missing, attachments given by path are not fetched, and the
+// sender's domain is not looked up. PreviewDraft does not store the email.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
 	c, err := s.resolveTemplate(ctx, teamID, &in)
 	if err != nil {

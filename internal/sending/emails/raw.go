@@ -28,7 +28,7 @@ const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
 	rawInRow  = 64 << 10 // maximum bytes of a message that is stored in a row
-	// noID is a placeholder for the email's id in a message until the id is known. It has the length of an id.
+	// noID is a placeholder for the email's id in a message until the id is known; it has the length of an id.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
@@ -178,7 +178,7 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// storeRaw stores a large message durably before the email is accepted, and returns the attachments. It also adds
+// storeRaw stores a large message durably before the email is accepted, and returns the attachments; it also adds
 // missing header fields. The function name later writes the email's id into the added fields.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.DB.Now().UTC()

@@ -35,8 +35,9 @@ func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
 }
 
-// release handles a release job. It checks again that the email may be sent, because the sender's rights may have
-// changed since acceptance. It then enqueues the delivery jobs or, if attachments must be fetched first, the fetch job.
+// release handles a release job; it checks again that the email may be sent, because the sender's rights may have
+// changed since acceptance. release then enqueues the delivery jobs or, if attachments must be fetched first, the fetch
+// job.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team
@@ -69,7 +70,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. It calls the function also in the same
+// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email; it calls the function also in the same
 // transaction. The parameter fetched is the size in bytes of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
@@ -137,7 +138,7 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	return s.fail(ctx, j, e, reason)
 }
 
-// begin finishes a job and advances a scheduled email to queued. It returns false if the email has been canceled or
+// begin finishes a job and advances a scheduled email to queued; it returns false if the email has been canceled or
 // rescheduled since it was read. If the email was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {

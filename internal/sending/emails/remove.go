@@ -135,10 +135,10 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 	return b.next(), nil
 }
 
-// RemoveTimelines deletes the events and attempts of settled emails without an event since the time before. It also
-// deletes the events of received emails. Each call handles a batch of emails with the oldest events later than after, a
-// Unix time in microseconds. Metrics still count all deleted events. RemoveTimelines returns the value of after for the
-// next call, or "" if no old events are left.
+// RemoveTimelines deletes the events and attempts of settled emails without an event since the time before.
+// RemoveTimelines also deletes the events of received emails. Each call handles a batch of emails with the oldest
+// events later than after, a Unix time in microseconds. Metrics still count all deleted events. RemoveTimelines returns
+// the value of after for the next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -200,7 +200,7 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 }
 
 // removeEmails deletes emails and then their files. If countersStay is true, it keeps emails whose events are not
-// counted in the metrics yet. It returns the ids of the deleted emails.
+// counted in the metrics yet. removeEmails returns the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string
@@ -223,7 +223,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails. It calls the function also in the same transaction.
+// removeContents deletes the content of settled emails; it calls the function also in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {

@@ -14,8 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkRemoveWhileAccepting accepts emails one after the other while up to 50,000 old emails are deleted. It
-// reports the 99th percentile of the time to accept an email, and the number of deletions a second.
+// BenchmarkRemoveWhileAccepting accepts emails one after the other while up to 50,000 old emails are deleted.
+// BenchmarkRemoveWhileAccepting reports the 99th percentile of the time to accept an email, and the number of deletions
+// a second.
 func BenchmarkRemoveWhileAccepting(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

@@ -65,7 +65,7 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 
-// mailable parses an address. It returns a fault if the address is invalid or at a domain that this server refuses.
+// mailable parses an address; it returns a fault if the address is invalid or at a domain that this server refuses.
 func (s *Service) mailable(text string) (message.Address, error) {
 	a, err := parseAddress("to", text, message.ParseAddress)
 	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {
@@ -75,7 +75,7 @@ func (s *Service) mailable(text string) (message.Address, error) {
 }
 
 // Mailable returns a function that reports whether Enqueue would accept an address, considering only the address and
-// the sender. It looks up neither suppressions nor subscriptions. If the sender is not verified or contains
+// the sender. Mailable looks up neither suppressions nor subscriptions. If the sender is not verified or contains
 // placeholders, only the address is considered.
 func (s *Service) Mailable(ctx context.Context, teamID, from string) (func(address string) bool, error) {
 	var of domains.Sender

@@ -54,9 +54,9 @@ type Deps struct {
 	Templates    *templates.Service
 	Quotas       *quotas.Service
 	Log          *slog.Logger
-	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails. It
-	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses of each email.
-	// ConsumeLimit is called only for actors with limits.
+	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails.
+	// ConsumeLimit returns a fault if a limit is exceeded. The slice recipients holds the number of addresses of each
+	// email. ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
 	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse the email, or nil. Emails earlier
 	// in the list count as accepted. CheckLimit stores nothing.

@@ -12,7 +12,7 @@ import (
 )
 
 // shared refers to the content that an email shares with other emails, and has the email's values for the placeholders.
-// It is the zero value if the email does not share its content.
+// shared is the zero value if the email does not share its content.
 type shared struct {
 	contentID string
 	values    render.Values
@@ -54,7 +54,7 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	return nil
 }
 
-// content returns the content that an email shares with other emails. It returns nil if the email has no shared content
+// content returns the content that an email shares with other emails; it returns nil if the email has no shared content
 // or if the content was deleted.
 func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
 	if sh.contentID == "" {

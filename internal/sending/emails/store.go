@@ -59,7 +59,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	return nil
 }
 
-// defaultMessageID returns the Message-ID of emails whose sender has not chosen one. It returns "" if the From address
+// defaultMessageID returns the Message-ID of emails whose sender has not chosen one; it returns "" if the From address
 // cannot be parsed.
 func defaultMessageID(emailID, from string) string {
 	sender, err := message.ParseFrom(from)
@@ -77,7 +77,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail inserts an email with its recipients. It also inserts a body, unless the email has only shared content.
+// insertEmail inserts an email with its recipients; it also inserts a body, unless the email has only shared content.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
@@ -290,7 +290,7 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes of an email's content without reading the texts. It has no team parameter, because it is
+// sizeOf reads the sizes of an email's content without reading the texts. sizeOf has no team parameter, because it is
 // called for delivery jobs, which contain the email's id.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string

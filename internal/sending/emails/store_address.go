@@ -34,8 +34,8 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 	}
 }
 
-// emailsTo returns the emails in a scope that have an address among their recipients. It first looks up the stored
-// spellings of the address, because SQLite and PostgreSQL convert to lower case differently.
+// emailsTo returns the emails in a scope that have an address among their recipients. emailsTo first looks up the
+// stored spellings of the address, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)
@@ -130,7 +130,7 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// replaceRecipient replaces an envelope recipient with the placeholder. It also deletes the data of opens and clicks by
+// replaceRecipient replaces an envelope recipient with the placeholder; it also deletes the data of opens and clicks by
 // this recipient.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
 	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1

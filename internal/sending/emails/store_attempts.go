@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// RecordAttempt inserts an attempt. It must be called in the transaction that records the attempt's outcome.
+// RecordAttempt inserts an attempt. RecordAttempt must be called in the transaction that records the attempt's outcome.
 func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	to, err := json.Marshal(a.Recipients)
 	if err != nil {

@@ -17,7 +17,7 @@ func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string)
 	return hash, response, db.Time(at), err
 }
 
-// insertIdempotencyKey stores a key with its encoded answer. It first deletes an expired record of the same key.
+// insertIdempotencyKey stores a key with its encoded answer; it first deletes an expired record of the same key.
 func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
 	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
 		AND created_at < $4`,

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// setSchedule changes the time of a scheduled email. It returns false if the email is not scheduled.
+// setSchedule changes the time of a scheduled email; it returns false if the email is not scheduled.
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
@@ -49,8 +49,8 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
-// anyScheduled reports whether a team has scheduled emails from a domain. It reads the release jobs in the team's lane,
-// because each scheduled email has a release job.
+// anyScheduled reports whether a team has scheduled emails from a domain. anyScheduled reads the release jobs in the
+// team's lane, because each scheduled email has a release job.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe
 		WHERE j.kind = $1 AND j.lane = $2 AND e.team_id || '' = $2 AND e.domain_id = $3 AND e.last_event = 'scheduled')`,

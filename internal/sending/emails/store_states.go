@@ -57,8 +57,8 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
 }
 
-// MarkSent advances an email to the state sent, in the transaction that records an attempt. It reports whether this
-// call changed the state. If the email has several jobs, only the first attempt changes the state.
+// MarkSent advances an email to the state sent, in the transaction that records an attempt. MarkSent reports whether
+// this call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
@@ -68,8 +68,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// MarkCanceled sets the state of an email to canceled, in the transaction that ends its delivery job. It does not
-// change settled emails. The caller records the event.
+// MarkCanceled sets the state of an email to canceled, in the transaction that ends its delivery job. MarkCanceled does
+// not change settled emails. The caller records the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
 		rank[Canceled], settled)

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the published version of a template that an email uses. It contains no texts, because all drafts
-// of a batch are in memory at the same time.
+// templateVersion is the published version of a template that an email uses. templateVersion contains no texts, because
+// all drafts of a batch are in memory at the same time.
 type templateVersion struct {
 	templateID string
 	content    content.Ref
@@ -30,8 +30,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses that the request leaves out. It returns the content of the published version. If the email has no
-// template or the request has an error that check will return, the result is nil.
+// reply-to addresses that the request leaves out. resolveTemplate returns the content of the published version. If the
+// email has no template or the request has an error that check will return, the result is nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
@@ -101,9 +101,9 @@ type ByTemplate struct {
 	ReplyTo []string
 }
 
-// MailingByTemplate prepares an email to one recipient that Enqueue writes later. It checks the email like Send and
-// returns the same faults. The recipient of Enqueue may have a different address, for example because the contact's
-// address has changed. The email is bulk mail only if it has a topic.
+// MailingByTemplate prepares an email to one recipient that Enqueue writes later. MailingByTemplate checks the email
+// like Send and returns the same faults. The recipient of Enqueue may have a different address, for example because the
+// contact's address has changed. The email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
 		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// ReadTracked verifies and decodes the token of a tracked link at a host; see [tokens.ReadLink]. It does not use the
-// database.
+// ReadTracked verifies and decodes the token of a tracked link at a host; see [tokens.ReadLink]. ReadTracked does not
+// use the database.
 func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 	return tokens.ReadLink(s.Keys, token, host)
 }

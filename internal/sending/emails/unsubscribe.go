@@ -77,7 +77,7 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a message that its sender composed, with the fields for unsubscribing prepended. It does not change
+// before returns a message that its sender composed, with the fields for unsubscribing prepended; it does not change
 // the slice text.
 func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer

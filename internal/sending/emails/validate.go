@@ -29,7 +29,7 @@ type recipient struct {
 	position int // position in the envelope, from 0; set when the recipient is stored
 }
 
-// check checks an email by the rules of the API (API reference section 8). It returns the fault of the first broken
+// check checks an email by the rules of the API (API reference section 8); it returns the fault of the first broken
 // rule.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 	if in.Broken != nil {

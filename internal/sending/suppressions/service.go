@@ -157,7 +157,8 @@ func (s *Service) remove(ctx context.Context, tx *db.Tx, teamID, idOrAddress str
 	return gone, s.recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.SuppressionRemoved, Data: gone})
 }
 
-// RemoveAll deletes the entries with the given ids or addresses and returns them. It ignores unknown ids and addresses.
+// RemoveAll deletes the entries with the given ids or addresses and returns them. RemoveAll ignores unknown ids and
+// addresses.
 func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses []string) ([]Suppression, error) {
 	var all []Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes an address from the suppression lists of teams. It records no events, because the webhook
-// messages of the events would contain the address.
+// EraseAddress deletes an address from the suppression lists of teams. EraseAddress records no events, because the
+// webhook messages of the events would contain the address.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	const kind = "suppressions deleted"

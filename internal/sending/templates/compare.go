@@ -93,7 +93,7 @@ func checkLines(field string, texts ...string) error {
 	return nil
 }
 
-// unified returns the unified diff of two texts. It runs in O(n log n) time.
+// unified returns the unified diff of two texts; it runs in O(n log n) time.
 func unified(names [2]string, a, b string) string {
 	d := diff.Diff(names[0], []byte(a), names[1], []byte(b))
 	_, d, _ = bytes.Cut(d, []byte("\n")) // the first line is the diff command

@@ -26,7 +26,7 @@ func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
-// reserve reserves memory for texts with a total size in bytes. It waits for at most memoryWait and then returns an
+// reserve reserves memory for texts with a total size in bytes; it waits for at most memoryWait and then returns an
 // Unavailable fault.
 func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {

@@ -38,8 +38,8 @@ func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
-// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not in the given names. It
-// returns "" if no variable is missing.
+// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not in the given names.
+// MissingVariable returns "" if no variable is missing.
 func (s *PublishedTemplate) MissingVariable(names []string) string {
 	for _, d := range s.variables {
 		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {

@@ -89,7 +89,7 @@ func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Ver
 	return insertVersion(ctx, tx, v)
 }
 
-// taken converts a violation of the unique index on aliases to a fault. It returns other errors unchanged.
+// taken converts a violation of the unique index on aliases to a fault; it returns other errors unchanged.
 func (s *Service) taken(err error, alias string) error {
 	if s.d.Violates(err, aliasIndex) {
 		return fault.Invalidf("alias", "The `alias` %s is taken by another template. Choose another one.", alias).Because(err)
@@ -147,7 +147,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 // errChanged is returned if another transaction has changed the template since it was read.
 var errChanged = errors.New("the template was changed since it was read")
 
-// change applies a change to a template. It reads the template with its newest version and calls the function plan,
+// change applies a change to a template. change reads the template with its newest version and calls the function plan,
 // which loads the texts that it needs and computes the change. The function plan returns a function that writes the
 // change, or nil if no change is needed. The function write runs in a transaction that has claimed the template. It
 // modifies t, which is then stored. If another transaction has changed the template since it was read, change starts
@@ -393,8 +393,8 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
 }
 
-// Sweep deletes the versions of deleted templates. It releases the contents of versions that were published, so that a
-// content is deleted after the last email that uses it. The contents of other versions are deleted immediately. The
+// Sweep deletes the versions of deleted templates. Sweep releases the contents of versions that were published, so that
+// a content is deleted after the last email that uses it. The contents of other versions are deleted immediately. The
 // caller runs Sweep periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
@@ -414,7 +414,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 }
 
 // clear deletes a batch of versions of a deleted template. If the template has no versions left, clear deletes the
-// template. It returns the number of deleted versions.
+// template. clear returns the number of deleted versions.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
 	all, err := someVersions(ctx, tx.Reader, t)
 	if err != nil {

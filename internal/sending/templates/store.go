@@ -245,7 +245,7 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	return nil
 }
 
-// claim increments the revision of a template. Other changes of the template wait until this transaction ends. It
+// claim increments the revision of a template. Other changes of the template wait until this transaction ends. claim
 // returns false if the revision has changed or the template was deleted.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
@@ -267,7 +267,7 @@ func setPublished(ctx context.Context, tx *db.Tx, teamID, versionID string, at i
 	tx.Queue(ctx, `UPDATE template_versions SET published_at = $3 WHERE id = $1 AND team_id = $2`, versionID, teamID, at)
 }
 
-// markDeleted marks a template as deleted and releases its alias. It returns false if the template does not exist.
+// markDeleted marks a template as deleted and releases its alias; it returns false if the template does not exist.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID, templateID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET deleted = $3, alias = '', revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND NOT deleted`, templateID, teamID, true)

@@ -26,8 +26,8 @@ const (
 	linkVersion = 1
 	macSize     = 16
 
-	// LinkMax is the maximum length of a link token, in characters. It limits the processing time that a forged token can
-	// cause.
+	// LinkMax is the maximum length of a link token, in characters. LinkMax limits the processing time that a forged token
+	// can cause.
 	LinkMax = 8192
 
 	// MaxPosition is the largest recipient position that [ReadLink] accepts. An email has at most 50 recipients in each of
@@ -44,8 +44,8 @@ const (
 // The URL is part of the token, so that a link also works during a database outage and after the email was deleted.
 // Because of the MAC, a link leads only to a target in an email that a sender has sent.
 
-// LinkMaker creates the link tokens of one message. It reuses its buffer for each token and is not safe for concurrent
-// use.
+// LinkMaker creates the link tokens of one message. LinkMaker reuses its buffer for each token and is not safe for
+// concurrent use.
 type LinkMaker struct {
 	tag  keyring.Tagger
 	data []byte

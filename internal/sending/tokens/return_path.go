@@ -48,8 +48,8 @@ func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the email id in the local part of a return path. It returns false unless ReturnPath created
-// the local part with the same keys.
+// ParseReturnPath returns the email id in the local part of a return path. ParseReturnPath returns false unless
+// ReturnPath created the local part with the same keys.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }
@@ -59,8 +59,8 @@ func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 	return feedbackPrefix + proof(keys, feedbackPurpose, emailID, destination)
 }
 
-// ParseFeedback returns the email id in a value of [FeedbackField]. It returns false unless Feedback created the value
-// with the same keys.
+// ParseFeedback returns the email id in a value of [FeedbackField]. ParseFeedback returns false unless Feedback created
+// the value with the same keys.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }

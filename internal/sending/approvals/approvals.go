@@ -42,10 +42,10 @@ import (
 const (
 	lifetime    = 72 * time.Hour
 	retention   = 90 * 24 * time.Hour // after the decision
-	maxPending  = 100                 // requests of one connected app
+	maxPending  = 100                 // pending requests of one connected app
 	maxRequest  = 4 << 20             // maximum bytes of an email as JSON; base64 makes attachments a third larger
 	maxReason   = 500                 // characters
-	mailsPerDay = 20                  // approval notices about the requests of one connected app
+	mailsPerDay = 20                  // notices a day about the requests of one connected app
 )
 
 // State is the state of an approval.

@@ -198,11 +198,11 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 }
 
 // withConnection acquires two permits and calls talk. The first permit is a connection permit, from the team's share.
-// The second permit is a slot at the destination, which teams get in turns. A message with a slot waits only for the
-// host. A team's mail to one destination therefore never blocks other teams at another destination.
+// The second permit is a slot at the destination, which teams get in turns. A message that has a slot waits only for
+// the destination's host. A team's mail to one destination therefore never blocks other teams at another destination.
 //
 // A message holds neither permit nor slot while it is signed, waits for the disk, or waits for the result of another
-// connection to the same host. The result news is described at talk.
+// connection to the same host. The result news has the same meaning as in talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {

@@ -1,7 +1,7 @@
 // Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
 //
-// A job delivers one email to one destination domain, to all recipients there without a final outcome. A job runs the
-// functions plan, talk and judge. plan finds the addresses to try. talk runs the SMTP conversation and returns an
+// A job delivers one email to all recipients at one destination domain that have no final outcome yet. A job runs three
+// functions. The function plan finds the addresses to try. The function talk runs the SMTP conversation and returns an
 // answer for each recipient. The pure function judge classifies each answer. One transaction then finishes or
 // reschedules the job, stores the conversation, and records the events.
 //
@@ -30,21 +30,21 @@
 // suppresses the address; a refusal of our address, reputation, content or size does not.
 //
 // A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). If an
-// IP address does not answer, the node does not try it for a time that grows with each failure, for any destination
-// (hosts). A database failure is an error of the job, which is retried by a separate schedule. A database failure is
-// never a bounce.
+// IP address does not answer, the node does not try the address for any destination until a backoff ends, which grows
+// with each failure (hosts). A database failure is an error of the job, which is retried by a separate schedule. A
+// database failure is never a bounce.
 //
-// At first a team has one connection to a destination. Each prompt answer allows more connections (window). An IP
-// address also has a connection window, shared by all destinations that lead to it. A stalled conversation keeps its
-// connection, because closing it after the final dot could cause a second copy. Some connections are reserved for
-// destinations that answer (jobs.Share).
+// At first a team has one connection to a destination. Each prompt answer of a destination allows another connection
+// (window). An IP address also has a connection window, shared by all destinations that lead to it. A stalled
+// conversation keeps its connection, because closing it after the final dot could cause a second copy. Some connections
+// are reserved for destinations that answer (jobs.Share).
 //
 // # What it does not do
 //
 // The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
 // were read within the last seconds. The package does not process bounces that arrive by mail. Nodes divide the
-// connection and rate limits (package nodelimits). Which hosts are slow or asked for less mail is tracked by each node
-// separately. MTA-STS and DANE are not supported.
+// connection and rate limits (package nodelimits). Each node separately tracks which hosts are slow or asked for less
+// mail. MTA-STS and DANE are not supported.
 package delivery
 
 import (
@@ -124,9 +124,9 @@ const (
 	talkMax = 13 * time.Minute
 	// planMax is the time limit for the DNS look-ups of one try.
 	planMax = 2 * time.Minute
-	// prefetch is the number of jobs claimed per connection to a fast destination. While one message is sent, the node
-	// composes and signs others and records outcomes. For other destinations one job per connection is claimed, so that
-	// waiting messages use little memory.
+	// prefetch is the number of jobs claimed per connection to a fast destination. While one message is being sent, the
+	// node composes and signs other messages and records outcomes. For other destinations one job per connection is
+	// claimed, so that waiting messages use little memory.
 	prefetch = 4
 )
 

@@ -18,7 +18,7 @@ const (
 	plaintextFor = time.Hour        // a failed TLS handshake is remembered for this long
 	hostsMax     = 10_000
 	// dialsMax is the maximum number of concurrent dials to an address that answered recently. Any other address is dialed
-	// by one message at a time. Further messages wait for the result without holding a connection.
+	// by one message at a time. Further messages for the address wait for the result without holding a connection.
 	dialsMax = 8
 )
 
@@ -187,8 +187,8 @@ func (h *hosts) entry(addr string, now time.Time) *host {
 		if len(h.entries) >= hostsMax {
 			n := 0
 			for a, old := range h.entries {
-				// Half of the unused entries in backoff are also deleted, although they are the most useful, to limit the table's
-				// size.
+				// Half of the unused entries in backoff are also deleted to limit the table's size, although entries in backoff are
+				// the most useful.
 				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
 					delete(h.entries, a)
 				}

@@ -137,7 +137,7 @@ var judged = []struct {
 	{"", "550 5.1.0 Address rejected: user unknown", hard, general, recipients},
 	{"", "550 5.0.0 User unknown", hard, general, recipients},
 	{"", "551 5.1.1 user not found", hard, general, recipients},
-	// The text determines the verdict because the code is not specific enough.
+	// The reply text determines the verdict because the reply code is not specific enough.
 	{"", "554 5.7.1 <nobody@example.net>: Recipient address rejected: user unknown", hard, general, recipients},
 	{"", "550 Recipient not found. <http://x.co/irbounce>", hard, general, recipients},
 	{"", "550 Account not found", hard, general, recipients},

@@ -355,8 +355,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// When the table of destinations is full, only destinations without jobs in progress are deleted: all whose pause is
-// over for long enough or that were never paused, and half of the others.
+// When the table of destinations is full, only destinations without jobs in progress are deleted: all destinations
+// without a recent pause, and half of the others.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -478,8 +478,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. It keeps the most recently used
-// connections of each TLS mode.
+// trim keeps at most n connections to an address, counting all TLS modes together. Of each TLS mode, trim keeps the
+// most recently used connections.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})

@@ -278,8 +278,8 @@ func TestShareOfAnAddress(t *testing.T) {
 	h.end("a", "team", replied, 0, now)
 }
 
-// A node with half of a rate limit sends half as many messages. It checks its share again soon, because the share may
-// grow.
+// A node with half of a rate limit sends half as many messages. The node checks its share again soon, because the share
+// may grow.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)

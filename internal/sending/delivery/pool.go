@@ -178,7 +178,7 @@ func (p *pool) prune(before time.Time) {
 	var old []*pooledConn
 	p.mu.Lock()
 	for k, all := range p.idle {
-		n := 0 // all is sorted oldest first
+		n := 0 // the slice all is sorted oldest first
 		for n < len(all) && all[n].since.Before(before) {
 			n++
 		}

@@ -69,7 +69,7 @@ func (s simulation) verdict(r smtpclient.Reply) verdict {
 	return verdict{state: delivered, complain: s == actComplained}
 }
 
-// simulatedSuppression is the data of the event of a suppressed test address.
+// simulatedSuppression returns the event data for a suppressed test address.
 func simulatedSuppression() *events.Suppressed {
 	return &events.Suppressed{Type: "Suppressed", Reason: "previous_bounce", DiagnosticCode: []string{},
 		Message: "The address is a test address that behaves like a suppressed address."}

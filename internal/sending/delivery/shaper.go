@@ -220,8 +220,8 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds a destination's rate-limit tokens for the time since the last call. The bucket holds the tokens of one
-// second, at least one token. A new bucket is full, so that the first message does not wait.
+// fill adds a destination's rate-limit tokens for the time since the last call. The token bucket holds the tokens of
+// one second, at least one token. A new bucket is full, so that the first message does not wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
@@ -253,8 +253,8 @@ type slot struct {
 	since time.Time
 }
 
-// acquire waits for a slot at a destination. Messages with different values of turn get slots in turns. Each team has
-// one value for its bulk mail and another for its other mail.
+// acquire waits for a slot at a destination. The parameter turn identifies a queue, and the queues get slots in turns.
+// Each team has one queue for its bulk mail and another for its other mail.
 func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (slot, error) {
 	s.mu.Lock()
 	h := s.refreshShare(destination)

@@ -100,7 +100,7 @@ func (p *pool) trim(addr string, n int) {
 		k := poolKey{addr, mode}
 		all := p.idle[k]
 		keep := min(max(n, 0), len(all))
-		ended = append(ended, all[:len(all)-keep]...) // all is sorted oldest first
+		ended = append(ended, all[:len(all)-keep]...) // the slice all is sorted oldest first
 		if keep == 0 {
 			delete(p.idle, k)
 		} else {

@@ -102,7 +102,7 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress adds an address to the suppression list in the given way: manual, bounce or complaint; it returns the reason
+// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. It returns the reason
 // that the event must contain.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()
@@ -128,8 +128,8 @@ func (f *fixture) suppress(way, to string) (reason string) {
 	return "previous_bounce"
 }
 
-// A first try soon after acceptance does not look up suppressions, because acceptance did. A late first try looks up
-// suppressions, using the index.
+// A first try soon after acceptance does not look up suppressions, because they were looked up at acceptance. A late
+// first try looks up suppressions, using the index.
 func TestSuppressionsOfAFirstTry(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -54,8 +54,8 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	return nil, nil
 }
 
-// allInBackoff returns an outcome and true if all hosts of a route are in backoff. The message then does not need to be
-// composed.
+// allInBackoff returns an outcome and true if all hosts of a route are in backoff. If allInBackoff returns true, the
+// message need not be composed.
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
 	for _, h := range r.hops {

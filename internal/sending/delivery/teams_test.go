@@ -88,7 +88,7 @@ func (g *gate) full(t *testing.T, n int) {
 }
 
 // hostile returns a network with 200 domains whose hosts all block at the gate in the given way, and a working host for
-// the usual destination. Its configuration has a wait of an hour before the second try.
+// the usual destination. The returned configuration has a wait of an hour before the second try.
 func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg Config) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
@@ -165,7 +165,7 @@ func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs 
 	return n, n.config(1), hangs
 }
 
-// drip sends an endless greeting, one byte every 20 ms.
+// drip sends a very long greeting, one byte every 20 ms.
 func drip(c net.Conn, gone <-chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()

@@ -254,8 +254,8 @@ func TestMemoryIsGivenBack(t *testing.T) {
 	}
 }
 
-// The outbox keeps a limited number of messages, including messages stored by other nodes. It returns an error if a
-// message cannot be read.
+// The outbox keeps a limited number of messages, including messages stored by other nodes. If a message cannot be read,
+// Outbox returns an error.
 func TestOutboxOfBefore(t *testing.T) {
 	t.Parallel()
 	blobs, err := blob.Open(t.Context(), "mem://")

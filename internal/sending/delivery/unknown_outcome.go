@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// unknownTries is how many tries may end with an unknown outcome before the wait is extended. In such a try, the host
-	// has received the whole message but does not answer. One unknown outcome may be an accident. After two of them, the
-	// host probably accepts the message each time, so every try delivers another copy.
+	// unknownTries is how many tries may end with an unknown outcome before the wait is extended. In a try with an unknown
+	// outcome, the host has received the whole message but does not answer. One unknown outcome may be an accident. After
+	// two unknown outcomes, the host probably accepts the message each time, so every try delivers another copy.
 	unknownTries = 2
 	// unknownWaitMin is the wait after unknownTries tries with an unknown outcome. The wait doubles with each further
 	// unknown outcome. Four hours are enough for a restarted or overloaded host to recover, and the operators of a broken

@@ -8,16 +8,16 @@ import (
 
 const (
 	// stallAfter is how long a window's conversations may go without any answer before they count as stalled. No
-	// conversation begins while others are stalled. Most content filters need less time than this.
+	// conversation begins while others are stalled. stallAfter is longer than most content filters need.
 	stallAfter = 30 * time.Second
 	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4
 )
 
 // window limits the concurrent conversations of one team with one destination, or with one address. The limit starts at
-// one conversation. Each prompt answer raises the limit by one, so a limit of twenty is reached after five round trips.
-// A stalled conversation reduces the limit to one, and the limit does not grow during the stall. A stalling host
-// therefore occupies only the connections that it already had, no matter how much mail waits for it.
+// one conversation. Each prompt answer raises the limit by one, so the limit reaches twenty after five round trips of
+// all conversations. A stalled conversation reduces the limit to one, and the limit does not grow during the stall. A
+// stalling host therefore occupies only the connections that it already had, no matter how much mail waits for it.
 type window struct {
 	limit        int       // limit of concurrent conversations; 0 at first, see allowed
 	talking      int       // conversations in progress

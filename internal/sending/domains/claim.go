@@ -163,8 +163,8 @@ func (c *Claim) transferAt() time.Time {
 	return at
 }
 
-// failure returns the reason why a proven claim failed. The parameter is the last reason for which the claim was
-// blocked.
+// failure returns the reason why a proven claim failed. The parameter blocked is the last reason for which the claim
+// was blocked.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
@@ -301,8 +301,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// scheduleProofLookUps schedules an immediate look-up of the proof and frequent look-ups for an hour. The immediate
-// look-up is needed even if another is in progress, because the other may have missed the record.
+// scheduleProofLookUps schedules an immediate look-up of the proof and frequent look-ups for an hour. An immediate
+// look-up is needed even if another look-up is in progress, because that look-up may have missed the record.
 func (s *Service) scheduleProofLookUps(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	saveDomain(ctx, tx, d)
@@ -438,8 +438,8 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// These are the texts of the notices to owners. Their arguments are the domain and a time. The notices after the proof
-// also have the value of the TXT record.
+// These are the texts of the notices to owners. The arguments of each notice are the domain and a time. The notices
+// after the proof also have the value of the TXT record.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +

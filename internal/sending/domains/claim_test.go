@@ -267,8 +267,8 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// The owner is notified of unproven claims once a week, regardless of their number. Each claim ends in its own state,
-// such as superseded or canceled.
+// The owner is notified of unproven claims at most once a week, regardless of their number. Each claim ends in its own
+// state, such as superseded or canceled.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())

@@ -155,7 +155,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		}
 		dns.install(records)
 		look()
-		// The subdomain was added earlier. Its settings may change, but it cannot use names of another team.
+		// The subdomain was added earlier. The settings of such a domain may change, but not to names of another team.
 		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}

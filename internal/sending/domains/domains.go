@@ -14,8 +14,8 @@
 //
 // The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
 // the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
-// mail and links to this installation. Such records also exist at names that the team does not control, such as return
-// paths of other teams or abandoned domains of previous owners.
+// mail and links to this installation. Records with the same values also exist at names that the team does not control,
+// such as return paths of other teams or abandoned domains of previous owners.
 //
 // # Names
 //
@@ -24,18 +24,18 @@
 // links. Once the domain is proved, each name with verified records of the domain is registered for the team. A unique
 // index enforces this registration. After the registration
 //
-//   - no other team may add a domain at or below such a host, and records at that host do not count for another team's
-//     domain;
-//   - no other team may choose a return path or a tracking subdomain with that name.
+//   - no other team may add a domain at or below a registered host, and records at that host do not count for another
+//     team's domain;
+//   - no other team may choose a return path or a tracking subdomain with a registered name.
 //
 // A host of tracked links stays registered permanently once its record was verified, because links in sent emails lead
-// to it. Neither a missing record nor a changed setting releases such a host. A domain has at most 50 hosts of tracked
-// links.
+// to it. Neither a missing record nor a changed setting releases a host of tracked links. A domain has at most 50 hosts
+// of tracked links.
 //
-// A domain that is not proved reserves only its own name, which other teams can claim. If it also reserved its hosts,
-// adding example.com with the label mail would lock out the owner of mail.example.com. One team may have a domain and
-// another team its subdomain, because each domain needs its own proof. No team may add the operator's hosts, or names
-// at or below the managed domain or a sandbox domain.
+// A domain that is not proved reserves only its own name, which other teams can claim. If an unproved domain also
+// reserved its hosts, adding example.com with the label mail would lock out the owner of mail.example.com. One team may
+// have a domain and another team its subdomain, because each domain needs its own proof. No team may add the operator's
+// hosts, or names at or below the managed domain or a sandbox domain.
 //
 // # Invariants
 //
@@ -128,8 +128,8 @@ type keyRow struct {
 type check struct {
 	Status Status `json:"status"`
 	// Since is when the record became pending or missing, in Unix microseconds. Since is 0 only if an older release wrote
-	// the row. In that case a pending record has been pending since Domain.VerifySince, and a missing record has not been
-	// looked up after the upgrade.
+	// the row. If Since is 0, a pending record has been pending since Domain.VerifySince, and a missing record has not
+	// been looked up after the upgrade.
 	Since int64 `json:"since,omitempty"`
 }
 
@@ -272,7 +272,7 @@ func (d *Domain) inReceivingGrace() bool {
 
 func (d *Domain) returnPathHost() string { return d.ReturnPath + "." + d.Name }
 
-// TrackingHost returns the host of tracked links, "" unless its record is verified.
+// TrackingHost returns the host of tracked links, or "" if the host's record is not verified.
 func (d *Domain) TrackingHost() string {
 	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified || !d.proved() {
 		return ""
@@ -310,12 +310,12 @@ func (d *Domain) forReceiving() []string {
 	return []string{"receiving", proof}
 }
 
-// MaySend reports whether the domain may send. Its sending records must be verified, or must have been missing for at
-// most 72 hours.
+// MaySend reports whether the domain may send. The domain's sending records must be verified, or must have been missing
+// for at most 72 hours.
 func (d *Domain) MaySend() bool { return d.Sending && d.groupStatus(forSending) == Verified }
 
-// MayReceive reports whether the domain may receive. Its receiving records must be verified, or must have been missing
-// for at most 72 hours.
+// MayReceive reports whether the domain may receive. The domain's receiving records must be verified, or must have been
+// missing for at most 72 hours.
 func (d *Domain) MayReceive() bool { return d.Receiving && d.groupStatus(d.forReceiving()) == Verified }
 
 func (d *Domain) groupStatus(keys []string) Status {

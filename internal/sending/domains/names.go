@@ -16,7 +16,7 @@ type dnsName struct {
 	host    bool     // true for hosts of return paths or tracked links, false for the domain itself
 	field   string   // the API field that determines the name
 	records []string // keys of the records at the name; nil for former tracking hosts
-	tracked bool     // sent emails may have links to it
+	tracked bool     // sent emails may have links to the name
 }
 
 // names returns the DNS names at which the domain has records, starting with the domain's own name.
@@ -40,8 +40,8 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// reserves reports whether the domain reserves a name. It does if a record of the domain was found at the name, or if
-// sent emails may have links to the name.
+// reserves reports whether the domain reserves a name. A name is reserved if a record of the domain was found there or
+// if sent emails may have links to the name.
 func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
@@ -81,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. checkFree ignores names of the domain with the id but.
+// team's host. Names of the domain whose id is the parameter but are ignored.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {

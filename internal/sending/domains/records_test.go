@@ -52,8 +52,8 @@ func TestLookUpOne(t *testing.T) {
 	}
 }
 
-// Look-ups become less frequent with time. The time counts from the owner's request or from the latest record that
-// became pending, whichever is later.
+// Look-ups become less frequent with the time since the owner's request or since the latest record became pending,
+// whichever is later.
 func TestRecheckAfter(t *testing.T) {
 	for _, c := range []struct {
 		waited time.Duration

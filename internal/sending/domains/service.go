@@ -268,8 +268,8 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domai
 }
 
 // AddVerified adds a domain or finds the team's existing domain of that name, and verifies the domain without querying
-// DNS. If an existing domain has no tracking subdomain, AddVerified sets the requested one. AddVerified is for
-// development and fails unless Config.TrustDomains is set.
+// DNS. If an existing domain has no tracking subdomain, AddVerified sets the requested tracking subdomain. AddVerified
+// is for development and fails unless Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")

@@ -254,7 +254,7 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 	})
 }
 
-// Failing name servers do not end a claim. Its proof is looked up until the claim expires.
+// Failing name servers do not end a claim. The proof is looked up until the claim expires.
 func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}, Fail: []string{"acme.example"}}}

@@ -136,8 +136,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2
 	AND name = ANY($3)`
 
-// namesOfOthers returns the names that belong to other teams, except names of the domain with the id but. The value in
-// the map is true for hosts and false for domains.
+// namesOfOthers returns the names that belong to other teams, except names of the domain whose id is the parameter but.
+// The value in the map is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}

@@ -57,8 +57,8 @@ func TestTracksForgets(t *testing.T) {
 	})
 }
 
-// Once verified, a tracking subdomain keeps working after the setting changes. It also works if it is set again and not
-// yet verified, and after a further change.
+// Once verified, a tracking subdomain keeps working after the setting changes. A former tracking subdomain also works
+// while it is set again but not yet verified, and after a further change.
 func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const name = "shop.example"

@@ -34,7 +34,7 @@ func asBefore(checks, name string) string {
 }
 
 // If a domain received mail before the proof was required, it keeps receiving during a grace period and shows the
-// missing record. Its other capabilities stop immediately, because another team could misuse them.
+// missing record. The domain's other capabilities stop immediately, because another team could misuse them.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -94,8 +94,8 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 	return d
 }
 
-// prune deletes the checks of records that the domain no longer needs. The parameter lists the records that the domain
-// still needs. If a deleted record is needed again, its check starts from not_started.
+// prune deletes the checks of records that the domain no longer needs. The parameter records lists the records that the
+// domain still needs. If a deleted record is needed again, its check starts from not_started.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {

@@ -17,7 +17,7 @@ func TestNext(t *testing.T) {
 		name    string
 		before  check
 		found   finding
-		waiting time.Duration // time since the record became pending or missing
+		waiting time.Duration // time since verification was requested
 		want    check
 	}{
 		{"found at once", check{}, present, 0, check{Status: Verified}},

@@ -76,7 +76,7 @@ func TestSweepFiles(t *testing.T) {
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
 		f.Send(s)
 		kept := f.keys(t)
-		// This attachment's key has the form of older releases, which contains the email's id.
+		// The attachment's blob key is changed to the form of older releases, which contains the email's id.
 		old := f.Send(s)
 		for _, key := range f.keys(t) {
 			if slices.Contains(kept, key) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// BounceTarget is an email that a bounce or a complaint is about.
+// BounceTarget is an email that a bounce or a complaint refers to.
 type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
 	ContactID                         string // the recipient's contact; "" for none

@@ -9,8 +9,8 @@
 // job for each recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the
 // delivery jobs later. Emails that share a content ([Service.Enqueue]) have no separate bodies.
 //
-// An accepted email is never lost. Every email ends as delivered, bounced, failed, suppressed or canceled. Until that
-// time it has a job.
+// An accepted email is never lost. Every email ends as delivered, bounced, failed, suppressed or canceled. Until an
+// email has one of these states, it has a job.
 //
 // # States
 //
@@ -20,10 +20,10 @@
 // Each state has a rank, in the order of the list above. A state is replaced only by a state of a higher rank. Events
 // may therefore arrive in any order and more than once. Most emails skip most states.
 //
-// The states scheduled, sent and canceled apply to emails, not to recipients. In all other cases, an email has the
-// highest-ranked state of its recipients, with two exceptions. An email is suppressed only if all its recipients are
-// suppressed. An open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes
-// opened or clicked only after delivery.
+// Only an email as a whole can be scheduled, sent or canceled. In all other cases, an email has the highest-ranked
+// state of its recipients, with two exceptions. An email is suppressed only if all its recipients are suppressed. An
+// open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes opened or
+// clicked only after delivery.
 //
 // # When it fails
 //
@@ -31,14 +31,15 @@
 // lost during the commit, the error says that the email may have been accepted.
 //
 // Attachments are stored before the transaction. SweepFiles deletes attachments without an email. The jobs of this
-// package are retried without limit when the database or the file store fails. Such outages never make an email fail.
-// An email fails, for example, if an attachment cannot be fetched or its sender may no longer send.
+// package are retried without limit when the database or the file store fails. Outages of the database or the file
+// store never make an email fail. An email fails, for example, if an attachment cannot be fetched or its sender may no
+// longer send.
 //
 // # Topics
 //
 // An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient of
-// such an email gets a separate message and job. A recipient who does not subscribe becomes failed without affecting
-// the others. The email fails only if no recipient is mailed.
+// an email with a topic gets a separate message and job. A recipient who does not subscribe becomes failed without
+// affecting the others. An email with a topic fails only if no recipient is mailed.
 //
 // # What it does not do
 //
@@ -137,7 +138,7 @@ type Upload struct {
 	Path        string
 }
 
-// Send is a request to send an email. Addresses may be bare or have a display name.
+// Send is a request to send an email. Each address may have a display name.
 type Send struct {
 	From        string
 	To          []string
@@ -197,8 +198,8 @@ type Email struct {
 	onePerRecipient bool // each recipient gets a separate message
 }
 
-// canUnsubscribe reports whether the email has unsubscribe links. The links apply to the email's topic. Without a
-// topic, they apply to all broadcasts and automations of the team.
+// canUnsubscribe reports whether the email has unsubscribe links. The links apply to the email's topic. If the email
+// has no topic, the links apply to all broadcasts and automations of the team.
 func (e *Email) canUnsubscribe() bool {
 	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
 }

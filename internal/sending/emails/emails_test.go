@@ -226,7 +226,7 @@ func TestRescheduleDuringRelease(t *testing.T) {
 			var released error
 			ended := make(chan struct{})
 			work := func() { released = release.Handle(t.Context(), j); close(ended) }
-			if i > 0 { // in the first iteration, both run one after the other
+			if i > 0 { // in the first iteration, the job runs after Reschedule
 				go work()
 			}
 			err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id, "in 1 hour")

@@ -21,7 +21,7 @@ const FetchKind = "emails.fetch"
 const (
 	// fetchTries is the number of tries after which an email fails. If the last try fetched a file, another try follows.
 	fetchTries = 3
-	// fetchersMax is the number of emails whose attachments are fetched concurrently. Teams share these slots.
+	// fetchersMax is the number of emails whose attachments are fetched concurrently. Teams share the concurrent fetches.
 	fetchersMax = 64
 	// fetchTime is the time limit of one try for one email. Files fetched within this time are kept for later tries.
 	fetchTime = 5 * time.Minute
@@ -56,7 +56,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	}
 	fetched, err := s.fetch(ctx, &e, files)
 	if _, ours := errors.AsType[*storeError](err); ours {
-		s.discardFiles(ctx, fetched...) // else each try would leave more files in a full store
+		s.discardFiles(ctx, fetched...) // otherwise each try would leave more files in a full store
 		return err
 	}
 	if err != nil {
@@ -216,8 +216,9 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// scheduleFetch finishes a release job and enqueues the fetch job of its email. At this time all recipients of the
-// email are counted in the team's quota. Suppressions are looked up after the files have been fetched.
+// scheduleFetch finishes a release job and enqueues the fetch job of its email. When the fetch job is enqueued, all
+// recipients of the email are counted in the team's quota. Suppressions are looked up after the files have been
+// fetched.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {

@@ -46,7 +46,7 @@ func hostOfSizes(t *testing.T) (*sizes, string) {
 	return s, host.URL
 }
 
-// fetch handles the fetch job of an email. The number of earlier tries is given by tries.
+// fetch handles the fetch job of an email. The parameter tries is the number of earlier tries.
 func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	t.Helper()
 	j := f.inHand(t, emails.FetchKind, emailID)
@@ -129,8 +129,8 @@ func TestLaterTryOfFetching(t *testing.T) {
 	})
 }
 
-// A response that ends early counts as a failed try. After the third such failure the email fails, and its fetched
-// files are deleted.
+// A response that ends early counts as a failed try. After the third failed try the email fails, and its fetched files
+// are deleted.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {

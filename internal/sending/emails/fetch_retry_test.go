@@ -14,7 +14,7 @@ import (
 )
 
 // An email whose attachments cannot be fetched is tried three times. If other emails keep a host busy, the email waits
-// up to six hours. These waits do not count as tries, and fetched files are kept.
+// up to six hours. Waits for a busy host do not count as tries, and fetched files are kept.
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)

@@ -19,11 +19,12 @@ import (
 )
 
 // A message that its sender composed is stored in a row. For a large message, the row has only the prepended header
-// fields and the key of the blob with the remaining message, submitted/<blob id>. Attachments of such a message are not
-// stored separately. Their blob key is fileMark followed by the number of the file in the message.
+// fields and the key of the blob with the remaining message, submitted/<blob id>. Attachments of a message that its
+// sender composed are not stored separately. The blob key of such an attachment is fileMark followed by the number of
+// the file in the message.
 //
-// Large messages stored before schema version 21 have no row. Their blob submitted/<email id> contains the whole
-// message, and the blob keys of their attachments have this key before fileMark.
+// A large message stored before schema version 21 has no row. The blob submitted/<email id> contains the whole message.
+// The blob key of an attachment begins with this key, followed by fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
@@ -32,7 +33,7 @@ const (
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a message that its sender composed. Such a message is sent unchanged.
+// Raw is a message that its sender composed. A Raw message is sent unchanged.
 type Raw struct {
 	// Send describes the message, so that the message can be checked and displayed like other emails. To, Cc and
 	// Attachments are taken from the message. Bcc and the fields for templates and schedules are not used. Headers that
@@ -47,12 +48,12 @@ type Raw struct {
 	Body []byte
 	// MessageID is the Message-ID of the message, with angle brackets. If MessageID is "", a Message-ID is added.
 	MessageID string
-	// HasDate is true if the message has a Date field. If the message has no Date field, one is added.
+	// HasDate is true if the message has a Date field. If the message has no Date field, a Date field is added.
 	HasDate bool
 	// Trace is the part of the Received field that describes the submission (RFC 5321 section 4.4), such as "by
 	// mx.example.com with ESMTPSA".
 	Trace string
-	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept such a message.
+	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept a message with a UTF-8 header.
 	UTF8 bool
 
 	at      time.Time // time when the message was accepted
@@ -179,7 +180,7 @@ func (d *draft) keepHeaders() {
 }
 
 // storeRaw stores a large message durably before the email is accepted, and returns the attachments; it also adds
-// missing header fields. The function name later writes the email's id into the added fields.
+// missing header fields. Later, the method draft.name writes the email's id into the added fields.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.DB.Now().UTC()
 	added := d.added(noID)

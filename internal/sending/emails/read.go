@@ -28,7 +28,7 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 }
 
 // GetWithin is like Get, but returns the email without bodies if its unshared bodies are larger than most bytes. The
-// result size is the size of these bodies. Shared content does not count.
+// result size is the size of these bodies. GetWithin does not count shared content.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {
@@ -58,13 +58,14 @@ func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Rec
 	return listRecipients(ctx, s.DB.Reader, teamID, emailID)
 }
 
-// Timeline returns a page of the events of an email, oldest first, and whether there are more; see [events.Timeline].
+// Timeline returns a page of the events of an email, oldest first, and whether there are more events; see
+// [events.Timeline].
 func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
 	return events.Timeline(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
 // Attempts returns a page of the delivery attempts of an email with their conversations, oldest first, and whether
-// there are more. If the page has no limit, it has at most 500 attempts.
+// there are more attempts. If the page has no limit, it has at most 500 attempts.
 func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
 	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
 }

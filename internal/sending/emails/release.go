@@ -70,7 +70,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email; it calls the function also in the same
+// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. The callback also runs in the same
 // transaction. The parameter fetched is the size in bytes of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
@@ -111,7 +111,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 }
 
 // beginCounted advances an email to queued and calls the function do in one transaction. For a scheduled email, n
-// recipients are counted in the team's quota. If they exceed the quota, the email fails.
+// recipients are counted in the team's quota. If these recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

@@ -14,8 +14,8 @@ import (
 
 // Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. A transaction deletes an
 // email entirely or not at all. Files of deleted emails are deleted after the commit. If the program is interrupted
-// before that, [Service.SweepFiles] deletes the files. Emails that are not settled are kept regardless of their age,
-// because delivery needs them.
+// before the files are deleted, [Service.SweepFiles] deletes them. Emails that are not settled are kept regardless of
+// their age, because delivery needs them.
 //
 // Idempotency keys expire before their email is deleted, because their lifetime is shorter than the shortest retention
 // of emails.
@@ -99,8 +99,8 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 }
 
 // RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
-// composed messages. Each call deletes a batch of the oldest content. RemoveBodies returns "" when it has reached the
-// time, and a non-empty value if the caller must call it again. Emails that are not settled are recorded for
+// composed messages. Each call deletes a batch of the oldest content. RemoveBodies returns "" if no old content is
+// left, and a non-empty value if the caller must call it again. Emails that are not settled are recorded for
 // [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
@@ -223,7 +223,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails; it calls the function also in the same transaction.
+// removeContents deletes the content of settled emails. The callback also runs in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {

@@ -422,8 +422,8 @@ func TestBatchesOfRemoval(t *testing.T) {
 	})
 }
 
-// SweepFiles deletes files that could not be deleted together with their email, regardless of their age. It looks up
-// all files with one query.
+// SweepFiles deletes files that could not be deleted together with their email, regardless of their age. SweepFiles
+// looks up all files with one query.
 func TestSweepOfDeletedEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -488,7 +488,7 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 }
 
 // EraseAddress deletes the content of messages composed by their sender, because their header may contain the address.
-// It keeps and reports emails whose events are not counted yet.
+// EraseAddress keeps and reports emails whose events are not counted yet.
 func TestEraseAddressInComposed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -56,7 +56,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	})
 }
 
-// notScheduled returns the fault for an email that cannot be changed: it does not exist, or it is no longer
+// notScheduled returns the fault for an email that cannot be changed because it does not exist or is no longer
 // scheduled.
 func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, what string) error {
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)

@@ -15,7 +15,8 @@ import (
 )
 
 // eachArmed is like each, but its database can call a function before the next statement that contains the text asks.
-// The function arm sets the function to call. It returns a function that reports whether the call has happened.
+// The function arm sets the function to call. The result of arm is a function that reports whether the call has
+// happened.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -29,8 +29,8 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 	return r.IDs[0], nil
 }
 
-// SendThen is like Send, without an idempotency key. SendThen calls the function then with the id of the email, in the
-// transaction that accepts the email. If the function fails, the email is not accepted. The function may be called more
+// SendThen is like Send, without an idempotency key. SendThen passes the email's id to a callback, in the transaction
+// that accepts the email. If the callback returns an error, the email is not accepted. The callback may be called more
 // than once.
 func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {

@@ -45,8 +45,8 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 	}
 }
 
-// If an email was not settled when its body was due for deletion, the record of this is deleted together with the
-// email.
+// If an email was not settled when its body was due for deletion, the skipped body is recorded. Deleting the email also
+// deletes this record.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -101,8 +101,8 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 	}
 }
 
-// If the clock was set back, emails accepted afterwards keep their content while they wait, although an earlier sweep
-// recorded a later email as the content's first.
+// If the clock was set back, emails accepted afterwards have smaller ids than the content's recorded first email.
+// SweepContents still keeps their content while they wait.
 func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
@@ -153,8 +153,8 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// A sweep looks for the first email of a content in limited steps. It does not repeat the search as long as that email
-// uses the content.
+// A sweep looks for the first email of a content in limited steps. The sweep does not repeat the search as long as that
+// email uses the content.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -49,7 +49,8 @@ func sqliteTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.T
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
 }
 
-// A read operation returns an error if any of its database statements fails. It never returns incomplete data.
+// A read operation returns an error if any of its database statements fails. A failed read operation never returns
+// incomplete data.
 func TestReadsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Recorded advances the states of emails and recipients. The recorder calls it with all events of a transaction. For
-// several events of one email or recipient, only the event of the highest rank is written, because the other events
-// would change nothing.
+// Recorded advances the states of emails and recipients. The recorder calls Recorded for all events. For several events
+// of one email or recipient, only the event of the highest rank is written, because the other events would change
+// nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	const few = 16
 	if len(all) <= few {

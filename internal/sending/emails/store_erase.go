@@ -19,8 +19,8 @@ const (
 	lastID       = "g"     // sorts after all ids
 )
 
-// These are the tables whose key begins with an email id: tables with content, tables with the timeline, and all of
-// them.
+// These are the tables whose key begins with an email id: tables with content, tables with the timeline, and all such
+// tables.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
@@ -35,7 +35,7 @@ func isSettled(column string) string {
 }
 
 // contentRows returns an SQL expression for the number of rows of an email's content. The database does not read the
-// content to compute it.
+// content to compute this number.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d

@@ -34,8 +34,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 	return db.Time(us), true, nil
 }
 
-// takeScheduled advances an email out of the state scheduled if its time is not later than until. If Cancel and the
-// release job run concurrently, takeScheduled succeeds for only one of them and returns nil to the other.
+// takeScheduled changes a scheduled email to another state if its scheduled time is not later than until. If Cancel and
+// the release job run concurrently, takeScheduled succeeds for only one of them and returns nil to the other.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=

@@ -13,8 +13,8 @@ import (
 // the email.
 //
 // An open or a click advances a recipient only after delivery, because some hosts follow the links of an email before
-// they accept the message. If such an open advanced the recipient, the recipient would count as settled and not be
-// mailed. An open or a click of a message with several recipients names no recipient and advances none.
+// they accept the message. If an open before delivery advanced the recipient, the recipient would count as settled and
+// not be mailed. An open or a click of a message with several recipients names no recipient and advances none.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
 	case e.Recipient != "" && isTrackingState(to):

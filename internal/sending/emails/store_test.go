@@ -151,8 +151,8 @@ func TestReportHistory(t *testing.T) {
 	})
 }
 
-// An event without a recipient advances all recipients of the email. The event email.sent does not, because some
-// recipients may not have been tried.
+// An event without a recipient advances all recipients of the email. The event email.sent does not advance recipients,
+// because some recipients may not have been tried.
 func TestEventsOfTheWholeEmail(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.Send(hello("a@one.example", "b@two.example"))

@@ -16,7 +16,8 @@ const (
 	// version 21 the form was attachments/<email id>/<attachment id>. Only the rows say which email a key belongs to.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
-	// without an email. SweepFiles deletes such content when it is older than the longest possible request.
+	// without an email. SweepFiles deletes content without an email when the content is older than the longest possible
+	// request.
 	strayAfter = time.Hour
 )
 
@@ -31,8 +32,8 @@ const (
 // affecting a file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and attachments without an email. Such files remain if the program was killed before it
-// accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
+// SweepFiles deletes messages and attachments without an email. Files without an email remain if the program was killed
+// before it accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {

@@ -102,8 +102,8 @@ type ByTemplate struct {
 }
 
 // MailingByTemplate prepares an email to one recipient that Enqueue writes later. MailingByTemplate checks the email
-// like Send and returns the same faults. The recipient of Enqueue may have a different address, for example because the
-// contact's address has changed. The email is bulk mail only if it has a topic.
+// like Send and returns the same faults. The recipient given to Enqueue may have a different address, for example
+// because the contact's address has changed. The email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
 		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}

@@ -207,8 +207,8 @@ func TestBatchByTemplate(t *testing.T) {
 	})
 }
 
-// If the same request is repeated with the same idempotency key, it returns the first email. A request with other
-// variables counts as another payload.
+// If the same request is repeated with the same idempotency key, Send returns the id of the first email. A request with
+// other variables counts as another payload.
 func TestTemplateWithIdempotencyKey(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		send := func(in emails.Send) (string, error) {

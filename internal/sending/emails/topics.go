@@ -19,8 +19,8 @@ type refusals map[string]contacts.Refusal
 
 // refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, it looks up
 // which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
-// subscriptions are used, not those of the addresses. Of the email, refusals uses only the ids of the team, topic,
-// broadcast and contact. For an unknown topic, it returns an Invalid fault.
+// subscriptions are used, not those of the addresses. refusals uses only the email's team, topic, broadcast and contact
+// ids. For an unknown topic, it returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():
@@ -119,8 +119,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event means that its recipient must not be mailed. Such a recipient does not fail the
-// email, because the email's state depends on the other recipients.
+// unmailed reports whether an event means that its recipient must not be mailed. A recipient that must not be mailed
+// does not fail the email, because the email's state depends on the other recipients.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

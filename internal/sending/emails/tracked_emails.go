@@ -29,7 +29,8 @@ type TrackedRecipient struct {
 func (f *TrackedRecipient) Delivered() bool { return rank[f.State] >= settled }
 
 // Recipient returns the recipient at the position in a token; see [tokens.TrackedLink]. Position -1 means the only
-// recipient of the email. If the email then has several recipients, or if no recipient has the position, ok is false.
+// recipient of the email. If the position is -1 and the email has several recipients, or if no recipient has the
+// position, ok is false.
 func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	if position < 0 {
 		if _, several := f.To[1]; several {

@@ -184,7 +184,7 @@ func (c *cache) forget(teamID string) {
 	c.changes++
 }
 
-// weight estimates the memory of a cached version in bytes. It is at most about 500 KB.
+// weight estimates the memory of a cached version in bytes. The estimate is at most about 500 KB.
 func (p *published) weight() int {
 	n := 512
 	for i := range p.variables {

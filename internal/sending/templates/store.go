@@ -90,7 +90,7 @@ const (
 	versionColumns     = versionItemColumns + `, v.variables`
 )
 
-// versionRow is the scan destination of versionColumns. Its method itemDest returns the scan destination of
+// versionRow is the scan destination of versionColumns. The method itemDest returns the scan destination of
 // versionItemColumns.
 type versionRow struct {
 	Version

@@ -2,10 +2,10 @@
 //
 // # Invariants
 //
-// A version never changes. The texts of a version are stored as a content (see package content), so an email accepted
-// with the version keeps its text even if the template is changed or deleted. Changes apply to the newest version: each
-// change of the text or of the variables creates a new version. Emails are sent with the published version. Versions
-// are numbered from 1 without gaps.
+// A version never changes. The texts of a version are stored as a content (see package content). An email accepted with
+// the version therefore keeps its text even if the template is changed or deleted. Changes apply to the newest version:
+// each change of the text or of the variables creates a new version. Emails are sent with the published version.
+// Versions are numbered from 1 without gaps.
 //
 // Large texts are read and rendered only when memory for them can be reserved; teams share this memory. A result with
 // such a text has a method Close, which the caller must call when it no longer needs the text.

@@ -44,7 +44,7 @@ const (
 // The URL is part of the token, so that a link also works during a database outage and after the email was deleted.
 // Because of the MAC, a link leads only to a target in an email that a sender has sent.
 
-// LinkMaker creates the link tokens of one message. LinkMaker reuses its buffer for each token and is not safe for
+// LinkMaker creates the link tokens of one message. A LinkMaker reuses its buffer for each token and is not safe for
 // concurrent use.
 type LinkMaker struct {
 	tag  keyring.Tagger

@@ -11,12 +11,13 @@ import (
 )
 
 // Each message has a return path for its email and destination (VERP). The return path identifies the email that a
-// bounce refers to. It also proves that the sender of the bounce has seen the message that was sent to the destination.
+// bounce refers to. The return path also proves that the sender of the bounce has seen the message that was sent to the
+// destination.
 //
-// The local part is "b-" followed by 42 characters of base32 in lower case. They encode the email's id (16 bytes), a
-// keyed hash of the destination (2 bytes), and a tag (8 bytes) that cannot be computed without the key. The base32 form
-// is used because hosts may change the case of the local part. The hash of the destination is keyed so that an attacker
-// cannot find another domain with the same hash.
+// The local part is "b-" followed by 42 characters of base32 in lower case. The characters encode the email's id (16
+// bytes), a keyed hash of the destination (2 bytes), and a MAC tag (8 bytes). The base32 form is used because hosts may
+// change the case of the local part. The hash of the destination is keyed so that an attacker cannot find another
+// domain with the same hash.
 //
 // The value of [FeedbackField] has the same form but another purpose. If a message is forwarded, its new recipient sees
 // the header fields but not the return path. The header field must therefore not be accepted as a return path.

@@ -18,8 +18,8 @@ type Broadcasts interface {
 }
 
 // broadcastAllows reports whether an email may be sent now; emails without a broadcast always may. If the broadcast is
-// paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is canceled, it ends the job and
-// cancels the email.
+// paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is canceled, broadcastAllows ends
+// the job and cancels the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

@@ -268,7 +268,7 @@ func (s *Service) share(group, team string) jobs.Share {
 	return s.shape.share(group, team, time.Now())
 }
 
-// Run closes connections that are idle for too long. When ctx ends, it closes all idle connections and returns.
+// Run closes connections that are idle for too long. When ctx ends, Run closes all idle connections and returns.
 func (s *Service) Run(ctx context.Context) error {
 	s.pool.run(ctx)
 	return nil

@@ -15,7 +15,7 @@ const suppressionsMaxAge = 30 * time.Second
 // or by a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. dropSuppressed is called
 // before composing a message and again before sending it, because minutes may pass between the two calls. If all
 // recipients were removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or
-// canceled, it removes all recipients and returns false.
+// canceled, dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil

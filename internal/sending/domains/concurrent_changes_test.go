@@ -100,7 +100,7 @@ func TestClaimsThatChangeDuringALook(t *testing.T) {
 	}
 }
 
-// If a look-up is stopped, it returns an error and records no findings.
+// A look-up that is stopped returns an error and records no findings.
 func TestLooksThatAreStopped(t *testing.T) {
 	dns, d := &during{zone: newZone()}, dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})

@@ -116,7 +116,8 @@ func nameTaken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// errorOrNameTaken returns err if err is not nil. If err is nil, it returns the fault for the first name in lost.
+// errorOrNameTaken returns err if err is not nil. If err is nil, errorOrNameTaken returns the fault for the first name
+// in lost.
 func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {
 		return err

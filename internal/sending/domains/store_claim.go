@@ -85,7 +85,8 @@ func endClaims(ctx context.Context, tx *db.Tx, domainID string, status ClaimStat
 		AND status IN ('pending', 'verified', 'blocked')`, domainID, string(status))
 }
 
-// ownerOf returns the domain that has the given name in any team. If no team has the name, it returns the zero Domain.
+// ownerOf returns the domain that has the given name in any team. If no team has the name, ownerOf returns the zero
+// Domain.
 func ownerOf(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	d, err := domainOwned(ctx, r, name)
 	if fault.KindOf(err) == fault.NotFound {

@@ -408,8 +408,8 @@ func TestJudgeTakesAllFindings(t *testing.T) {
 	}
 }
 
-// The CAA record is listed as long as existing CAA records at the root make it necessary. When it is no longer
-// necessary, its check is deleted.
+// The CAA record is listed as long as existing CAA records at the root make it necessary. When the CAA record is no
+// longer necessary, its check is deleted.
 func TestCAAIsNeededForATime(t *testing.T) {
 	c := &Config{CAAIssuer: "letsencrypt.org"}
 	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}

@@ -63,7 +63,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 }
 
 // acceptWithinLimits accepts the drafts that are within the actor's limits. If concurrent requests use up the remaining
-// limit, it retries with fewer drafts.
+// limit, acceptWithinLimits retries with fewer drafts.
 func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
 	a *answer) error {
 	broken := a.Errors
@@ -80,8 +80,8 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 	}
 }
 
-// withinLimits returns the drafts that are within the actor's limits. For every other draft, it adds an error to the
-// answer.
+// withinLimits returns the drafts that are within the actor's limits. For every other draft, withinLimits adds an error
+// to the answer.
 func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
 	a *answer) ([]*draft, error) {
 	faults, err := s.CheckLimit(ctx, by, countEach(drafts))

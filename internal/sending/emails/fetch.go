@@ -187,8 +187,8 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// retryFetch records the fetched files and schedules another try. After the last try it fails the email. Tries do not
-// count if the host is busy with other emails, or if this server crashes or fails.
+// retryFetch records the fetched files and schedules another try. After the last try, retryFetch fails the email. Tries
+// do not count if the host is busy with other emails, or if this server crashes or fails.
 func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		s.discardFiles(ctx, fetched...)

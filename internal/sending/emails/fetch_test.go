@@ -284,7 +284,8 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" && !mended.Load() { // the first file is stored by now
 				path := f.onlyBlob(t)
-				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil { // folders open but cannot be read
+				// A folder can be opened like a file but cannot be read.
+				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {
 					t.Error(err)
 				}
 			}

@@ -148,8 +148,8 @@ func (p *Preview) addTopic(l unsubscribeInfo) {
 	}
 }
 
-// setBodies sets the HTML and the text of a preview. If composed is true, it fills in unsubscribe links. If composed is
-// true and the sender gave no text, it derives the text from the HTML.
+// setBodies sets the HTML and the text of a preview. If composed is true, setBodies fills in unsubscribe links. If
+// composed is true and the sender gave no text, setBodies derives the text from the HTML.
 func (p *Preview) setBodies(html, text *string, l unsubscribeInfo, composed bool) {
 	if !composed {
 		l = unsubscribeInfo{}

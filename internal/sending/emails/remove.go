@@ -199,8 +199,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. If countersStay is true, it keeps emails whose events are not
-// counted in the metrics yet. removeEmails returns the ids of the deleted emails.
+// removeEmails deletes emails and then their files. If countersStay is true, emails whose events are not counted in the
+// metrics yet are kept. removeEmails returns the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string

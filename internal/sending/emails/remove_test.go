@@ -50,7 +50,7 @@ func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients 
 // step is a function that deletes a batch of rows.
 type step = func(ctx context.Context, teamID string, before time.Time, after string) (string, error)
 
-// all calls the function do until all old rows are deleted. After each batch it calls the function check.
+// all calls the function do until all old rows are deleted. After each batch, all calls the function check.
 func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	t.Helper()
 	for after := ""; ; {

@@ -334,7 +334,8 @@ func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	return string(text), err
 }
 
-// If any database statement of SweepContents fails, it returns an error, and the next sweep continues the work.
+// If any database statement of SweepContents fails, SweepContents returns an error, and the next sweep continues the
+// work.
 func TestSweepContentsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -64,8 +64,8 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 // so they never make a delivery event redundant.
 func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 
-// outranked reports whether another event of the same email makes event i redundant. If sameRecipient is true, it
-// compares only events of the same recipient.
+// outranked reports whether another event of the same email makes event i redundant. If sameRecipient is true,
+// outranked compares only events of the same recipient.
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]

@@ -56,7 +56,7 @@ func scanAttempt(r db.Row) (a Attempt, err error) {
 const OutcomeUnknown = "unknown"
 
 // UnknownAttempts counts an email's attempts at a destination with the outcome OutcomeUnknown. If addresses are given,
-// it counts only attempts that had one of these addresses as a recipient.
+// UnknownAttempts counts only attempts that had one of these addresses as a recipient.
 func UnknownAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
 ) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT recipients FROM email_attempts WHERE email_id = $1 AND team_id = $2

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// lateness is the maximum by which the time in an email's id may be later than the email's acceptance.
+// lateness is the maximum time by which the time in an email's id may be later than the email's acceptance.
 const lateness = time.Hour
 
 // emailsWithin selects a team's emails within a range of time. The bounds on the id let the database use the index. The

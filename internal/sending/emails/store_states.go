@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// advanceRecipients advances the recipient of an event. If the event names no recipient, it advances all recipients of
-// the email.
+// advanceRecipients advances the recipient of an event. If the event names no recipient, advanceRecipients advances all
+// recipients of the email.
 //
 // An open or a click advances a recipient only after delivery, because some hosts follow the links of an email before
 // they accept the message. If an open before delivery advanced the recipient, the recipient would count as settled and

@@ -17,10 +17,10 @@ import (
 // refusals maps the addresses, in lower case, that may not be mailed about an email's topic to the reasons.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, it looks up
-// which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
+// refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, refusals looks
+// up which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
 // subscriptions are used, not those of the addresses. refusals uses only the email's team, topic, broadcast and contact
-// ids. For an unknown topic, it returns an Invalid fault.
+// ids. For an unknown topic, refusals returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():

@@ -120,6 +120,6 @@ func (l unsubscribeInfo) values(v render.Values) render.Values {
 	}
 	filled := render.Values{}
 	maps.Copy(filled, v)
-	filled[render.UnsubscribeURL] = l.url // render maps the placeholder's other names to this one
+	filled[render.UnsubscribeURL] = l.url // package render maps the placeholder's other names to this name
 	return filled
 }

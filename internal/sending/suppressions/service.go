@@ -54,8 +54,8 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 const addTries = 10
 
 // add returns the suppression entry of an address, and inserts the entry if it does not exist. On PostgreSQL, another
-// transaction may delete an existing entry after it blocked the insert and before add reads it. In that case add
-// retries.
+// transaction may delete an existing entry after it blocked the insert and before add reads it. If the existing entry
+// has been deleted, add tries again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
@@ -186,8 +186,8 @@ func auditEntries(ctx context.Context, all []Suppression) {
 	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
-// Suppressed returns the entries of the suppressed addresses among the given ones, by address. The addresses must be in
-// lower case. Suppressed is called for every email.
+// Suppressed returns the suppression entries of the given addresses, by address. Addresses without an entry are left
+// out. The addresses must be in lower case. Suppressed is called for every email.
 func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500

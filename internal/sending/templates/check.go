@@ -141,8 +141,8 @@ func (v *Version) checkPublish() error {
 	return nil
 }
 
-// isKnownName reports whether a placeholder with this name has a value: it is reserved, contact data, or a declared
-// variable.
+// isKnownName reports whether a placeholder with this name has a value: the name is reserved, is contact data, or is a
+// declared variable.
 func (v *Version) isKnownName(name string) bool {
 	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })

@@ -18,7 +18,7 @@ type Comparison struct {
 	TemplateID string
 	A, B       Version
 
-	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the field of this name differs
+	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the versions differ in the field
 
 	HTMLDiff, TextDiff string // unified diffs from A to B; empty if the texts are equal
 }
@@ -68,7 +68,8 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	return c, nil
 }
 
-// readBoth loads the texts of two versions. If the texts are too large to be compared, it returns an Invalid fault.
+// readBoth loads the texts of two versions. If the texts are too large to be compared, readBoth returns an Invalid
+// fault.
 func (s *Service) readBoth(ctx context.Context, a, b *Version) error {
 	size, err := content.Size(ctx, s.d.Reader, a.TeamID, a.contentID, b.contentID)
 	if err != nil {

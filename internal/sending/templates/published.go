@@ -32,8 +32,9 @@ type PublishedTemplate struct {
 }
 
 // Values returns the value of each variable that the version declares: the given value or, without a given value, the
-// fallback. If neither exists but all placeholders of the variable have fallbacks, the variable has no value. Values
-// for undeclared variables are ignored. An error names the invalid member of template.variables.
+// fallback. If a variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the
+// variable has no value. Values for undeclared variables are ignored. An error names the invalid member of
+// template.variables.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
@@ -123,7 +124,8 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 	return r.published, c.changes, ok && now.Before(r.until)
 }
 
-// put caches a version, unless forget was called after get returned changes. In that case the version may be outdated.
+// put caches a version, unless forget was called after get returned changes. If forget was called, the version may be
+// outdated.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
 	now := time.Now()
 	c.mu.Lock()
@@ -195,8 +197,8 @@ func (p *published) weight() int {
 
 // Rendered is a rendered template.
 type Rendered struct {
-	From    string // empty if the template has none
-	Subject string // empty if the template has none
+	From    string // empty if the template has no sender
+	Subject string // empty if the template has no subject
 	ReplyTo []string
 	HTML    string
 	Text    string // derived from the HTML if the template has no text

@@ -130,7 +130,7 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	return nil
 }
 
-// readOne loads the texts of a version. If it returns no error, the caller must close the version.
+// readOne loads the texts of a version. If readOne returns no error, the caller must close the version.
 func (s *Service) readOne(ctx context.Context, v *Version) error {
 	err := s.read(ctx, v)
 	if err != nil {
@@ -166,7 +166,7 @@ func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 }
 
 // changeOnce is like change but does not start again. If another transaction has changed the template since it was
-// read, it returns errChanged.
+// read, changeOnce returns errChanged.
 func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)

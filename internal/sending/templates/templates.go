@@ -7,8 +7,8 @@
 // each change of the text or of the variables creates a new version. Emails are sent with the published version.
 // Versions are numbered from 1 without gaps.
 //
-// Large texts are read and rendered only when memory for them can be reserved; teams share this memory. A result with
-// such a text has a method Close, which the caller must call when it no longer needs the text.
+// Large texts are read and rendered only when memory for them can be reserved; teams share this memory. A result with a
+// large text has a method Close, which the caller must call when it no longer needs the text.
 //
 // Each change increments the template's revision. A change is written only if the template still has the revision from
 // which the change was computed, so no change is lost. If the template has another revision, the change is computed
@@ -21,8 +21,8 @@
 //
 // # What it does not do
 //
-// The package does not send emails; package emails reads published versions from it. The package renders only declared
-// variables. Packages that send to contacts render contact data.
+// The package does not send emails; package emails reads published versions from package templates. The package renders
+// only declared variables. Packages that send to contacts render contact data.
 package templates
 
 import (
@@ -98,7 +98,7 @@ type Text struct {
 	Plain   *string // if nil, derived from the HTML; if empty, no text part
 }
 
-// PlainOrConverted returns the plain text part. If no text was given, it is derived from the HTML.
+// PlainOrConverted returns the plain text part. If no text was given, the plain text part is derived from the HTML.
 func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain

@@ -2,5 +2,6 @@
 // authenticates complaints, and tracked links and pixels.
 //
 // A token contains the id of its email and a MAC computed with the installation's keys. Tokens are not stored.
-// Verifying a token requires only the keys and no database, so it does not show whether the email still exists.
+// Verifying a token requires only the keys and no database, so a valid token does not prove that the email still
+// exists.
 package tokens

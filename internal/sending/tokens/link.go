@@ -39,7 +39,7 @@ const (
 // MAC. The MAC covers the other parts and the link's host.
 //
 // The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host. If
-// it did, a team could use a host that people trust to lead them to its own target.
+// a token worked at another team's host, a team could misuse a host that people trust to lead them to its own target.
 //
 // The URL is part of the token, so that a link also works during a database outage and after the email was deleted.
 // Because of the MAC, a link leads only to a target in an email that a sender has sent.
@@ -71,7 +71,7 @@ func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (Li
 // Release returns the LinkMaker's memory for reuse. The LinkMaker must not be used afterwards.
 func (m *LinkMaker) Release() { m.tag.Release() }
 
-// Append appends the token of a URL to dst. If the token would be too long, it appends nothing and returns false.
+// Append appends the token of a URL to dst. If the token would be too long, Append appends nothing and returns false.
 func (m *LinkMaker) Append(dst, url []byte) ([]byte, bool) {
 	if base64.RawURLEncoding.EncodedLen(m.head-m.from+len(url)+macSize) > LinkMax {
 		return dst, false

@@ -3,8 +3,8 @@
 //
 // # Shape
 //
-// A connected app passes the email to [Service.Request]. A person or an API key approves it ([Service.Approve]) or
-// rejects it ([Service.Reject]). A request that is not decided within 72 hours expires ([Service.Sweep]).
+// A connected app passes the email to [Service.Request]. A person or an API key approves the email ([Service.Approve])
+// or rejects the email ([Service.Reject]). A request that is not decided within 72 hours expires ([Service.Sweep]).
 //
 // # Invariants
 //
@@ -28,7 +28,7 @@
 //
 // # What it does not do
 //
-// The package leaves scope checks to its callers, except that it never lets a connected app decide. The package serves
+// The package leaves scope checks to its callers, but never lets a connected app decide a request. The package serves
 // no pages.
 package approvals
 

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// If the database fails at any point of a delivery, the delivery fails before it contacts a host, or it records the
+// If the database fails at any point of a delivery, the delivery either fails before it contacts a host or records the
 // host's answer.
 func TestDeliverWithoutDatabase(t *testing.T) {
 	for name, tries := range map[string]int{"first try": 0, "later": 1} {

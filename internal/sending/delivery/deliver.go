@@ -239,7 +239,7 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 // prepare composes and signs a message. Both steps use the processor, so the number of concurrent compositions and
 // signatures is limited. Fewer messages are signed than composed at a time, so that signing does not slow down other
 // work. Teams take turns at composing and signing, because the messages of one team may be a thousand times as large as
-// those of another.
+// those of another team.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Acquire(ctx, turn); err != nil {

@@ -165,8 +165,8 @@ func (h *hosts) busy() []string {
 // failed reports whether the last failure of an address still affects the order of addresses.
 func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= demotedFor }
 
-// add records another failure. Failures during a backoff do not extend it, because their connections began before the
-// first failure was known.
+// add records another failure. Failures during a backoff do not extend the backoff, because their connections began
+// before the first failure was known.
 func (f *failure) add(why answer, first, most time.Duration, now time.Time) {
 	if !f.failed(now) {
 		f.times = 0

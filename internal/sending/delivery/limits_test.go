@@ -355,8 +355,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// When the table of destinations is full, only destinations without jobs in progress are deleted: all destinations
-// without a recent pause, and half of the others.
+// When the table of destinations is full, only destinations without jobs in progress are deleted. All of these without
+// a recent pause are deleted, and half of those with a recent pause.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()

@@ -16,12 +16,12 @@ const (
 	pauseMax = 15 * time.Minute
 	// A destination is paused when its strikes since the last delivery reach pauseThreshold. A refusal that asks us to
 	// send less mail counts as 2 strikes. Any other temporary refusal that may concern us counts as 1. A single refusal
-	// therefore never pauses a destination unless it says how long to wait.
+	// therefore never pauses a destination unless the reply says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
 	windowsMax     = 1000 // of one destination
 	// quick is a time limit. If a destination's last conversation was not longer, more jobs than connections may be
-	// claimed for it.
+	// claimed for the destination.
 	quick = 200 * time.Millisecond
 	// shareWait is the wait before the share is checked again if other nodes use all connections to a destination.
 	shareWait = time.Second

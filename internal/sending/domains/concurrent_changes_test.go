@@ -155,7 +155,8 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		}
 		dns.install(records)
 		look()
-		// The subdomain was added earlier. The settings of such a domain may change, but not to names of another team.
+		// The subdomain was added before its name became another team's host. Its settings may change, but not to names of
+		// another team.
 		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}

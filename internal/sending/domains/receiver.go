@@ -41,7 +41,7 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 
 // receiverAt looks up the host among the domains and among the return-path hosts. If the host is one team's domain and
 // another team's return-path host, the return-path host takes precedence as long as its domain may send. Only rows
-// written before names were registered can have such a conflict.
+// written before names were registered can cause a conflict between a domain and a return-path host.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

@@ -8,8 +8,8 @@ import (
 )
 
 // IsTrackingHost reports whether a host, in lower-case ASCII, is or was the verified host of a domain's tracked links.
-// Sent emails may have links to such a host. IsTrackingHost has no team parameter, because a request names only the
-// host.
+// Sent emails may have links to a current or former tracking host. IsTrackingHost has no team parameter, because a
+// request names only the host.
 func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {

@@ -166,7 +166,7 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Path: gone.URL + "/x"}}
 		id := f.Send(s)
-		// The first tries to fetch fail, and the test skips the waits after them.
+		// The first tries to fetch fail, and the test skips the waits after these tries.
 		f.release(t, func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))

@@ -20,7 +20,7 @@ const (
 )
 
 // RecordUnsubscribed records, in the caller's transaction, that a recipient used the unsubscribe link of an email. If
-// the team has no such email, RecordUnsubscribed does nothing.
+// the team has no email with this id, RecordUnsubscribed does nothing.
 func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, emailID, address string) error {
 	e := events.Event{TeamID: teamID, EmailID: emailID, Type: events.EmailUnsubscribed}
 	if err := setUnsubscribedRecipient(ctx, tx, &e, address); err != nil {

@@ -79,7 +79,7 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 }
 
 // sendOdd sends one email per text and returns the ids of the accepted emails. Emails with attachments are sent one by
-// one, the others in a batch.
+// one, and all other emails in a batch.
 func (f *fixture) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))

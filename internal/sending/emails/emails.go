@@ -10,7 +10,7 @@
 // delivery jobs later. Emails that share a content ([Service.Enqueue]) have no separate bodies.
 //
 // An accepted email is never lost. Every email ends as delivered, bounced, failed, suppressed or canceled. Until an
-// email has one of these states, it has a job.
+// email ends, it has a job.
 //
 // # States
 //
@@ -39,7 +39,7 @@
 //
 // An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient of
 // an email with a topic gets a separate message and job. A recipient who does not subscribe becomes failed without
-// affecting the others. An email with a topic fails only if no recipient is mailed.
+// affecting the other recipients. An email with a topic fails only if no recipient is mailed.
 //
 // # What it does not do
 //
@@ -102,7 +102,7 @@ const (
 	MaxHeaders     = 100                 // custom header fields
 	MaxSubject     = content.MaxSubject  // bytes
 	MaxAhead       = 30 * 24 * time.Hour // the latest scheduled_at
-	maxPast        = time.Minute         // how far in the past scheduled_at may be; such a time means now
+	maxPast        = time.Minute         // maximum time by which scheduled_at may be in the past
 	maxContentID   = 127                 // characters
 	maxFilename    = 255                 // bytes
 	maxPath        = 2048                // bytes

@@ -55,7 +55,7 @@ type MailingRecipient struct {
 
 	// ContactID is the id of the recipient's contact, "" for none. If ContactID is set, Address and Refused (why the
 	// contact may not be mailed) must have been read from package contacts in the same transaction. Enqueue does not look
-	// them up again.
+	// up these values again.
 	ContactID string
 	Refused   contacts.Refusal
 }
@@ -81,8 +81,8 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	return s.MailingOf(ctx, by, c, bulk)
 }
 
-// MailingOf is like Mailing, but the content need not be stored yet. Callers use it to check whether emails could be
-// sent with a content. Enqueue requires a stored content.
+// MailingOf is like Mailing, but the content need not be stored yet. Callers use MailingOf to check whether emails
+// could be sent with a content. Enqueue requires a stored content.
 func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
 	if err := by.RequireUnlimited(); err != nil {
 		return nil, err

@@ -96,7 +96,7 @@ func LaneTeam(lane string) string {
 	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
-// Outgoing holds the data of an email that is needed to deliver it to one destination.
+// Outgoing holds the data of an email that is needed for the delivery to one destination.
 type Outgoing struct {
 	ID             string
 	TeamID         string

@@ -20,8 +20,8 @@ import (
 
 // A message that its sender composed is stored in a row. For a large message, the row has only the prepended header
 // fields and the key of the blob with the remaining message, submitted/<blob id>. Attachments of a message that its
-// sender composed are not stored separately. The blob key of such an attachment is fileMark followed by the number of
-// the file in the message.
+// sender composed are not stored separately. In such a message, the blob key of an attachment is fileMark followed by
+// the number of the file in the message.
 //
 // A large message stored before schema version 21 has no row. The blob submitted/<email id> contains the whole message.
 // The blob key of an attachment begins with this key, followed by fileMark.
@@ -128,7 +128,7 @@ func stripNUL(text *string) *string {
 }
 
 // checkEnvelope replaces the draft's recipients with the envelope's recipients. A recipient that is named in To or Cc
-// has that kind; all other recipients are bcc.
+// has the kind to or cc. All other recipients have the kind bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {

@@ -43,7 +43,7 @@ func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, 
 	return size, err
 }
 
-// Exists returns a NotFound fault if the team has no such email.
+// Exists returns a NotFound fault if the team has no email with this id.
 func (s *Service) Exists(ctx context.Context, teamID, emailID string) error {
 	return exists(ctx, s.DB.Reader, teamID, emailID)
 }

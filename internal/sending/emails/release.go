@@ -74,7 +74,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 // transaction. The parameter fetched is the size in bytes of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
-	if err != nil && !errors.Is(err, ErrGone) { // the delivery job of an email without content fails without reading it
+	if err != nil && !errors.Is(err, ErrGone) { // if the content is missing, the delivery job fails the email
 		return err
 	}
 	memory += memoryOfFiles(fetched)

@@ -113,7 +113,7 @@ func TestTooLongToEnqueue(t *testing.T) {
 	})
 }
 
-// If a template is deleted that was never published, its text is also deleted, because no email uses the text.
+// If a template that was never published is deleted, its text is also deleted, because no email uses the text.
 func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()

@@ -206,7 +206,7 @@ func TestSweepContentsInSteps(t *testing.T) {
 	})
 }
 
-// A sweep reads a limited number of a team's emails for a content, and the next sweep continues after them.
+// A sweep reads a limited number of a team's emails for a content, and the next sweep continues after these emails.
 func TestSweepContentsGoesOn(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.add(t, news())

@@ -227,7 +227,7 @@ func selectEmail(ctx context.Context, r db.Reader, teamID, emailID, columns stri
 	return e, flags, nil
 }
 
-// exists returns a NotFound fault if the team has no such email.
+// exists returns a NotFound fault if the team has no email with this id.
 func exists(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	var one int
 	err := r.QueryRow(ctx, `SELECT 1 FROM emails WHERE id = $1 AND team_id = $2`, emailID, teamID).Scan(&one)

@@ -19,8 +19,8 @@ const (
 	lastID       = "g"     // sorts after all ids
 )
 
-// These are the tables whose key begins with an email id: tables with content, tables with the timeline, and all such
-// tables.
+// The key of each of these tables begins with an email id. The lists are the tables with content, the tables with the
+// timeline, and all tables.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
@@ -85,7 +85,7 @@ func scanRemovable(r db.Row) (e removable, err error) {
 }
 
 // eventsUpTo returns the time of the last event in the next batch of a team's events between the times after and
-// before. eventsUpTo returns 0 if there are no such events.
+// before. eventsUpTo returns 0 if there are no events in this range.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,

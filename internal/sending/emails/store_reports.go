@@ -135,8 +135,8 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 }
 
 // setUnsubscribedRecipient completes the event for an unsubscribed address; it sets the email's domain, its broadcast,
-// and the recipient in the spelling of the email. If the team has no such email or the email no such recipient, the
-// recipient stays empty.
+// and the recipient in the spelling of the email. If the email does not belong to the team or does not have the
+// recipient, the event's recipient stays empty.
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
 	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
 		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID, e.TeamID)

@@ -47,7 +47,8 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 // topics caches, during the checks of a batch, which topics exist.
 type topics map[string]error
 
-// check returns an Invalid fault if the team has no such topic. The topic id "" means no topic and is always valid.
+// check returns an Invalid fault if the team has no topic with this id. The topic id "" means no topic and is always
+// valid.
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {

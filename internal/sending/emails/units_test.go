@@ -16,8 +16,8 @@ import (
 )
 
 // fillBatch returns a batch with at most the number of rows that one transaction may delete. The batch ends before an
-// email that would exceed this number, but a batch with a single email may exceed it. Rows of emails that are not
-// settled do not count.
+// email that would exceed this number, but a batch with a single email may exceed the limit. Rows of emails that are
+// not settled do not count.
 func TestFillBatch(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {

@@ -215,9 +215,10 @@ type RenderOptions struct {
 	UnsubscribeURL string // empty for an email without a topic
 }
 
-// Render renders a version of a template by the same rules as for an email that is sent with it. An error names a
-// member of variables, or the field that is invalid after rendering. If the HTML and the given text would exceed 10 MB
-// or the maximum size of an email, Render returns an error without rendering. The caller must close the result.
+// Render renders a version of a template by the same rules as for an email that is sent with the version. An error
+// names a member of variables, or the field that is invalid after rendering. If the HTML and the given text would
+// exceed 10 MB or the maximum size of an email, Render returns an error without rendering. The caller must close the
+// result.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {

@@ -16,8 +16,8 @@
 //
 // # When it fails
 //
-// Access to a template of another team returns a NotFound fault, as for a missing template. If an operation returns a
-// database error, it has changed nothing.
+// Access to a template of another team returns a NotFound fault, as for a missing template. An operation that returns a
+// database error has changed nothing.
 //
 // # What it does not do
 //

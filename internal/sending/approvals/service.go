@@ -206,7 +206,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	if fault.Ours(err) {
 		return a, err
 	}
-	// The error may be an exceeded quota although a concurrent call has already approved this email.
+	// If a concurrent call has approved the email and used up the quota, return the approval instead of the quota error.
 	if now, again := s.pending(ctx, by, approvalID, Approved); again != nil || now.State != Pending {
 		return now, again
 	}
@@ -278,7 +278,7 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 	return a, nil
 }
 
-// decideWithoutSending stores the approval's new state in a separate transaction. The parameter as is the state that
+// decideWithoutSending stores the approval's new state in a separate transaction. The last parameter is the state that
 // the caller requested.
 func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })

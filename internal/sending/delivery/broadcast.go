@@ -11,7 +11,7 @@ import (
 // Broadcasts decides before each attempt whether a broadcast's email may be sent. If a broadcast is paused or canceled,
 // its queued emails are not sent.
 type Broadcasts interface {
-	// CachedDecision returns a decision without waiting for the database. The decision may be some seconds old.
+	// CachedDecision returns a cached decision, which may be some seconds old, if there is one.
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
 	// LockDecision returns the current decision and locks it until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)

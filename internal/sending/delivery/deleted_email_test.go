@@ -38,8 +38,7 @@ func TestDeliverWhatIsGone(t *testing.T) {
 	})
 }
 
-// An email without stored content fails with the reason content_missing. Only a fault of the database or file store can
-// lose the content.
+// An email without stored content fails with the reason content_missing. In normal operation, content is never missing.
 func TestDeliverWithoutContent(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

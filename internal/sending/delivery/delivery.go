@@ -36,8 +36,8 @@
 //
 // At first a team has one connection to a destination. Each prompt answer of a destination allows another connection
 // (window). An IP address also has a connection window, shared by all destinations that lead to it. A stalled
-// conversation keeps its connection, because closing it after the final dot could cause a second copy. Some connections
-// are reserved for destinations that answer (jobs.Share).
+// conversation keeps its connection, because closing it after the final dot could cause a second copy. During a stall,
+// no further connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
 //
 // # What it does not do
 //
@@ -112,7 +112,7 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is the maximum number of bytes of messages in memory at a time. A message larger than this limit is sent
+	// memory is the maximum number of bytes of messages in memory at a time. A message that is larger than memory is sent
 	// alone. A team may use as much memory as remains free, which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1

@@ -31,7 +31,7 @@ const (
 //
 // Limits apply per dialed address, no matter how many destinations lead to the address. A team's window limits its
 // concurrent conversations with an address. All teams together may have as many conversations with an address as one
-// destination may have, but each team may have at least one. This node uses its share of these conversations.
+// destination may have, but each team may have at least one. If nodes divide the limits, this node uses its share.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter

@@ -355,8 +355,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// When the table of destinations is full, only destinations without jobs in progress are deleted. All of these without
-// a recent pause are deleted, and half of those with a recent pause.
+// When the table of destinations is full, only destinations without jobs in progress are deleted. Destinations without
+// a recent pause are all deleted, and half of the recently paused destinations.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -478,8 +478,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. Of each TLS mode, trim keeps the
-// most recently used connections.
+// trim keeps at most n connections to an address, counting all TLS modes together. trim keeps the most recently used
+// connections of each TLS mode.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})
@@ -562,7 +562,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// After composing, a team's reservation shrinks to the size of its message if that frees at least 1 MiB.
+// After composing, a team's memory reservation shrinks to the size of its message if this releases at least 1 MiB.
 func TestKeepReleasesMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, message, want int64 }{

@@ -8,7 +8,7 @@ import (
 )
 
 // suppressionsMaxAge is how long the result of a suppression look-up is used, including the look-up at acceptance. To a
-// sender, a suppression added within this time looks like a suppression added during the SMTP conversation.
+// sender, a suppression added within suppressionsMaxAge looks like a suppression added during the SMTP conversation.
 const suppressionsMaxAge = 30 * time.Second
 
 // dropSuppressed removes recipients that were suppressed since the last look-up: manually, by another email's bounce,

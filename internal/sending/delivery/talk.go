@@ -23,8 +23,8 @@ type route struct {
 
 // talk tries the hosts of a route until a host has received the RCPT commands. talk returns an error only if ctx ended
 // before an outcome, or if the job's lease was lost before the message was complete. If news is not nil, the next host
-// is busy with other messages, and the caller waits until news is closed before it calls talk again. No connection is
-// held during that wait.
+// is busy with other messages, and the caller waits until news is closed before it calls talk again. talk holds no
+// connection while the caller waits.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)

@@ -53,7 +53,7 @@ const (
 	claimReminder = 24 * time.Hour      // time from the reminder to the end of the grace period
 	claimMax      = 30 * 24 * time.Hour // time from the proof until a blocked claim fails
 	claimQuiet    = 24 * time.Hour      // time without a sent email after which an owner counts as inactive
-	claimNews     = 7 * 24 * time.Hour  // an owner is notified of at most one unproven claim per this time
+	claimNews     = 7 * 24 * time.Hour  // minimum time between two notices to an owner about unproven claims
 	claimPrefix   = "postrider-domain-verification="
 	legacyPrefix  = "resend-domain-verification=" // prefix used by owners who followed other documentation
 	claimBlocked  = 10 * time.Minute              // interval between checks of a blocked claim
@@ -232,7 +232,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		insertDomain(ctx, tx, &d)
 		insertClaim(ctx, tx, &c)
 		audit.Target(ctx, d.ID)
-		// If the team never requests verification, this job ends the claim when it expires.
+		// If the team never requests verification, this job ends the claim at its expiry time.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt
 		s.Queue.Insert(ctx, tx, j)

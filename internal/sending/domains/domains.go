@@ -8,7 +8,7 @@
 // domain's owner requests verification. Records of a capability that is enabled later therefore have their own 72
 // hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the domain
 // still works, and then failed. The records of a capability are a group. The domain's status is derived from the states
-// of its groups. The pure function [judge] computes these states.
+// of its groups. The pure function [judge] computes the states of the records and the domain's status.
 //
 // # Proof
 //
@@ -19,10 +19,10 @@
 //
 // # Names
 //
-// When a team adds a domain, the name belongs to the team; a unique index enforces this. Until a claim is completed,
-// the claiming team has a placeholder domain. A domain also has a host for its return paths and a host for its tracked
-// links. Once the domain is proved, each name with verified records of the domain is registered for the team. A unique
-// index enforces this registration. After the registration
+// When a team adds a domain, the name belongs to the team; a unique index ensures that no other team has the name.
+// Until a claim is completed, the claiming team has a placeholder domain. A domain also has a host for its return paths
+// and a host for its tracked links. Once the domain is proved, each name with verified records of the domain is
+// registered for the team. A unique index ensures that a name is registered for only one team. After the registration
 //
 //   - no other team may add a domain at or below a registered host, and records at that host do not count for another
 //     team's domain;
@@ -47,8 +47,8 @@
 //
 // A DNS query without an answer does not change a record's state. After internal errors, look-ups are retried without
 // limit. Each node caches the data for accepting and receiving emails for a second, and the data for delivery for 30
-// seconds. After a change, a hint clears these caches on all nodes. If the hint is lost, a node uses the cached data
-// until the cache entry expires.
+// seconds. After a change of a domain, a hint clears the domain caches on all nodes. If the hint is lost, a node uses
+// the cached data until the cache entry expires.
 //
 // # What it does not do
 //

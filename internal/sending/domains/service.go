@@ -354,8 +354,8 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount returns an error if a team has too many unverified domains. Concurrent requests of a team may exceed this
-// limit.
+// checkCount returns an error if a team has too many unverified domains. Concurrent requests of a team may exceed the
+// limit for unverified domains.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {

@@ -60,8 +60,8 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 }
 
 // LockReportHistory returns the types of the events recorded so far for some recipients of an email. LockReportHistory
-// locks these recipients, so that other calls for the same recipients wait until the transaction ends. The caller
-// records more events in the same transaction.
+// locks the recipients, so that other calls for the same recipients wait until the transaction ends. The caller records
+// more events in the same transaction.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)

@@ -2,8 +2,9 @@
 //
 // # Invariants
 //
-// One transaction accepts an email. This transaction writes the email, its bodies and recipients, its first event, its
-// idempotency record, and its jobs. When Send returns without an error, all these rows are on disk.
+// One transaction accepts an email. The transaction that accepts an email writes the email, its bodies and recipients,
+// its first event, its idempotency record, and its jobs. When Send returns without an error, all rows of the email are
+// on disk.
 //
 // An email has one delivery job for each destination domain. An email that is tracked or has a topic has one delivery
 // job for each recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the
@@ -94,7 +95,7 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 
 // Limits of one email (API reference section 8.1).
 const (
-	MaxRecipients  = 50                  // per field: to, cc and bcc each have this limit
+	MaxRecipients  = 50                  // recipients per field, for each of to, cc and bcc
 	MaxBatch       = 100                 // emails in one request
 	MaxTags        = 75                  //
 	MaxTagLength   = 256                 // characters of a tag's name and of its value
@@ -107,7 +108,7 @@ const (
 	maxFilename    = 255                 // bytes
 	maxPath        = 2048                // bytes
 	maxHeaderSize  = 64 << 10            // bytes of all custom headers
-	maxName        = 320                 // maximum bytes of an address with its display name; longer names are dropped
+	maxName        = 320                 // bytes of an address with its display name
 	keyLifetime    = 24 * time.Hour      // lifetime of an idempotency key
 	shareDefault   = 48 * time.Hour      // also the maximum
 )

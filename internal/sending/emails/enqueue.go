@@ -20,7 +20,7 @@ import (
 )
 
 // MaxEnqueue is the maximum number of emails in one call of Enqueue. The emails share a transaction, which takes some
-// tens of milliseconds. On SQLite this transaction blocks all other writes.
+// tens of milliseconds. On SQLite the transaction blocks all other writes.
 const MaxEnqueue = 500
 
 // These are limits of shared contents and of the values for their placeholders.
@@ -55,7 +55,7 @@ type MailingRecipient struct {
 
 	// ContactID is the id of the recipient's contact, "" for none. If ContactID is set, Address and Refused (why the
 	// contact may not be mailed) must have been read from package contacts in the same transaction. Enqueue does not look
-	// up these values again.
+	// up the contact's address and refusal again.
 	ContactID string
 	Refused   contacts.Refusal
 }

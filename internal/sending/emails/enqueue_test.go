@@ -60,8 +60,8 @@ func (f *fixture) enqueue(t testing.TB, m *emails.Mailing,
 	return entered
 }
 
-// Each email of a mailing has its own values and equals an email that was sent separately. None of these emails stores
-// a copy of the text.
+// Each email of a mailing has its own values and equals an email that was sent separately. Emails of a mailing do not
+// store copies of the text.
 func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -23,12 +23,12 @@ const (
 	fetchTries = 3
 	// fetchersMax is the number of emails whose attachments are fetched concurrently. Teams share the concurrent fetches.
 	fetchersMax = 64
-	// fetchTime is the time limit of one try for one email. Files fetched within this time are kept for later tries.
+	// fetchTime is the time limit of one try for one email. Files fetched within the time limit are kept for later tries.
 	fetchTime = 5 * time.Minute
 	// busyMax is the maximum time for which an email waits because other emails are fetching from the same hosts.
 	busyMax = 6 * time.Hour
 	// fetchMemory is the maximum number of bytes fetched and stored concurrently. The limit is needed because a bucket
-	// client may hold a whole file in memory until the file is stored. A team may use as much of this memory as remains
+	// client may hold a whole file in memory until the file is stored. A team may use as much of the memory as remains
 	// free.
 	fetchMemory = 128 << 20
 )

@@ -136,7 +136,7 @@ func deref(a *answer) answer {
 }
 
 // EarlierResult returns the id of the first resource that a request with the idempotency key created in the last 24
-// hours, regardless of the payload. EarlierResult returns "" if no request used the key in that time.
+// hours, regardless of the payload. EarlierResult returns "" if no request used the key in the last 24 hours.
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// pageRows is the number of emails that one call of ListPage reads. Including recipients, this may be a hundred times
-// as many rows.
+// pageRows is the number of emails that one call of ListPage reads. Including recipients, ListPage may read a hundred
+// times as many rows.
 const pageRows = 250
 
 // EmailWithRecipients is an email without its content, with the states of its recipients.

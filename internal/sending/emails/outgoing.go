@@ -32,7 +32,7 @@ type Delivery struct {
 	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
 	// To has the recipients of the job: all recipients at the destination when the job was enqueued, or only one of them.
-	// At the job's first attempt these recipients cannot be settled, so Outgoing does not look up their states.
+	// At the job's first attempt its recipients cannot be settled, so Outgoing does not look up their states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
@@ -255,7 +255,7 @@ func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(
 // memoryOfFiles estimates the memory in bytes for composing attachments.
 func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
-// memoryForRaw estimates the memory in bytes for a message that the sender composed.
+// memoryForRaw estimates the memory in bytes for a raw message.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
 
 // memory estimates the memory in bytes for composing the draft's message.

@@ -117,8 +117,8 @@ func TestPreviewOfWrongDrafts(t *testing.T) {
 	}
 }
 
-// The preview of an email with shared content contains the email's own values. The preview of a message composed by its
-// sender contains only the parts of that message.
+// The preview of an email with shared content contains the email's own values. The preview of a raw message contains
+// only the parts of that message.
 func TestPreviewOfOtherEmails(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {

@@ -18,13 +18,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob"
 )
 
-// A message that its sender composed is stored in a row. For a large message, the row has only the prepended header
-// fields and the key of the blob with the remaining message, submitted/<blob id>. Attachments of a message that its
-// sender composed are not stored separately. In such a message, the blob key of an attachment is fileMark followed by
-// the number of the file in the message.
+// A raw message is stored in a row. For a large message, the row has only the prepended header fields and the key of
+// the blob with the remaining message, submitted/<blob id>. Attachments of a raw message are not stored separately. The
+// blob key of a raw message's attachment is fileMark followed by the number of the file in the message.
 //
 // A large message stored before schema version 21 has no row. The blob submitted/<email id> contains the whole message.
-// The blob key of an attachment begins with this key, followed by fileMark.
+// The blob key of an attachment begins with the key of the message, followed by fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
@@ -33,14 +32,14 @@ const (
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a message that its sender composed. A Raw message is sent unchanged.
+// Raw is a raw message, which its sender composed. A raw message is sent unchanged.
 type Raw struct {
 	// Send describes the message, so that the message can be checked and displayed like other emails. To, Cc and
 	// Attachments are taken from the message. Bcc and the fields for templates and schedules are not used. Headers that
 	// the API refuses are left out.
 	Send
-	// Recipients has the recipients of the envelope. Only these recipients receive the message. Recipients that are in
-	// neither To nor Cc are displayed as Bcc.
+	// Recipients has the recipients of the envelope. Only the recipients of the envelope receive the message. Recipients
+	// that are in neither To nor Cc are displayed as Bcc.
 	Recipients []message.Address
 	// Header is the header section without fields that must not be sent, such as Bcc. CRLF ends each line.
 	Header []byte
@@ -61,8 +60,7 @@ type Raw struct {
 	blobKey string    // key of the blob with the remaining message, if the message is large
 }
 
-// SendRaw accepts a message that its sender composed and returns the email's id. When SendRaw returns, the message is
-// on disk.
+// SendRaw accepts a raw message and returns the email's id. When SendRaw returns, the message is on disk.
 func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.checkRaw(in)
@@ -77,8 +75,8 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 	return r.IDs[0], nil
 }
 
-// checkRaw checks a message that its sender composed by the rules for emails. The subject, the text and the recipients
-// in the header may be missing.
+// checkRaw checks a raw message by the rules for emails. The subject, the text and the recipients in the header may be
+// missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
 	d.HTML, d.Text = stripNUL(d.HTML), stripNUL(d.Text)
@@ -202,8 +200,7 @@ func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Atta
 	return files, nil
 }
 
-// added returns the header fields to prepend to a message that its sender composed: the Received field and missing
-// fields.
+// added returns the header fields to prepend to a raw message: the Received field and missing fields.
 func (d *draft) added(emailID string) string {
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
@@ -227,8 +224,7 @@ func (d *draft) messageID(emailID string) string {
 	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a message that its sender composed: the part in its row, followed by the content of its blob, if it has
-// one.
+// raw reads a raw message: the part in its row, followed by the content of its blob, if it has one.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
 	text, key, err := messageInRow(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil || key == "" {

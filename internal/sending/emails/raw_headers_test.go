@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The displayed header fields of a message that its sender composed are limited like those of an API request.
+// The displayed header fields of a raw message are limited like those of an API request.
 func TestFieldsOfRawAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		field := func(i, size int) message.Field {

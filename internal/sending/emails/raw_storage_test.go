@@ -22,8 +22,8 @@ func (f *fixture) sendRaw(t *testing.T, in emails.Raw) string {
 	return id
 }
 
-// A message composed by its sender of up to 64 KB, including the prepended fields, is stored in its row. Small and
-// large messages are sent unchanged.
+// A raw message of up to 64 KB, including the prepended fields, is stored in its row. Small and large messages are sent
+// unchanged.
 func TestWhereRawIsKept(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		in := composed(message.Address{Local: "a", Domain: "one.example"})
@@ -48,7 +48,7 @@ func TestWhereRawIsKept(t *testing.T) {
 				t.Errorf("with %d bytes more it is estimated to take %d, %v", more, size, err)
 			}
 		}
-		// The only size limit for a message composed by its sender is its total size.
+		// The only size limit for a raw message is its total size.
 		for more, kind := range []fault.Kind{0, fault.Invalid} {
 			in.Body = make([]byte, 1<<20-len(in.Header)+more)
 			copy(in.Body, bytes.Repeat([]byte("\r\nHello."), len(in.Body)/8))
@@ -60,7 +60,7 @@ func TestWhereRawIsKept(t *testing.T) {
 	})
 }
 
-// Header fields missing in a message composed by its sender are added once, and existing fields stay unchanged.
+// Header fields missing in a raw message are added once, and existing fields stay unchanged.
 func TestWhatRawLacks(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestWhatRawLacks(t *testing.T) {
 	})
 }
 
-// The description of a message composed by its sender is stored in addition to the message.
+// The description of a raw message is stored in addition to the message.
 func TestWhatIsKeptOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		html, text := "<p>Hello.\x00", "Hello."
@@ -137,7 +137,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 	})
 }
 
-// Messages composed by their sender must follow the other rules for emails, up to the exact limits.
+// Raw messages must follow the other rules for emails, up to the exact limits.
 func TestRulesOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		many := func(n int) (all []message.Address) {

@@ -28,7 +28,7 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 }
 
 // GetWithin is like Get, but returns the email without bodies if its unshared bodies are larger than most bytes. The
-// result size is the size of these bodies. GetWithin does not count shared content.
+// result size is the size of the unshared bodies. GetWithin does not count shared content.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {

@@ -19,7 +19,7 @@ import (
 // ReleaseKind is the kind of jobs that enqueue the delivery of an email at its scheduled time.
 const ReleaseKind = "emails.release"
 
-// Kinds returns the kinds of jobs of this package. The lanes of these jobs are teams, which share the workers. After
+// Kinds returns the kinds of jobs of this package. Each team has a lane, and the lanes share the workers. After
 // failures of this server, such as an outage of the database or the file store, the jobs are retried without limit.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
@@ -111,7 +111,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 }
 
 // beginCounted advances an email to queued and calls the function do in one transaction. For a scheduled email, n
-// recipients are counted in the team's quota. If these recipients exceed the quota, the email fails.
+// recipients are counted in the team's quota. If the recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

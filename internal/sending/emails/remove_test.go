@@ -487,8 +487,8 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	})
 }
 
-// EraseAddress deletes the content of messages composed by their sender, because their header may contain the address.
-// EraseAddress keeps and reports emails whose events are not counted yet.
+// EraseAddress deletes the content of raw messages, because their header may contain the address. EraseAddress keeps
+// and reports emails whose events are not counted yet.
 func TestEraseAddressInComposed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

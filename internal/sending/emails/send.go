@@ -97,7 +97,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		// This transaction locks another row, for which other transactions would wait.
+		// The transaction locks another row, for which other transactions would wait.
 		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
 		err = s.Quotas.Update(ctx, by.TeamID, n, write)

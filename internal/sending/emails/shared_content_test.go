@@ -46,7 +46,7 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 }
 
 // If an email was not settled when its body was due for deletion, the skipped body is recorded. Deleting the email also
-// deletes this record.
+// deletes the record of the skipped body.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()

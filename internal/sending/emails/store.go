@@ -257,7 +257,7 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 }
 
 // pending returns the envelope addresses of an email that are not settled, in order. If domain is not "", only
-// addresses at this destination are returned.
+// addresses at the destination domain are returned.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,

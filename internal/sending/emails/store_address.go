@@ -60,8 +60,8 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 	return e, err
 }
 
-// contentNames reports whether the content of an email may contain an address. For a message that the sender composed,
-// the result is always true. For shared content, only the email's variables are searched.
+// contentNames reports whether the content of an email may contain an address. For a raw message, the result is always
+// true. For shared content, only the email's variables are searched.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var flags int

@@ -50,8 +50,8 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 	return a, nil
 }
 
-// messageInRow reads the row of a message that its sender composed. The result blobKey is the key of the blob with the
-// remaining message, or "" if the row has the whole message.
+// messageInRow reads the row of a raw message. The result blobKey is the key of the blob with the remaining message, or
+// "" if the row has the whole message.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
 	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID,
 		teamID).

@@ -19,8 +19,8 @@ const (
 	lastID       = "g"     // sorts after all ids
 )
 
-// The key of each of these tables begins with an email id. The lists are the tables with content, the tables with the
-// timeline, and all tables.
+// The lists name the tables whose key begins with an email id: tables with content, tables with the timeline, and all
+// tables.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}

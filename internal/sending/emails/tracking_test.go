@@ -395,7 +395,7 @@ func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	})
 }
 
-// A message that its sender composed is sent unchanged, even if the domain tracks opens and clicks.
+// A raw message is sent unchanged, even if the domain tracks opens and clicks.
 func TestRawIsNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

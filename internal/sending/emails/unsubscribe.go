@@ -77,8 +77,7 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a message that its sender composed, with the fields for unsubscribing prepended; it does not change
-// the slice text.
+// before returns a raw message, with the fields for unsubscribing prepended; it does not change the slice text.
 func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer
 	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {

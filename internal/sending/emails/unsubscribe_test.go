@@ -131,8 +131,8 @@ func TestSendersFieldsStay(t *testing.T) {
 	})
 }
 
-// A message that its sender composed gets the unsubscribe fields prepended. The other bytes of the message stay
-// unchanged, for small and large messages.
+// A raw message gets the unsubscribe fields prepended. The other bytes of the message stay unchanged, for small and
+// large messages.
 func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

@@ -12,7 +12,7 @@ import (
 )
 
 // If an existing entry blocks the insert and is removed before Add reads it, Add inserts a new entry. SQLite has one
-// writer, so only PostgreSQL can have this race.
+// writer, so the race between Add and Remove can occur only on PostgreSQL.
 func TestAddBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}

@@ -7,8 +7,8 @@
 // each change of the text or of the variables creates a new version. Emails are sent with the published version.
 // Versions are numbered from 1 without gaps.
 //
-// Large texts are read and rendered only when memory for them can be reserved; teams share this memory. A result with a
-// large text has a method Close, which the caller must call when it no longer needs the text.
+// Large texts are read and rendered only when memory for them can be reserved; teams share the memory for large texts.
+// A result with a large text has a method Close, which the caller must call when it no longer needs the text.
 //
 // Each change increments the template's revision. A change is written only if the template still has the revision from
 // which the change was computed, so no change is lost. If the template has another revision, the change is computed
@@ -89,7 +89,7 @@ type Version struct {
 	reservation // memory reserved for the text
 }
 
-// Text holds the texts of a version. All of these texts may have placeholders (see package render).
+// Text holds the texts of a version. All texts of a version may have placeholders (see package render).
 type Text struct {
 	From    string // empty when not given
 	Subject string // empty when not given

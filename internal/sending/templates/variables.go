@@ -118,8 +118,8 @@ func sameVariables(a, b []Variable) bool {
 
 // valuesFor returns the value of each declared variable: the given value or, without a given value, the fallback. If a
 // variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the variable has no
-// value. If one of its placeholders has no fallback, valuesFor returns an error. Values for undeclared variables are
-// ignored. Errors name the field by the parameter prefix and the variable's key.
+// value. If a variable has neither and a placeholder has no fallback, valuesFor returns an error. Values for undeclared
+// variables are ignored. Errors name the field by the parameter prefix and the variable's key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

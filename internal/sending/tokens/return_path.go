@@ -86,7 +86,7 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 	}
 	token, err := lowerBase32.DecodeString(text)
 	// The last character has unused bits, which the decoder ignores. Encoding the token again detects a token in which
-	// these bits are set.
+	// unused bits are set.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

@@ -152,7 +152,7 @@ func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) str
 }
 
 // wait waits until an event of each given type was recorded, and returns all events of the email, such as "delivered
-// to@example.net". wait fails the test after half a minute.
+// to@example.net". If an event is missing after half a minute, wait fails the test.
 func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	f.T.Helper()
 	deadline := time.After(30 * time.Second)

@@ -122,8 +122,8 @@ func (h *hosts) demand(addr string) (want, held int) {
 	return min(want, h.full), one.talking + held
 }
 
-// shareChanged records this node's new share of the connections to an address. shareChanged closes idle connections
-// that exceed the share, because another node may now use that part of the limit.
+// shareChanged records this node's new share of the connections to an address. Idle connections that exceed the share
+// are closed, because another node may now use that part of the limit.
 func (h *hosts) shareChanged(addr string, n int) {
 	h.mu.Lock()
 	talking := 0

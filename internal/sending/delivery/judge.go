@@ -94,7 +94,7 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 }
 
 // waitHint returns the wait that a host requests, as in "try again in 5 minutes" or "retry after 300 seconds", limited
-// to a day. waitHint returns 0 if the text requests no wait.
+// to a day. If the text requests no wait, waitHint returns 0.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

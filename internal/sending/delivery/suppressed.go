@@ -12,8 +12,8 @@ import (
 const suppressionsMaxAge = 30 * time.Second
 
 // dropSuppressed removes recipients that were suppressed since the last look-up: manually, by another email's bounce,
-// or by a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. dropSuppressed is called
-// before composing a message and again before sending it, because minutes may pass between the two calls. If all
+// or by a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. The suppressions are checked
+// before composing a message and again before sending it, because minutes may pass between the two checks. If all
 // recipients were removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or
 // canceled, dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {

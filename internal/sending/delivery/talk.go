@@ -21,10 +21,10 @@ type route struct {
 	out    outcome         // outcome of the last host
 }
 
-// talk tries the hosts of a route until a host has received the RCPT commands. talk returns an error only if ctx ended
+// talk tries the hosts of a route until a host has received the RCPT commands. An error is returned only if ctx ended
 // before an outcome, or if the job's lease was lost before the message was complete. If news is not nil, the next host
-// is busy with other messages, and the caller waits until news is closed before it calls talk again. talk holds no
-// connection while the caller waits.
+// is busy with other messages, and the caller waits until news is closed before it calls talk again. While the caller
+// waits, talk holds no connection.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)

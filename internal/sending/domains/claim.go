@@ -103,8 +103,8 @@ type ownerUsage struct {
 	active    bool // an email was sent from the domain recently
 }
 
-// judgeClaim returns the claim's state after a look-up of its proof, and the delay until the next look-up; 0 means that
-// no further look-up is needed. judgeClaim is a pure function.
+// judgeClaim returns the claim's state after a look-up of its proof, and the delay until the next look-up. A delay of 0
+// means that no further look-up is needed. The function judgeClaim is pure.
 func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""

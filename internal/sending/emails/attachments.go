@@ -118,8 +118,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unreadable converts an error of reading content to a fault of kind Unavailable if a retry may succeed. unreadable
-// returns errors about lost content, cancellation and other faults unchanged.
+// unreadable converts an error of reading content to a fault of kind Unavailable if a retry may succeed. Errors about
+// lost content, cancellation and other faults are returned unchanged.
 func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err

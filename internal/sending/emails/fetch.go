@@ -77,7 +77,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 func (a *Attachment) needsFetch() bool { return a.path != "" && a.blobKey == "" }
 
 // fetch downloads the attachments that were given by path and stores them, so that all delivery tries send the same
-// content; it fetches each path once. fetch returns the fetched attachments even if it also returns an error.
+// content. Each path is fetched once. The fetched attachments are returned even if fetch also returns an error.
 func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()

@@ -22,7 +22,7 @@ type EmailWithRecipients struct {
 type Span struct{ From, To time.Time }
 
 // ListPage reads the next 250 emails of a team after a cursor, newest first, that were accepted within a range of time.
-// next is the cursor of the next page, or "" after the last page.
+// The result next is the cursor of the next page, or "" after the last page.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all, next, err := emailsPage(ctx, s.DB.Reader, teamID, within, after)
@@ -45,8 +45,8 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 }
 
 // ListPageTo reads the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails
-// after a cursor and returns each matching email with only the recipient that has the address. next is the cursor of
-// the next page, or "" after the last page.
+// after a cursor and returns each matching email with only the recipient that has the address. The result next is the
+// cursor of the next page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)

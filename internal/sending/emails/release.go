@@ -35,9 +35,9 @@ func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 	return jobs.New{Kind: ReleaseKind, Lane: teamID, TeamID: teamID, Dedupe: emailID, Payload: emailID, RunAt: at}
 }
 
-// release handles a release job; it checks again that the email may be sent, because the sender's rights may have
-// changed since acceptance. release then enqueues the delivery jobs or, if attachments must be fetched first, the fetch
-// job.
+// release handles a release job. First, release checks again that the email may be sent, because the sender's rights
+// may have changed since acceptance. If the email may be sent, release enqueues the delivery jobs or, if attachments
+// must be fetched first, the fetch job.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team

@@ -12,7 +12,7 @@ import (
 )
 
 // shared refers to the content that an email shares with other emails, and has the email's values for the placeholders.
-// shared is the zero value if the email does not share its content.
+// If an email does not share its content, shared is the zero value.
 type shared struct {
 	contentID string
 	values    render.Values

@@ -290,8 +290,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes of an email's content without reading the texts. sizeOf has no team parameter, because it is
-// called for delivery jobs, which contain the email's id.
+// sizeOf reads the sizes of an email's content without reading the texts. A team parameter is not needed, because
+// sizeOf is called for delivery jobs, which contain the email's id.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),

@@ -34,8 +34,8 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 	}
 }
 
-// emailsTo returns the emails in a scope that have an address among their recipients. emailsTo first looks up the
-// stored spellings of the address, because SQLite and PostgreSQL convert to lower case differently.
+// emailsTo returns the emails in a scope that have an address among their recipients. First, the stored spellings of
+// the address are looked up, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)

@@ -85,7 +85,7 @@ func scanRemovable(r db.Row) (e removable, err error) {
 }
 
 // eventsUpTo returns the time of the last event in the next batch of a team's events between the times after and
-// before. eventsUpTo returns 0 if there are no events in this range.
+// before. If there are no events in this range, eventsUpTo returns 0.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
@@ -147,7 +147,7 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails returns the statement that deletes the rows of some emails from a table. deleteOfEmails compares the
+// deleteOfEmails returns the statement that deletes the rows of some emails from a table. The statement compares the
 // team in the same way as selectBefore, so that SQLite uses the index on the email id.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
@@ -188,8 +188,8 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 	return has, nil
 }
 
-// seekContent reads at most limit emails that may use a content, starting at an id. seekContent returns the first email
-// with the content ("" if none of them uses it), the last email read, and the number of emails read.
+// seekContent reads at most limit emails that may use a content, starting at an id. The results are the first email
+// with the content ("" if no email uses the content), the last email read, and the number of emails read.
 func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. bounceTarget has no team parameter,
-// because a report has only the signed return path or the Message-ID. The email determines the team.
+// bounceTarget reads an email and its recipients for a bounce or a complaint. A team parameter is not possible, because
+// a report has only the signed return path or the Message-ID. The email determines the team.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string
@@ -103,7 +103,7 @@ func (f *fields) decode() ([]message.Field, error) {
 }
 
 // lockRecipients locks the recipients with the given addresses until the transaction ends, so that other reports about
-// them wait. lockRecipients returns the addresses that are recipients of the email.
+// them wait. The result has the given addresses that are recipients of the email.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
 		AND address = ANY($3)

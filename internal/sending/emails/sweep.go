@@ -104,8 +104,8 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek looks for the first email that uses a content. seek returns the id of that email, or of the email at which the
-// search stopped after its maximum number of steps. If no email uses the content, end is true.
+// seek looks for the first email that uses a content. The result at is the id of the first email, or of the email at
+// which the search stopped after its maximum number of steps. If no email uses the content, end is true.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
 	at = u.From
 	for range min(seekSteps, *steps) {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the published version of a template that an email uses. templateVersion contains no texts, because
-// all drafts of a batch are in memory at the same time.
+// templateVersion is the published version of a template that an email uses. A templateVersion contains no texts,
+// because all drafts of a batch are in memory at the same time.
 type templateVersion struct {
 	templateID string
 	content    content.Ref
@@ -30,8 +30,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses that the request leaves out. resolveTemplate returns the content of the published version. If the
-// email has no template or the request has an error that check will return, the result is nil.
+// reply-to addresses that the request leaves out. The result is the content of the published version. If the email has
+// no template or the request has an error that check will return, the result is nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil

@@ -104,7 +104,7 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 }
 
 // dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a
-// broadcast or an automation. dropTopicRefusals returns the events to record for the removed addresses.
+// broadcast or an automation. The result has the events to record for the removed addresses.
 func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
 	if !o.row.canUnsubscribe() || len(o.To) == 0 {
 		return nil, nil

@@ -147,11 +147,11 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 // errChanged is returned if another transaction has changed the template since it was read.
 var errChanged = errors.New("the template was changed since it was read")
 
-// change applies a change to a template. change reads the template with its newest version and calls the function plan,
-// which loads the texts that it needs and computes the change. The function plan returns a function that writes the
-// change, or nil if no change is needed. The function write runs in a transaction that has claimed the template. The
-// function write modifies t, which is then stored. If another transaction has changed the template since it was read,
-// change starts again. The result is the changed template.
+// change applies a change to a template. The template is read with its newest version and passed to the function plan,
+// which loads the required texts and computes the change. The function plan returns a function that writes the change,
+// or nil if no change is needed. The function write runs in a transaction that has claimed the template. The function
+// write modifies t, which is then stored. If another transaction has changed the template since it was read, change
+// starts again. The result is the changed template.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {

@@ -91,8 +91,8 @@ type Version struct {
 
 // Text holds the texts of a version. All texts of a version may have placeholders (see package render).
 type Text struct {
-	From    string // empty when not given
-	Subject string // empty when not given
+	From    string // empty if not given
+	Subject string // empty if not given
 	ReplyTo []string
 	HTML    string
 	Plain   *string // if nil, derived from the HTML; if empty, no text part

@@ -48,8 +48,8 @@ type Deps struct {
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 }
 
-// New returns the service. publicURL is the prefix of links to pages, without a slash at its end. New fails if a
-// dependency is missing.
+// New returns the service. The parameter publicURL is the prefix of links to pages, without a slash at its end. New
+// fails if a dependency is missing.
 func New(publicURL string, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -164,7 +164,7 @@ func (s *Service) Get(ctx context.Context, by teams.Actor, approvalID string) (A
 	return a, err
 }
 
-// List returns a page of approvals, newest first. state "" means all states. A connected app sees only its own
+// List returns a page of approvals, newest first. An empty state means all states. A connected app sees only its own
 // approvals.
 func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.Page) ([]Approval, bool, error) {
 	own := ""

@@ -80,7 +80,7 @@ type failure struct {
 	why   answer
 }
 
-// newHosts returns hosts without entries. full is the maximum number of conversations with an address.
+// newHosts returns hosts without entries. The parameter full is the maximum number of conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
 		entries:       map[string]*host{},

@@ -46,7 +46,7 @@ type verdict struct {
 const hintMax = 4 * time.Hour
 
 // judge returns the verdict on an answer. The parameter wait is the schedule's wait before the next try, and exhausted
-// says that the schedule has no further try. judge is a pure function.
+// says that the schedule has no further try. The function judge is pure.
 func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict {
 	if a.sandbox != "" {
 		return a.sandbox.verdict(a.reply)

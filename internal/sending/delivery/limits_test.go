@@ -478,8 +478,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. trim keeps the most recently used
-// connections of each TLS mode.
+// trim keeps at most n connections to an address, counting all TLS modes together. In each TLS mode, the most recently
+// used connections are kept.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})

@@ -106,8 +106,8 @@ type member struct {
 	stop    func()
 }
 
-// join starts a node on a fixture's database. The fixture's own runner must not run. join returns when the database has
-// the given number of nodes.
+// join starts a node on a fixture's database. The fixture's own runner must not run. When the database has the given
+// number of nodes, join returns.
 func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)

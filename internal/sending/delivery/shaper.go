@@ -195,7 +195,8 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	return n, time.Time{}
 }
 
-// rateShare returns this node's share of the rate limit for a destination. want is the rate that this node could use.
+// rateShare returns this node's share of the rate limit for a destination. The parameter want is the rate that this
+// node could use.
 func (s *shaper) rateShare(destination string, want float64) float64 {
 	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
@@ -358,7 +359,7 @@ func (h *shape) recover(full int) {
 	}
 }
 
-// strike records a temporary refusal that may concern us. pauseThreshold describes the weights.
+// strike records a temporary refusal that may concern us. The weights are described at pauseThreshold.
 func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
 		return // the answer is to a message sent before the pause began

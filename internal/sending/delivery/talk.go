@@ -217,7 +217,7 @@ func answerFor(r smtpclient.Result, i int) answer {
 }
 
 // interrupt sets the answers for a conversation that failed or never began. Recipients that the host had already
-// refused permanently keep that answer. interrupt reports whether the next host may be tried.
+// refused permanently keep that answer. The result again says whether the next host may be tried.
 func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {

@@ -8,7 +8,7 @@ import (
 
 const (
 	// stallAfter is how long a window's conversations may go without any answer before they count as stalled. No
-	// conversation begins while other conversations are stalled. stallAfter is longer than most content filters need.
+	// conversation begins while other conversations are stalled. Most content filters answer within less than stallAfter.
 	stallAfter = 30 * time.Second
 	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4

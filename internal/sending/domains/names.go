@@ -49,9 +49,9 @@ func (d *Domain) reserves(n dnsName) bool {
 	})
 }
 
-// registerNames registers the names that a proved domain reserves, and releases all other names of the domain.
-// registerNames returns the names that are already registered for another team. A unique index prevents concurrent
-// transactions from registering a name twice. The domain's row must exist.
+// registerNames registers the names that a proved domain reserves, and releases all other names of the domain. The
+// result has the names that are already registered for another team. A unique index prevents concurrent transactions
+// from registering a name twice. The domain's row must exist.
 func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {

@@ -16,7 +16,7 @@ const (
 	needless // the record is not needed
 )
 
-// judge applies findings to a domain and returns the changed domain. judge is a pure function.
+// judge applies findings to a domain and returns the changed domain. The function judge is pure.
 func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {

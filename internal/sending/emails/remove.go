@@ -200,7 +200,7 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 }
 
 // removeEmails deletes emails and then their files. If countersStay is true, emails whose events are not counted in the
-// metrics yet are kept. removeEmails returns the ids of the deleted emails.
+// metrics yet are kept. The result gone has the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string

@@ -49,7 +49,7 @@ func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to St
 	return &e, err
 }
 
-// anyScheduled reports whether a team has scheduled emails from a domain. anyScheduled reads the release jobs in the
+// anyScheduled reports whether a team has scheduled emails from a domain. The query reads the release jobs in the
 // team's lane, because each scheduled email has a release job.
 func anyScheduled(ctx context.Context, r db.Reader, teamID, domainID string) (found bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs j JOIN emails e ON e.id = j.dedupe

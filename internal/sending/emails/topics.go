@@ -19,8 +19,8 @@ type refusals map[string]contacts.Refusal
 
 // refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, refusals looks
 // up which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
-// subscriptions are used, not those of the addresses. refusals uses only the email's team, topic, broadcast and contact
-// ids. For an unknown topic, refusals returns an Invalid fault.
+// subscriptions are used, not those of the addresses. Only the email's team, topic, broadcast and contact ids are used.
+// For an unknown topic, refusals returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():

@@ -98,7 +98,7 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 const batchRows = 2000 // maximum entries of one call of Batch
 
 // Batch returns up to 2,000 of the team's suppressions after a cursor, newest first. An empty origin means all origins.
-// next is the cursor of the next batch, or "" after the last batch.
+// The result next is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {

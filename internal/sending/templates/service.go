@@ -30,8 +30,8 @@ type Service struct {
 	maxRendered int64 // bytes
 }
 
-// New returns a service that stores the contents of versions with the service contents. maxEmail is the maximum size of
-// an email in bytes.
+// New returns a service that stores the contents of versions with the service contents. The parameter maxEmail is the
+// maximum size of an email in bytes.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
@@ -414,7 +414,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 }
 
 // clear deletes a batch of versions of a deleted template. If the template has no versions left, clear deletes the
-// template. clear returns the number of deleted versions.
+// template. The result is the number of deleted versions.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
 	all, err := someVersions(ctx, tx.Reader, t)
 	if err != nil {

@@ -245,8 +245,8 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	return nil
 }
 
-// claim increments the revision of a template. Other changes of the template wait until this transaction ends. claim
-// returns false if the revision has changed or the template was deleted.
+// claim increments the revision of a template. Other changes of the template wait until this transaction ends. If the
+// revision has changed or the template was deleted, claim returns false.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
 		WHERE id = $1 AND team_id = $2 AND revision = $3 AND NOT deleted`, t.ID, t.TeamID, t.revision)

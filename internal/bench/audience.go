@@ -50,9 +50,9 @@ type audienceRun struct {
 	store    *node.Node // reads the measured node's database, because reading progress through the API would load the node
 }
 
-// audience imports contacts with two properties, requests lists and counts of them, and sends them two broadcasts.
-// Delivery is held during the first broadcast. Delivery runs during the second broadcast, together with single emails
-// to another host.
+// audience measures the import of contacts with two properties, requests for contact lists and counts, and two
+// broadcasts. Delivery is held during the first broadcast. During the second broadcast, the node delivers, and single
+// emails are sent to another host.
 func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()
@@ -105,7 +105,7 @@ func (a *audienceRun) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart restarts the node, so that its peak memory belongs to the next measurement.
+// restart restarts the node, so that the next measurement does not include the peak memory of earlier ones.
 func (a *audienceRun) restart(ctx context.Context, args ...string) error {
 	a.node.stop()
 	n, err := a.start(ctx, args...)
@@ -133,7 +133,7 @@ func (a *audienceRun) writeContacts(path string) (err error) {
 	return w.Flush()
 }
 
-// imports imports the contacts, and then imports the same file two more times.
+// imports measures the import of new contacts, and then two more imports of the same file.
 func (a *audienceRun) imports(ctx context.Context) error {
 	path := filepath.Join(a.dir, "contacts.csv")
 	if err := a.writeContacts(path); err != nil {
@@ -177,7 +177,7 @@ func (a *audienceRun) imports(ctx context.Context) error {
 	return nil
 }
 
-// crowdFilters are filters with different costs of counting.
+// crowdFilters are segment filters that match very different shares of the contacts.
 var crowdFilters = []struct {
 	name   string
 	filter string
@@ -196,7 +196,7 @@ func crowdRules(kind, plan, city string) string {
 		`},{"type":"rule","field":"contact.properties.city","operator":` + city + `}]}`
 }
 
-// asks measures requests for lists and counts.
+// asks measures requests for contact lists and contact counts.
 func (a *audienceRun) asks(ctx context.Context) error {
 	broadcastID, err := a.draft(ctx)
 	if err != nil {
@@ -248,7 +248,7 @@ func (a *audienceRun) asks(ctx context.Context) error {
 	return err
 }
 
-// times makes the same request several times and reports the median and the maximum of the response times.
+// times repeats a request and reports the median and the maximum of the response times.
 func (a *audienceRun) times(ctx context.Context, name string, times int, method, path string, into any) error {
 	var took []time.Duration
 	for range times {
@@ -263,8 +263,7 @@ func (a *audienceRun) times(ctx context.Context, name string, times int, method,
 	return nil
 }
 
-// count requests the size of a new segment until the response contains it, because large segments are counted in the
-// background.
+// count polls a new segment until the response contains its size, because large segments are counted in the background.
 func (a *audienceRun) count(ctx context.Context, name, segment string, want int) error {
 	var g struct{ Contacts *int }
 	start, answered := time.Now(), time.Duration(0)
@@ -327,7 +326,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 	return a.results(ctx, broadcastID)
 }
 
-// results measures requests about a broadcast, with long and empty lists of recipients.
+// results measures requests for the results of a broadcast, with long and empty recipient lists.
 func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	for _, what := range []string{"/results", "/recipients?limit=100&type=sent", "/recipients?limit=100&type=waiting",
 		"/recipients?limit=100&type=bounced"} {
@@ -339,7 +338,7 @@ func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	return nil
 }
 
-// sayDisk reports by how much each table with its indexes grew per recipient.
+// sayDisk reports the growth of each table, including its indexes, in bytes per recipient.
 func (a *audienceRun) sayDisk(before, after map[string]int64) {
 	grew, all := map[string]int64{}, int64(0)
 	for table, size := range after {
@@ -357,8 +356,9 @@ func (a *audienceRun) sayDisk(before, after map[string]int64) {
 		all-grew["email_events"]-grew["jobs"], strings.Join(parts, ", "))
 }
 
-// delivered sends a second broadcast with delivery running. Meanwhile, the node also delivers the emails that the
-// method held left in the queue. Single emails go to another host until the broadcast is completely enqueued.
+// delivered sends a second broadcast with delivery running. The node also delivers the emails of the first broadcast,
+// which are still in the queue. Until the second broadcast is completely enqueued, single emails are sent to another
+// host.
 func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error {
 	if err := a.restart(ctx); err != nil {
 		return err
@@ -393,7 +393,8 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts. It returns the id and the time until all emails were enqueued.
+// broadcast sends a broadcast to all contacts. broadcast returns the broadcast's id and the time until all emails were
+// enqueued.
 func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
 	if broadcastID, err = a.draft(ctx); err != nil {
 		return "", 0, err
@@ -426,7 +427,8 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID s
 	return broadcastID, took, nil
 }
 
-// ask makes a request and decodes the response into into, unless into is nil. If body is nil, the request has no body.
+// ask sends an API request and, if into is not nil, decodes the response into that variable. If body is nil, the
+// request has no body.
 func (a *audienceRun) ask(ctx context.Context, method, path string, body, into any) error {
 	text := ""
 	if body != nil {

@@ -2,7 +2,7 @@
 // hostile tenants, and campaigns. docs/performance.md has the results.
 //
 // The benchmark starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory
-// of the process from /proc. A benchmark fails if a measurement is impossible, but never because a result is slow.
+// of the process from /proc. A benchmark fails if it cannot measure, but never because a result is slow.
 package bench
 
 import (
@@ -25,7 +25,7 @@ const apiKey = "re_bench_0123456789"
 // Environment variables that the benchmark sets for the measured node.
 const (
 	EnvUnsigned = "POSTRIDER_BENCH_UNSIGNED"
-	EnvLoopback = "POSTRIDER_BENCH_LOOPBACK"   // direct delivery may reach this machine
+	EnvLoopback = "POSTRIDER_BENCH_LOOPBACK"   // allows direct delivery to loopback addresses
 	EnvProfile  = "POSTRIDER_BENCH_CPUPROFILE" // file to which the node writes a CPU profile
 )
 
@@ -40,7 +40,7 @@ type Env struct {
 	NewImporter func(path string, args []string) (Importer, error)
 }
 
-// Importer imports a file of contacts with the code of the command `contacts import`.
+// Importer imports a contacts file with the same code as the command `contacts import`.
 type Importer interface {
 	// Upload sends the file and returns the id of the import.
 	Upload(ctx context.Context) (importID string, err error)
@@ -153,8 +153,8 @@ func (b *measurement) run(ctx context.Context) error {
 	return b.drain(ctx)
 }
 
-// endToEnd measures the time from the first request until the outcome of the last email is recorded. It returns the
-// median rate in emails per second.
+// endToEnd measures the time from the first request until the outcome of the last email is recorded. endToEnd returns
+// the median rate in emails per second.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
 	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm up
 		return 0, err
@@ -180,7 +180,7 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 	return median(rates), nil
 }
 
-// halfLoad sends emails at half of the given rate and reports the latency of accepting them.
+// halfLoad sends emails at half of the maximum rate and reports the latency of the API requests.
 func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float64) error {
 	l, err := b.load(ctx, n, int(rate*8), rate)
 	if err != nil {

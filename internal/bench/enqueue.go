@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// enqueue measures, in this process, how fast emails to the recipients of one content are enqueued. Nothing is
-// delivered.
+// enqueue measures how fast emails with the same content are enqueued to many recipients, without a separate node
+// process. Nothing is delivered.
 func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients int) error {
 	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
 	n, err := node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Version: b.env.Version})
@@ -61,7 +61,7 @@ func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients i
 	return nil
 }
 
-// mailing adds a team with a verified domain and a content, and returns a mailing of that content.
+// mailing creates a team with a verified domain and an email content, and returns a mailing of that content.
 func (b *measurement) mailing(ctx context.Context, n *node.Node) (*emails.Mailing, error) {
 	if err := n.Teams.EnsureKey(ctx, "Bench", "bench", apiKey); err != nil {
 		return nil, err

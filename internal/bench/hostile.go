@@ -39,7 +39,7 @@ const (
 // goodEvents are the event types that webhooks receive, one event of each type per delivered email.
 var goodEvents = []string{"email.sent", "email.delivered"}
 
-// hostileRun measures one team while the hosts and endpoints of another team never answer.
+// hostileRun measures one team while the mail hosts and webhook endpoints of another team never answer.
 type hostileRun struct {
 	*measurement
 	node   *measuredNode
@@ -56,9 +56,9 @@ type hostileRun struct {
 	more    chan struct{}
 }
 
-// hostile starts a node that delivers to hosts on loopback. It reports the latencies of a well-behaved team, first
-// alone and then beside a hostile one. The hostile team mails silent hosts, has silent webhook endpoints, and attaches
-// files that never load.
+// hostile starts a node that delivers to hosts on loopback. hostile reports the latencies of a well-behaved team, first
+// alone and then next to a hostile team. The hostile team sends email to hosts that never answer, has webhook endpoints
+// that never answer, and attaches files that never load.
 func (b *measurement) hostile(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
@@ -85,7 +85,7 @@ func (b *measurement) hostile(ctx context.Context) error {
 	})
 }
 
-// beside starts a node and a team whose latencies are measured under another load. The caller must call stop, even
+// beside starts a node for a run that measures one team's latencies under another load. The caller must call stop, even
 // after an error.
 func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
 	h = &hostileRun{measurement: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
@@ -107,13 +107,13 @@ func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun
 	return h, stop, nil
 }
 
-// phase is a load that starts and continues during the following measurements.
+// phase is a kind of load. After its start, it continues during all following measurements.
 type phase struct {
 	name  string
 	begin func(context.Context) error
 }
 
-// measure reports the team's latencies in each phase.
+// measure reports the well-behaved team's latencies in each phase.
 func (h *hostileRun) measure(ctx context.Context, phases []phase) error {
 	h.say("%-42s %22s %22s", "", "accept to hand-over", "event to webhook")
 	for _, p := range phases {
@@ -130,7 +130,7 @@ func (h *hostileRun) measure(ctx context.Context, phases []phase) error {
 	return nil
 }
 
-// serveHosts serves DNS, the good host, the silent ones, and the HTTP servers of both teams.
+// serveHosts starts a DNS server, the good mail host, the silent mail hosts, and the HTTP servers of both teams.
 func (h *hostileRun) serveHosts() (stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -138,7 +138,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 			f()
 		}
 	}
-	h.sink.Close() // this run uses its own sink instead
+	h.sink.Close() // replaced by the sink of this run
 	h.sink, err = smtpsink.Config{OnMessage: func(_ string, to []string, _ []byte) { h.took(to[0]) }}.Start("127.0.0.1:0")
 	if err != nil {
 		return stop, fmt.Errorf("start the sink: %w", err)
@@ -320,9 +320,9 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 	return nil
 }
 
-// mail sends rate emails of the good team per second while more returns true. It returns the delivery latency of each
-// email, measured from the time at which the email was due. With attach, one email in ten has an attachment that the
-// node must fetch.
+// mail sends the good team's emails at the given rate per second until the function more returns false. mail returns
+// the delivery latency of each email, measured from the time at which the email was due. If attach is true, one email
+// in ten has an attachment that the node must fetch.
 func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(i int) bool) ([]time.Duration, error) {
 	h.mu.Lock()
 	clear(h.arrived)
@@ -355,7 +355,7 @@ func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(
 	return slices.Collect(maps.Values(h.arrived)), nil
 }
 
-// await waits until done returns want. It holds h.mu while it calls done.
+// await waits until the function done returns at least want. await holds h.mu while it calls done.
 func (h *hostileRun) await(ctx context.Context, what string, want int, done func() int) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -382,7 +382,7 @@ func quantiles(all []time.Duration) string {
 	return fmt.Sprintf("p50 %5.0f, p99 %5.0f ms", ms(all[len(all)/2]), ms(all[len(all)*99/100]))
 }
 
-// took records that the good host received an email.
+// took records that the good mail host received an email.
 func (h *hostileRun) took(to string) {
 	now := time.Now()
 	h.mu.Lock()
@@ -394,7 +394,7 @@ func (h *hostileRun) took(to string) {
 	h.wake()
 }
 
-// hook is the HTTP server of the good team. It serves the webhook endpoint and the attached file.
+// hook is the HTTP server of the good team. The server provides the webhook endpoint and the attached file.
 func (h *hostileRun) hook(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	if r.Method == http.MethodGet {

@@ -57,7 +57,7 @@ func (b *measurement) inbound(ctx context.Context) error {
 		load, by = smtpSource(path), "smtp-source"
 	}
 	b.say("Postrider %s on %s: messages of %d bytes, %d sessions of %s", b.env.Version, b.engine(), b.bytes, b.conns, by)
-	// The idle connections come first, while the node's heap has no free space that would hide their cost.
+	// The idle connections are measured first, because free heap space after a load would hide their memory usage.
 	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
 	}
@@ -127,10 +127,10 @@ func (b *measurement) bigMessages(ctx context.Context, n *measuredNode, mx strin
 	return nil
 }
 
-// idleConnections reports the cost of sessions that have sent EHLO and wait. The sessions come from several loopback
-// addresses, because the number of connections per address is limited.
+// idleConnections reports the memory used by idle SMTP sessions that have sent only EHLO. The sessions come from
+// several loopback addresses, because the number of connections per address is limited.
 func (b *measurement) idleConnections(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
-	// A first message and connection trigger one-time allocations, which must not be counted.
+	// The first connection and message cause one-time allocations, which must not be counted.
 	if err := b.smtpLoad(ctx, mx, t, 1, 1, b.bytes); err != nil {
 		return err
 	}
@@ -169,13 +169,13 @@ func smtpSource(path string) func(ctx context.Context, mx string, sessions, mess
 	}
 }
 
-// smtpTraffic describes the messages of a load.
+// smtpTraffic describes the messages that the load generator sends.
 type smtpTraffic struct {
 	from, to string
 	auth     string // credentials for AUTH PLAIN; "" sends no AUTH
 }
 
-// smtpLoad sends messages of a size over some sessions.
+// smtpLoad sends messages of the given size over parallel SMTP sessions.
 func (b *measurement) smtpLoad(ctx context.Context, mx string, t smtpTraffic, sessions, messages, size int) error {
 	message := t.message(size)
 	var next atomic.Int64
@@ -211,7 +211,7 @@ func (t smtpTraffic) message(size int) []byte {
 	return append(m.Bytes(), ".\r\n"...)
 }
 
-// smtpSession is one connection of the load.
+// smtpSession is one SMTP connection of the load generator.
 type smtpSession struct {
 	conn net.Conn
 	text *textproto.Reader
@@ -267,6 +267,6 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 
 // forgetPeak resets the recorded peak memory (proc_pid_clear_refs(5)).
 func (n *measuredNode) forgetPeak() {
-	// Without the permission, the peak of the whole run is reported, which is higher.
+	// If the process may not reset the peak, the benchmark reports the higher peak of the whole run.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

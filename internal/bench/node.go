@@ -157,7 +157,7 @@ func (n *measuredNode) idle(ctx context.Context) error {
 		if waiting == 0 {
 			return nil
 		}
-		// A long queue is counted rarely, because counting costs the node time.
+		// The longer the queue is, the less often it is counted, because counting consumes the node's CPU time.
 		if err := pause(ctx, min(10*time.Millisecond+time.Duration(waiting)*50*time.Microsecond, time.Second)); err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (n *measuredNode) cpu() time.Duration {
 // peakMB returns the node's peak memory in MB.
 func (n *measuredNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
-// memoryMB returns a memory value of proc_pid_status(5) in MB: VmRSS is the node's current memory, VmHWM the peak.
+// memoryMB returns a memory value of proc_pid_status(5) in MB. VmRSS is the node's current memory, VmHWM is its peak.
 func (n *measuredNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {

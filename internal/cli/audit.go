@@ -100,8 +100,8 @@ func printable(text string) string {
 	}, text)))
 }
 
-// acts maps commands to their actions in the audit log. It has no commands for users, because the users service writes
-// their entries. It lacks "emails delete", whose action depends on the kind of email.
+// acts maps commands to their actions in the audit log. acts has no commands that manage users, because the users
+// service writes those audit entries. acts has no "emails delete", because that action depends on the kind of email.
 var acts = map[string]string{
 	"teams create":    "team.created",
 	"teams rename":    "team.renamed",
@@ -116,7 +116,7 @@ var acts = map[string]string{
 	"jobs retry":      "job.retried",
 }
 
-// recorded returns a context that makes services write an audit entry for a command's change.
+// recorded returns a context that makes services write an audit entry for a change by the given command.
 func recorded(ctx context.Context, command string) context.Context {
 	return audit.With(ctx, audit.Entry{ActorKind: string(teams.SystemActor), Action: acts[command], Detail: "command"})
 }

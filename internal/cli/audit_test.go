@@ -23,7 +23,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 		p.must("teams", "suspend", "Acme")
 		p.must("teams", "resume", id)
 		p.must("teams", "limit", "Acme", "--daily", "100", "--rate", "7")
-		p.must("teams", "retention", "Acme") // reads only, so it is not recorded
+		p.must("teams", "retention", "Acme") // only reads the retention, so it is not recorded
 		p.must("teams", "retention", "Acme", "--emails", "48h")
 		p.must("teams", "show", "Acme")
 		p.must("teams", "rename", "Acme", "Acme Ltd")
@@ -58,7 +58,8 @@ func TestCommandsAreRecorded(t *testing.T) {
 	})
 }
 
-// `teams members` lists the members of a team. A removal by a command takes effect on a running node at once.
+// `teams members` lists the members of a team. A member's removal by a command takes effect on a running node
+// immediately.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -96,8 +97,8 @@ func TestMembers(t *testing.T) {
 		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The command is another process. The command's hint makes the node reload before the node's next regular
-		// check.
+		// The command runs in another process. It notifies the node, which then reloads the team before its next
+		// regular check.
 		p.must("teams", "suspend", "Acme")
 		eventually(t, "the node knows that the team is suspended", func() bool {
 			by, err := n.Members.Actor(ctx, ids[0], team.ID)
@@ -114,8 +115,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// Changes by other commands are recorded too: in the log of the team given to the command, or else in the log without a
-// team, which only the operator can read.
+// Changes by commands are recorded in the audit log of the team given to the command. If no team is given, they are
+// recorded in the log without a team, which only the operator can read.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The example in docs/automations.md prints the output shown there.
+// The example command in docs/automations.md prints exactly the output that the page shows.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	manual, err := os.ReadFile("../../docs/automations.md")

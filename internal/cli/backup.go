@@ -24,11 +24,11 @@ const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; encry
 	"without it\n"
 
 // backup copies the database and the blobs of an SQLite installation into one tar archive with the layout of data_dir.
-// A node may be running.
+// A node may be running during the backup.
 //
-// Blobs are not deleted during a backup, and the copy of the database is a snapshot. So the archive contains every blob
-// that the database refers to. The archive may contain some newer blobs, which the sweep deletes after a restore. The
-// archive gets its final name only once it is complete and synced to disk.
+// Blobs are not deleted during a backup, and the copy of the database is a snapshot. Therefore the archive contains
+// every blob that the database refers to. The archive may contain some newer blobs, which the sweep deletes after a
+// restore. The archive gets its final file name after it is complete and synced to disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")
@@ -79,7 +79,7 @@ func backup(ctx context.Context, e *env, args []string) error {
 
 // archive is a backup in progress.
 type archive struct {
-	to, key          string // file names; without key, the archive contains no secret key
+	to, key          string // file names; if key is "", the archive contains no secret key
 	dbSize, blobSize int64
 	blobs            int
 	tar              *tar.Writer
@@ -127,7 +127,7 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	return held.Each(ctx, func(file blob.File) error {
 		size, err := b.add(file.Path, path.Join("blobs", file.Name))
 		if errors.Is(err, fs.ErrNotExist) {
-			return ctx.Err() // Each lists the blob again, at the path to which it was moved
+			return ctx.Err() // the blob was moved, so Each lists it again at its new path
 		}
 		if err != nil {
 			return fmt.Errorf("copy blob %s: %w", file.Name, err)
@@ -138,7 +138,7 @@ func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot st
 	})
 }
 
-// database adds a snapshot of the database, and the key if it is wanted.
+// database adds a snapshot of the database and, if requested, the secret key to the archive.
 func (b *archive) database(ctx context.Context, d *db.DB, snapshot string) (err error) {
 	f, err := os.OpenFile(snapshot, os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -174,7 +174,7 @@ func (b *archive) add(from, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // keeps fractions of a second
+	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // PAX keeps fractions of a second
 	if err := b.tar.WriteHeader(h); err != nil {
 		return 0, err
 	}

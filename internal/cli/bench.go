@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// runBench runs the benchmark with the settings of development.
+// runBench runs the benchmark with the default settings of development.
 func runBench(ctx context.Context, e *env, args []string) error {
 	return bench.Run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version,
 		Load: func(flags *flag.FlagSet, args []string) (config.Config, error) {
@@ -21,7 +21,7 @@ func runBench(ctx context.Context, e *env, args []string) error {
 		}}, args)
 }
 
-// benchImporter imports contacts for the benchmark, with the code of `postrider contacts import`.
+// benchImporter imports contacts for the benchmark, with the same code as `postrider contacts import`.
 type benchImporter struct{ *importer }
 
 // Upload implements bench.Importer.

@@ -25,8 +25,8 @@ import (
 	_ "time/tzdata" // time zones, for machines that have no zone database
 )
 
-// Version is the release of this program: the tag of the source, or a version that contains the commit. Builds without
-// a tag and a commit, such as `go run`, have the version "dev".
+// Version is the release of this program: the source's tag, or a pseudo-version with the commit. Builds without a tag
+// and a commit, such as `go run`, have the version "dev".
 var Version = buildVersion(debug.ReadBuildInfo())
 
 func buildVersion(info *debug.BuildInfo, ok bool) string {
@@ -48,8 +48,8 @@ type env struct {
 	out, errOut io.Writer
 }
 
-// apiKey returns the key that a flag gave, or else the key of the environment. The environment's key is not the default
-// of the flag, because package flag prints defaults in help and errors.
+// apiKey returns the API key given by a flag, or else the API key from the environment. The environment's key is not
+// the flag's default value, because package flag prints default values in help and errors.
 func (e *env) apiKey(given string) string {
 	return cmp.Or(given, e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY"))
 }
@@ -82,8 +82,8 @@ func commands() []command {
 func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	e := &env{getenv: getenv, out: out, errOut: errOut}
 	if getenv("GOGC") == "" {
-		// The live heap is small compared with the allocation rate. Collecting garbage less often costs about 20 MB and
-		// saves about 5% of CPU time.
+		// The live heap is small compared with the allocation rate. Less frequent garbage collection uses about 20 MB
+		// more memory and saves about 5% of CPU time.
 		debug.SetGCPercent(300)
 	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {

@@ -136,7 +136,7 @@ func (m *importer) fields() (map[string]string, error) {
 	}
 	if len(m.properties) > 0 {
 		columns["properties"] = m.properties
-		if len(m.columns) == 0 { // the server would import no columns for the fields
+		if len(m.columns) == 0 { // without column_map.fields the server would import only the properties
 			return nil, errors.New("--property needs --map: name the columns of the fields too")
 		}
 	}
@@ -169,7 +169,7 @@ func (m *importer) upload(ctx context.Context) (importID string, err error) {
 	body, to := io.Pipe()
 	form := multipart.NewWriter(to)
 	go func() { to.CloseWithError(writeForm(form, fields, name, file)) }()
-	defer body.Close() // also ends the goroutine that runs writeForm
+	defer body.Close() // closing also ends the goroutine that runs writeForm
 	answer, err := m.ask(ctx, http.MethodPost, "", form.FormDataContentType(), body)
 	if err != nil {
 		return "", err
@@ -198,8 +198,8 @@ func writeForm(form *multipart.Writer, fields map[string]string, name string, fi
 	return form.Close()
 }
 
-// ask makes a request to the import API. It returns an error for a status other than 2xx: a refusal if a retry would
-// not help.
+// ask makes a request to the import API. ask returns an error for a status other than 2xx. The error is a refusal if a
+// retry would not help.
 func (m *importer) ask(ctx context.Context, method, path, mediaType string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, m.base+"/contacts/imports"+path, body)
 	if err != nil {
@@ -264,7 +264,7 @@ func (m *importer) watch(ctx context.Context, importID string) (last watched, er
 	}
 }
 
-// stream reads the events of an import into last. It returns nil when the import has ended, and an error if the
+// stream reads the events of an import into last. stream returns nil when the import has ended, and an error if the
 // connection ends first.
 func (m *importer) stream(ctx context.Context, importID string, last *watched) error {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -297,8 +297,8 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 	return ended(ctx, cmp.Or(lines.Err(), errors.New("the server closed the stream")))
 }
 
-// conclude prints the counts of an import and writes the failed rows to the file. It returns an error if the import or
-// any of its rows failed.
+// conclude prints the counts of an import and writes the failed rows to the file. conclude returns an error if the
+// import or any of its rows failed.
 func (m *importer) conclude(ctx context.Context, i watched) error {
 	c := i.Counts
 	fmt.Fprintf(m.e.out, "%d rows: %d created, %d updated, %d skipped, %d failed\n", c.Total, c.Created, c.Updated,
@@ -326,7 +326,7 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	// Only the owner may read the file, because it contains email addresses.
+	// Only the file's owner may read it, because the failed rows contain email addresses.
 	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
@@ -335,11 +335,11 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 	return errors.Join(err, file.Close())
 }
 
-// progress shows the progress of an import: as a bar on a terminal, otherwise as a line every 10%.
+// progress shows the progress of an import. On a terminal, it draws a bar. Elsewhere, it prints a line every 10%.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	shown    int64 // tenths printed so far
+	shown    int64 // tenths of the import for which a line was printed
 	drawn    bool
 }
 
@@ -363,7 +363,7 @@ func (p *progress) show(i *watched) {
 	}
 }
 
-// end ends the line of the bar.
+// end writes a newline after the progress bar.
 func (p *progress) end() {
 	if p.drawn {
 		fmt.Fprintln(p.w)

@@ -45,8 +45,8 @@ func (s *nameserver) add(t *testing.T, text string) {
 	s.rrs = append(s.rrs, rr)
 }
 
-// A domain is verified as soon as its records exist, even if delivery has cached negative answers: verification does
-// not use the DNS cache.
+// A domain is verified as soon as its records exist, even if delivery has cached negative answers, because verification
+// does not use the DNS cache.
 func TestVerificationAsksAfresh(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// The owner of a domain gets an email when another team claims the domain, and another when the claim is proven.
+// The owner of a domain gets an email when another team claims the domain, and a second email when that claim is
+// proven.
 func TestOwnersAreToldOfClaims(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// naming returns, by table, the number of rows that contain an address. Without teamIDs it counts the rows of all
-// teams.
+// naming returns, by table, the number of rows that contain an address. If teamIDs is empty, naming counts the rows of
+// all teams.
 func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
@@ -146,7 +146,7 @@ func (d *driver) receivesAndNotifies() {
 		fmt.Sprintf(`{"endpoint":%q,"events":["email.sent","email.delivered","suppression.added"]}`, hook.URL))
 }
 
-// checkErasureReports checks that an erasure and its dry run report the same.
+// checkErasureReports checks that an erasure and its dry run report the same counts.
 func checkErasureReports(t *testing.T, report, dry string) {
 	t.Helper()
 	for _, want := range []string{"1 sent emails to nobody else, deleted", "2 sent emails to others too",
@@ -235,12 +235,12 @@ func TestEraseUnicodeAddress(t *testing.T) {
 		})
 		report := p.must("emails", "erase", "ÄÖlga@one.example", "--team", "Acme")
 		for _, want := range []string{"2 sent emails to nobody else, deleted", "1 sent emails to others too",
-			"4 entries of the request log"} { // one of them records the export
+			"4 entries of the request log"} { // one of the log entries records the export
 			if !strings.Contains(report, want) {
 				t.Errorf("no report has %q:\n%s", want, report)
 			}
 		}
-		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // comparison ignores the case of ASCII letters only
+		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // the search ignores ASCII case only
 			if left := n.naming(spelling); len(left) > 0 {
 				t.Errorf("%s is named in %v", spelling, left)
 			}
@@ -320,7 +320,7 @@ func TestEraseByAPI(t *testing.T) {
 		ended := func(path, body string) string {
 			t.Helper()
 			erasure := n.made(key, path, body)
-			if !strings.Contains(body, "dry_run") { // a dry run begins at once
+			if !strings.Contains(body, "dry_run") { // a dry run starts immediately
 				n.due("privacy.erase")
 			}
 			text := ""

@@ -19,11 +19,11 @@ import (
 // table is a database table with a column team_id.
 type table struct {
 	name    string
-	columns [][2]string // name and type, the type in lower case
+	columns [][2]string // pairs of column name and lower-case type
 }
 
-// ownedTables returns the tables of the schema that have a column team_id. Sessions are left out: they belong to users,
-// and their team_id is only the team opened last.
+// ownedTables returns the tables of the schema that have a column team_id. ownedTables omits sessions: they belong to
+// users, and their team_id is only the team that the user opened last.
 func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	t.Helper()
 	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
@@ -71,7 +71,8 @@ func order(x table) int {
 	return 1
 }
 
-// fill inserts n rows of a team into each table. Rows refer to each other by equal ids in all tables.
+// fill inserts n rows of a team into each table. Foreign keys are satisfied because row i has the same id in every
+// table.
 func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	for i := range n {
 		var names, marks []string
@@ -142,7 +143,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.must("teams", "delete", "Gone", "--yes")
-		// The node does not run, because its recurring jobs would delete the made-up rows.
+		// The node is not started, because its recurring jobs would delete the test's rows.
 		n, err := node.Open(t.Context(), c, newLogger(c, t.Output()), node.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -181,8 +182,8 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	})
 }
 
-// A deleted team stops working at once: its key is refused, its mail is not sent, its domain can be added by another
-// team, and its files are deleted.
+// A deleted team stops working immediately: its API key is rejected, its emails are not sent, another team can add its
+// domain, and its files are deleted.
 func TestDeletedTeam(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -238,7 +239,7 @@ func TestDeletedTeam(t *testing.T) {
 	})
 }
 
-// Mail that a team submitted before its deletion is not sent, even while its jobs still exist and are due.
+// Emails that a team submitted before its deletion are not sent, even if their jobs still exist and are due.
 func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -256,7 +257,7 @@ func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 		accepting.due("emails.release")
 		p.must("teams", "delete", "Acme", "--yes")
 		accepting.end()
-		// No eraser runs here, so only the team's deletion mark stops the mail.
+		// The job that erases the team does not run in this test, so only the team's deletion mark prevents sending.
 		p.vars["POSTRIDER_ROLES"] = "delivery,jobs"
 		n := p.start(func(n *node.Node) {
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {

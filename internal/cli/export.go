@@ -30,7 +30,7 @@ each with [--format csv|ndjson] [--formulas keep|quote] [--output FILE] [--force
 TEAM is an id or an exact name; put names with spaces in quotes. Without --output, the data goes to standard
 output`
 
-// export writes a list of a team's data to a file or to standard output. A node may be running.
+// export writes a list of a team's data to a file or to standard output. The command may run while a node is running.
 func export(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "export", exportUsage, []verb{{"contacts", 0, exportContacts},
 		{"emails", 0, exportEmails},
@@ -94,8 +94,8 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 	flags.Func("to", "only before this `time`", read(to))
 }
 
-// writeExport adds the flags that all exports share, and returns the action that writes an export. If the team is
-// optional and missing, choose is called with "".
+// writeExport adds the flags that all exports share, and returns the action that writes an export. If teamNeeded is
+// false and no team is given, writeExport passes "" as the team id to choose.
 func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service,
 	teamID string) (
 	*exports.Export, error)) action {

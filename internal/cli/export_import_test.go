@@ -23,7 +23,7 @@ type exportedContact struct {
 	Properties   map[string]any `json:"properties"`
 }
 
-// imported returns the contact as an import stores it: texts are trimmed and empty values are dropped.
+// imported returns the contact as an import stores it, with trimmed texts and without empty values.
 func (c exportedContact) imported() exportedContact {
 	trim := func(name *string) *string {
 		if name == nil || strings.TrimSpace(*name) == "" {
@@ -43,7 +43,8 @@ func (c exportedContact) imported() exportedContact {
 	return c
 }
 
-// exported exports the contacts that query selects. It returns the contacts by address and the path of the CSV file.
+// exported exports the contacts selected by query. It returns the contacts in the order of their addresses and the path
+// of the exported CSV file.
 func (n *started) exported(key, query string) (all []exportedContact, path string) {
 	n.t.Helper()
 	_, text := n.ask(key, http.MethodGet, "/contacts/export?format=ndjson"+query, "")
@@ -66,8 +67,8 @@ func (n *started) exported(key, query string) (all []exportedContact, path strin
 	return all, path
 }
 
-// Another team can import an exported file unchanged and gets the same contacts and values, except for white space
-// around texts. An exported segment, imported into a segment, has the same members.
+// Another team can import an exported contacts file unchanged. The import creates the same contacts and values, except
+// for white space around texts. A segment that is exported and then imported into another segment has the same members.
 func TestExportIsImportedAgain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

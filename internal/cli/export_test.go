@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// The command writes the same data of a team as the API's export. After a failure, no incomplete file remains.
+// The export command writes the same team data as the API's export. After a failed export, no incomplete file remains.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Only their owner can read the files that a node and commands create in data_dir, even if the folder existed before
+// Files that a node and commands create in data_dir are readable only by their owner, even if data_dir already existed
 // and was open to all users.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestDataIsPrivate(t *testing.T) {
 		})
 		check("while the node runs")
 
-		// An older version or a copy may have left all files readable by others.
+		// Files in data_dir may be readable by others if an older version or a copy command created them.
 		open := func() {
 			t.Helper()
 			must(filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {
@@ -67,7 +67,7 @@ func TestDataIsPrivate(t *testing.T) {
 					mode = 0o755
 				}
 				if strings.Contains(e.Name(), "=") {
-					return nil // a blob, protected by the mode of its folder
+					return nil // a blob, protected by its folder's mode
 				}
 				return os.Chmod(path, mode)
 			}))

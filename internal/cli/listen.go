@@ -20,16 +20,16 @@ import (
 )
 
 const (
-	forwardTime = 15 * time.Second // timeout of a delivery, the same as on the server
+	forwardTime = 15 * time.Second // timeout for posting an event, the same as for the server's webhooks
 	silence     = 45 * time.Second // a stream without data for this long is closed
-	lineMax     = 16 << 20         // longest line of the stream, in bytes
-	rememberMax = 10_000           // how many ids of shown messages are remembered
+	lineMax     = 16 << 20         // maximum bytes in a line of the event stream
+	rememberMax = 10_000           // number of ids of shown messages to remember
 	waitMax     = 10 * time.Second // longest wait between connection attempts
 )
 
 const secretPrefix = "whsec_"
 
-// listener shows a team's events as they happen and forwards them like a webhook.
+// listener shows a team's events when they happen and forwards them like a webhook.
 type listener struct {
 	e       *env
 	source  string // URL of the stream
@@ -43,8 +43,8 @@ type listener struct {
 	order []string // ids in seen, oldest first
 }
 
-// listen shows the events of a team and forwards them to a URL that the server cannot reach, such as one on a
-// developer's machine.
+// listen shows a team's events and forwards them to a URL that the server cannot reach, such as a URL on a developer's
+// machine.
 func listen(ctx context.Context, e *env, args []string) error {
 	l, secret, err := newListener(e, args)
 	if err != nil {
@@ -118,12 +118,13 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 		client: &http.Client{Timeout: forwardTime, CheckRedirect: noRedirects}}, secret, nil
 }
 
-// refusal is an error response that a retry would not change.
+// refusal is an error response to a request that would fail again.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// stream connects and reads events until the stream ends. connected reports whether the connection succeeded.
+// stream connects to the server and reads events until the stream ends. connected reports whether the connection
+// succeeded.
 func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -164,7 +165,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// events reads server-sent events. It expects one data line per event and calls alive for each line.
+// events reads server-sent events with one data line each. It calls alive for each line of the stream.
 func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, lineMax)
@@ -177,7 +178,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 		case lines.Text() == "":
 			if event != "" {
 				l.handle(ctx, id, event, data)
-				// No heartbeats are read while an event is forwarded, so the timer starts again.
+				// The loop reads no heartbeats while it forwards an event, so the timeout restarts afterwards.
 				alive()
 			}
 			id, event, data = "", "", ""
@@ -195,7 +196,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 	return errors.New("the server closed it")
 }
 
-// handle shows an event and forwards it. It skips events that were shown before the stream was interrupted.
+// handle shows an event and forwards it. handle skips events that were already shown before the stream was interrupted.
 func (l *listener) handle(ctx context.Context, id, event, data string) {
 	if event == "gap" {
 		fmt.Fprintln(l.e.out, "Some events may have been missed while disconnected.")
@@ -210,7 +211,7 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	} else {
 		result := l.deliver(ctx, id, data)
 		if ctx.Err() != nil {
-			return // interrupted, so it may not have been delivered
+			return // the request was interrupted, so the event may not have been delivered
 		}
 		fmt.Fprintf(l.e.out, "%s  %s\n", line, result)
 	}
@@ -237,6 +238,6 @@ func (l *listener) deliver(ctx context.Context, id, data string) string {
 		return "failed: " + err.Error()
 	}
 	defer answer.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // lets the connection be reused
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // reading the body allows reuse of the connection
 	return fmt.Sprintf("%s in %v", answer.Status, time.Since(start).Round(time.Millisecond))
 }

@@ -23,7 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// More tests than CPUs run in parallel, because they mostly wait for nodes. A command-line flag overrides this.
+	// More tests than CPUs run in parallel, because the tests mostly wait for nodes. The flag -test.parallel overrides
+	// this number.
 	flag.Set("test.parallel", "6")
 	dbtest.Main(m)
 }
@@ -57,7 +58,7 @@ func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 	}
 }
 
-// command runs a command as the program does.
+// command runs a command in the same way as the program does.
 func (p *installation) command(args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
 	code = Main(args, func(name string) string { return p.vars[name] }, &o, &e)
@@ -74,7 +75,7 @@ func (p *installation) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused runs a command that must fail with say in its error message.
+// refused runs a command that must fail. The error message must contain the given text.
 func (p *installation) refused(say string, args ...string) {
 	p.t.Helper()
 	if out, errOut, code := p.command(args...); code == 0 || !strings.Contains(errOut, say) || out != "" {
@@ -101,11 +102,11 @@ type started struct {
 	*node.Node
 	t    *testing.T
 	url  string
-	end  func()    // stops the node; later calls do nothing
-	look db.Reader // reader for queries of the test
+	end  func()    // stops the node; after the first call, it does nothing
+	look db.Reader // the test's own queries use this reader
 }
 
-// start runs a node until the test ends. The functions in before are called before the node runs.
+// start runs a node until the test ends. start calls the functions in before between opening and running the node.
 func (p *installation) start(before ...func(n *node.Node)) *started {
 	p.t.Helper()
 	c := p.config()

@@ -46,7 +46,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second start finds the user of the first
+		for range 2 { // the second start finds the user that the first start created
 			if err := n.EnsureDeveloper(t.Context(), who.TeamID); err != nil {
 				t.Fatal(err)
 			}
@@ -70,7 +70,7 @@ func TestDeveloperIsSignedIn(t *testing.T) {
 	})
 }
 
-// In development, the email of an invitation goes to the outbox, and its link opens the page for accepting it.
+// In development, an invitation email goes to the outbox, and its link opens the page for accepting the invitation.
 func TestInvitationInDevelopment(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// happens sends a custom event for the contact with an address.
+// happens sends a custom event for the contact with the given address.
 func (d *driver) happens(event, address, payload string) {
 	d.t.Helper()
 	c, err := d.Contacts.Get(d.t.Context(), d.team, address)
@@ -38,7 +38,7 @@ func (d *driver) runs(automationID, status string, n int) {
 	})
 }
 
-// automate uses all operations of automations. hook is the URL of a test server.
+// automate calls all automation operations. hook is the URL of a test server.
 func (d *driver) automate(other *driver, hook string) {
 	d.t.Helper()
 	segment := d.do("POST", "/segments", `{"name":"Signed up"}`)
@@ -109,7 +109,7 @@ func (d *driver) automate(other *driver, hook string) {
 		"config":{"event_name":"kept"}}],"connections":[]}`)
 }
 
-// exportsRuns checks that a run is in the export of an address's personal data.
+// exportsRuns checks that an automation run is in the exported personal data of an address.
 func (d *driver) exportsRuns(address string) {
 	d.t.Helper()
 	_, stored := d.ask(d.key, http.MethodGet, "/contacts/"+address+"/export", "")
@@ -121,7 +121,7 @@ func (d *driver) exportsRuns(address string) {
 	}
 }
 
-// erases erases an address that a run of its own contact and a run of another contact contain.
+// erases erases an address that occurs in two automation runs: a run of its own contact and a run of another contact.
 func (d *driver) erases(address string) {
 	d.t.Helper()
 	a, err := erasure.Parse(address)

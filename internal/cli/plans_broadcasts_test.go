@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// broadcast uses all operations of broadcasts.
+// broadcast calls all broadcast operations.
 func (d *driver) broadcast() {
 	d.t.Helper()
 	ctx := d.t.Context()
@@ -46,7 +46,8 @@ func (d *driver) broadcast() {
 	d.do("GET", "/broadcasts/"+id+"/results", "")
 	d.pages("/broadcasts")
 
-	// Three broadcasts: a paced one that is paused and resumed, a canceled one, and one with an A/B test.
+	// The test sends three broadcasts: a paced broadcast that is paused and resumed, a canceled broadcast, and a
+	// broadcast with an A/B test.
 	slow := draft(`,"pace":60,"send":true`)
 	d.do("POST", "/broadcasts/"+slow+"/pause", "")
 	d.do("POST", "/broadcasts/"+slow+"/resume", "")

@@ -2,7 +2,7 @@ package cli
 
 import "strings"
 
-// events uses all operations of custom events.
+// events calls all operations on custom events.
 func (d *driver) events() {
 	d.t.Helper()
 	id := d.do("POST", "/events", `{"name":"trial.started","schema":{"plan":"string"}}`)

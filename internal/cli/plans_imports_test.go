@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// imported uses all operations of imports.
+// imported calls all operations on contact imports.
 func (d *driver) imported() {
 	d.t.Helper()
 	ctx := d.t.Context()

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/approvals"
 )
 
-// authorize uses all operations of OAuth.
+// authorize calls all OAuth operations.
 func (d *driver) authorize() {
 	d.t.Helper()
 	ctx, redirect, verifier := d.t.Context(), "http://127.0.0.1:4711/oauth/callback", strings.Repeat("v", 43)
@@ -68,7 +68,7 @@ func (d *driver) authorize() {
 	}
 }
 
-// approve uses all operations of grant limits and approvals.
+// approve calls all operations on grant limits and approvals.
 func (d *driver) approve(grantID, token string) {
 	d.t.Helper()
 	ctx := d.t.Context()

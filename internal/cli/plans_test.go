@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// longReads are the statements whose cost may grow with the number of rows.
+// longReads are the statements that may take longer when tables have more rows.
 var longReads = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''", Only: "sqlite",
 		Reason: "a node that starts asks it once"},
@@ -56,8 +56,8 @@ var longReads = []dbtest.Allowed{
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }
 
-// No SQL statement of a node takes longer when tables have many rows. The test uses every operation and checks the
-// plans of all statements.
+// TestStatementsGoByIndexes proves that, except for longReads, no SQL statement of a node scans a large table. The test
+// calls every operation and checks the query plans of all statements.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -71,7 +71,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 			"--trial-daily", "1000000")
 		other := p.must("keys", "create", "--team", "Other")
 		n := p.start()
-		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // queries of the test itself are not traced
+		beside := dbtest.Open(t, node.DatabaseURL(n.Config)) // the test's own queries are not traced
 		n.look = beside.Reader
 		d := &driver{started: n, key: key}
 		d.everything(other)
@@ -89,7 +89,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 	})
 }
 
-// driver calls the operations of a node with the key of one team.
+// driver calls a node's operations with one team's API key.
 type driver struct {
 	*started
 	key  string
@@ -118,7 +118,7 @@ func (d *driver) do(method, path, body string) string {
 	return ""
 }
 
-// pages reads a list from the start, and the pages before and after an id.
+// pages reads the first page of a list, and the pages before and after an id.
 func (d *driver) pages(path string) (first string) {
 	d.t.Helper()
 	first = d.do("GET", path, "")
@@ -192,7 +192,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("DELETE", "/suppressions/"+s, "")
 
 	d.templates()
-	d.people() // first, because the setup link works only while no user exists
+	d.people() // called first, because the setup link works only while no user exists
 	d.memberships()
 
 	webhook := d.do("POST", "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.sent"]}`, hook.URL))
@@ -229,7 +229,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/emails/"+scheduled, `{"scheduled_at":"`+time.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`)
 	d.do("POST", "/emails/"+scheduled+"/cancel", "")
 	d.do("POST", "/emails", later)
-	waits(false) // the remaining emails are from another domain
+	waits(false) // the emails still waiting are from another domain
 	d.due("emails.release")
 	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
 	auth := smtp.PlainAuth("", "postrider", d.key, "127.0.0.1")
@@ -239,7 +239,7 @@ func (d *driver) everything(otherKey string) {
 	}
 	eventually(t, "all is captured", func() bool {
 		all, err := d.Delivery.Outbox(t.Context())
-		return err == nil && len(all) == 12 // these include the notice of the domain claim and four invitations
+		return err == nil && len(all) == 12 // the emails include a domain claim notice and four invitations
 	})
 	all, err := d.Delivery.Outbox(t.Context())
 	if err != nil {
@@ -315,7 +315,7 @@ func (d *driver) everything(otherKey string) {
 	}
 }
 
-// templates uses all operations of templates.
+// templates calls all template operations.
 func (d *driver) templates() {
 	d.t.Helper()
 	id := d.do("POST", "/templates", `{"name":"x","alias":"x","subject":"s","html":"<p>{{{A}}}</p>",

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// topics uses all operations of topics.
+// topics calls all topic operations.
 func (d *driver) topics() {
 	d.t.Helper()
 	ctx := d.t.Context()

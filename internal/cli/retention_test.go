@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// change executes SQL that a node would not.
+// change executes an SQL statement for the test.
 func (n *started) change(text string, args ...any) {
 	n.t.Helper()
 	err := n.DB.Update(n.t.Context(), func(tx *db.Tx) error { tx.Queue(n.t.Context(), text, args...); return nil })
@@ -40,7 +40,7 @@ func (n *started) made(key, path, body string) string {
 	return answer.ID
 }
 
-// happened counts all recorded events, as if an hour had passed.
+// happened moves all events one hour into the past, and then runs the job that counts events for the metrics.
 func (n *started) happened() {
 	n.t.Helper()
 	n.change(`UPDATE email_events SET created_at = created_at - $1`, time.Hour.Microseconds())
@@ -59,7 +59,7 @@ func (n *started) totals(key string) string {
 	return string(answer.Totals) + string(answer.Data)
 }
 
-// Every endpoint treats a deleted email as one that never existed. Its contribution to the metrics stays.
+// Every endpoint treats a deleted email as if it had never existed. A deleted email stays counted in the metrics.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -209,7 +209,7 @@ func (d *driver) removals(teamID string) {
 	}
 }
 
-// contentsOf inserts emails that share a content, and contents that no email uses.
+// contentsOf inserts emails that share one content, and contents that no email uses.
 func (d *driver) contentsOf(teamID string) {
 	d.t.Helper()
 	ctx, text := d.t.Context(), "Dear {{{NAME|reader}}}"

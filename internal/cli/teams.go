@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const listStep = 100 // rows that a list command reads per query
+const listStep = 100 // number of rows that a list command reads per query
 
 const teamsUsage = `use one of
   postrider teams create NAME [--email ADDRESS]
@@ -44,7 +44,7 @@ const keysUsage = `use one of
   postrider keys delete --team TEAM ID
 TEAM is an id or an exact name; put names with spaces in quotes`
 
-// action executes a verb. words are its positional arguments. A node may be running.
+// action executes a verb. words are the verb's positional arguments. A node may be running while the action runs.
 type action = func(ctx context.Context, e *env, n *node.Node, words []string) error
 
 // verb is a subcommand, such as create in `postrider teams create`.
@@ -87,8 +87,8 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	return run(recorded(ctx, command+" "+v.name), e, n, words)
 }
 
-// verbUsage returns a function that prints usage and the verb's own flags: those that are in the set when verbUsage is
-// called. Flags of settings are added later. They are not printed, because there are too many of them.
+// verbUsage returns a function that prints the usage text and the verb's own flags, which are the flags defined before
+// the call of verbUsage. The flags for settings are defined later and not printed, because there are too many of them.
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
@@ -103,8 +103,8 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 
 var errWords = errors.New("wrong number of words")
 
-// loadWords reads the configuration and count positional arguments, which may come before or after the flags. Flags
-// between positional arguments count as too many arguments, because package flag stops at the first one.
+// loadWords reads the configuration and the given number of positional arguments, either before or after all flags.
+// Flags between positional arguments cause an error, because package flag stops at the first positional argument.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		words, args = append(words, args[0]), args[1:]
@@ -245,7 +245,7 @@ func orNone(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// retainTeam changes the retention periods of a team and prints the result.
+// retainTeam changes a team's retention periods and prints the new periods.
 func retainTeam(flags *flag.FlagSet) action {
 	type change struct {
 		given bool
@@ -290,7 +290,7 @@ func retainTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// showRetention prints the retention periods of a team, and whether the team or the configuration sets them.
+// showRetention prints a team's retention periods, and whether the team or the configuration sets each period.
 func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) error {
 	own, err := n.Teams.Retention(ctx, teamID)
 	if err != nil {
@@ -322,7 +322,7 @@ func deleteTeam(flags *flag.FlagSet) action {
 	yes := flags.Bool("yes", false, "confirm the deletion of the team and its data")
 	return func(ctx context.Context, e *env, n *node.Node, words []string) error {
 		return withTeam(ctx, n, words[0], func(t teams.Team) error {
-			// If the operator's team were deleted, mail to the operator would go to the oldest remaining team.
+			// If the operator's team were deleted, emails to the operator would go to the oldest remaining team.
 			operator, err := n.Teams.Operator(ctx, n.Config.OperatorTeam)
 			if err != nil && fault.KindOf(err) != fault.NotFound {
 				return err

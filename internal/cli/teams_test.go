@@ -16,7 +16,7 @@ import (
 
 const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`
 
-// A key belongs to the team given to the command, even if several teams exist.
+// An API key belongs to the team given to `keys create`, even if several teams exist.
 func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -59,8 +59,8 @@ func (p *installation) teamOf(name string) (columns []string) {
 	return columns
 }
 
-// A running node enforces a quota as soon as a command sets it. New teams get the configured trial quota, except for
-// the first team.
+// A running node enforces a quota immediately after a command sets it. All new teams except the first team get the
+// configured trial quota.
 func TestQuotaCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -177,8 +177,8 @@ func TestTeamsCommand(t *testing.T) {
 	})
 }
 
-// soon checks that the running node notices a command's change before the node's next regular check. A hint may be
-// lost, so soon repeats change and undo.
+// soon checks that the running node notices a command's change before the node's next regular check. The notification
+// of a change may be lost, so soon repeats the functions change and undo.
 func soon(t *testing.T, change, undo func(), noticed func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -208,7 +208,8 @@ func (n *started) submit(key string) error {
 	return c.Mail("a@resend.dev")
 }
 
-// A running node enforces the suspension of a team at once: over HTTP, over SMTP, and for scheduled mail.
+// A running node enforces the suspension of a team immediately: for HTTP requests, for SMTP submissions, and for
+// scheduled emails.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -235,7 +236,7 @@ func TestSuspendAndResume(t *testing.T) {
 		if status, body := n.ask(other, http.MethodGet, "/domains", ""); status != 200 {
 			t.Errorf("another team: %d %s", status, body)
 		}
-		// The scheduled email becomes due.
+		// Make the scheduled email due.
 		n.due("emails.release")
 		var state string
 		eventually(t, "the scheduled email fails", func() bool {
@@ -255,7 +256,7 @@ func TestSuspendAndResume(t *testing.T) {
 		}
 
 		keys := strings.Fields(p.must("keys", "list", "--team", "Acme"))
-		id := keys[8] // the first word after the heading, which has eight words
+		id := keys[8] // the first word after the eight words of the heading
 		if len(id) != 36 {
 			t.Fatalf("%q is no id: %q", id, keys)
 		}
@@ -268,7 +269,7 @@ func TestSuspendAndResume(t *testing.T) {
 	})
 }
 
-// due makes the job of a kind and its scheduled email due, and notifies the node.
+// due makes the job of the given kind and the job's scheduled email due immediately, and notifies the node.
 func (n *started) due(kind string) {
 	n.t.Helper()
 	var lane, dedupe string

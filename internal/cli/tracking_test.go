@@ -24,7 +24,8 @@ func trackedToken(keys *keyring.Keyring, emailID string, position int, target st
 	return base64.RawURLEncoding.EncodeToString(append(data, tag...))
 }
 
-// track opens an email and clicks a link in it, and waits until both events are in the timeline.
+// track requests an email's open-tracking and click-tracking URLs, and waits until both events are in the email's
+// timeline.
 func (d *driver) track(emailID string) {
 	d.t.Helper()
 	keys, err := node.OpenKeyring(d.Config)
@@ -50,8 +51,8 @@ func (d *driver) track(emailID string) {
 	}
 }
 
-// A node that stops has recorded all opens and clicks that it answered. The records contain the client's address, and
-// bots are counted separately.
+// A stopping node records all opens and clicks to which it has responded. The records contain the client's IP address,
+// and opens and clicks by bots are counted separately.
 func TestNodeTracks(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

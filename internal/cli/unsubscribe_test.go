@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// A recipient can unsubscribe with one click through the message's header. The next email about the topic is not sent
-// and says why. Webhooks receive events for both.
+// A recipient can unsubscribe with one click through the message's header. The next email about that topic is not sent,
+// and its event names the reason. Webhooks receive an event for the unsubscription and an event for the unsent email.
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -95,8 +95,8 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	})
 }
 
-// signedHeader returns the header fields of the only captured message, by lower-case name. It checks that a DKIM
-// signature covers the List-Unsubscribe fields.
+// signedHeader returns the header fields of the only captured message, by lower-case name. signedHeader also checks
+// that a DKIM signature covers the List-Unsubscribe fields.
 func (n *started) signedHeader() map[string]string {
 	t := n.t
 	t.Helper()
@@ -121,7 +121,7 @@ func (n *started) signedHeader() map[string]string {
 	if header["list-unsubscribe-post"] != "List-Unsubscribe=One-Click" {
 		t.Fatalf("%s", raw)
 	}
-	// RFC 8058 section 4: a signature covers both fields.
+	// RFC 8058 section 4: a DKIM signature must cover both List-Unsubscribe fields.
 	for _, name := range []string{"list-unsubscribe", "list-unsubscribe-post", "list-id"} {
 		signed := strings.ToLower(strings.ReplaceAll(header["dkim-signature"], " ", ""))
 		if !strings.Contains(signed, ":"+name+":") {
@@ -131,7 +131,8 @@ func (n *started) signedHeader() map[string]string {
 	return header
 }
 
-// A message submitted over SMTP uses the topic in its header, and gets the unsubscribe link of that topic.
+// A message submitted over SMTP can name a topic in a header field. The sent message contains that topic's unsubscribe
+// link.
 func TestSubmittedMessageHasATopic(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -143,8 +143,8 @@ func deleteUser(flags *flag.FlagSet) action {
 	}
 }
 
-// logSetup logs a link for creating the first user, if no user exists. Errors are only logged, so that the node starts
-// anyway.
+// logSetup logs a link for creating the first user, if no user exists. logSetup only logs errors, so that they do not
+// prevent the node's start.
 func logSetup(ctx context.Context, n *node.Node) {
 	if !n.Has("api") {
 		return

@@ -21,7 +21,7 @@ import (
 const goodPassword = "seven lamps, one bridge"
 
 // A command that disables or deletes a user revokes the user's OAuth grants in the same transaction. Enabling the user
-// again does not restore them.
+// again does not restore the revoked grants.
 func TestUsersCommandEndsGrants(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -110,7 +110,7 @@ func TestUsersCommand(t *testing.T) {
 			t.Errorf("users:\n%s", list)
 		}
 
-		// A command's change takes effect on a running node at once.
+		// A change to a user by a command takes effect on a running node immediately.
 		p.refused("User not found", "users", "disable", "eve@example.com")
 		p.must("users", "disable", "ada@example.com")
 		eventually(t, "the session has ended", func() bool {

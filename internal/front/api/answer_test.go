@@ -19,14 +19,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Values of package wire.
+// These constants repeat values of package wire.
 const (
 	responsesMax = 512 << 20        // bytes of memory for large responses
-	responseCost = 3                // bytes of memory per byte of a response
-	memoryWait   = 10 * time.Second // how long a request waits for memory
+	responseCost = 3                // bytes of memory that are reserved per response byte
+	memoryWait   = 10 * time.Second // maximum time for which a request waits for memory
 )
 
-// large sends an email with an HTML body of this many bytes and returns its ID.
+// large sends an email with an HTML body of the given size in bytes and returns the email's ID.
 func (f *fixture) large(t testing.TB, size int) string {
 	t.Helper()
 	w := f.do(t, "POST /emails\n\n"+`{"from":"a@resend.dev","to":"delivered@resend.dev","subject":"Large","html":"`+
@@ -38,7 +38,7 @@ func (f *fixture) large(t testing.TB, size int) string {
 	return made.ID
 }
 
-// halting is a client that receives each piece of a response only when the test lets it.
+// halting is a client that receives the next part of a response only when the test allows it.
 type halting struct {
 	*httptest.ResponseRecorder
 	at, on chan struct{}
@@ -125,8 +125,8 @@ func TestMemoryOfLargeEmails(t *testing.T) {
 	})
 }
 
-// If there is not enough memory for a large response in time, the client is asked to try again. Small responses need no
-// reservation.
+// If not enough memory for a large response becomes free in time, the client gets an error that asks for a retry. Small
+// responses do not reserve memory.
 func TestNoMemoryForLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -147,8 +147,8 @@ func TestNoMemoryForLargeAnswers(t *testing.T) {
 	})
 }
 
-// A slow client of a large received email delays neither other clients nor incoming mail. The memory of the message is
-// released once the response is encoded.
+// A client that reads a large received email slowly does not delay other clients or incoming mail. The memory reserved
+// for the message is released when the response is encoded.
 func TestSlowReaderOfReceivedEmail(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -1,5 +1,5 @@
-// Package api is the JSON API. It translates between JSON and the resources, and holds none of their rules. Package
-// wire is its framework: decoding, limits, errors, streams and the OpenAPI document.
+// Package api is the JSON API. It translates between JSON and the resources' services, and contains no business rules.
+// Package wire is the API's framework: decoding, limits, errors, streams and the OpenAPI document.
 //
 // # Shape
 //
@@ -13,21 +13,22 @@
 //
 // # What it does not do
 //
-// The package checks nothing that a resource checks itself.
+// Package api does not repeat validations that a resource's service performs.
 //
 // # To add a resource
 //
-//  1. Add its service to [Services], and set it where the program builds the API.
-//  2. Write thing.go: request types named ...In, response types named ...Wire (one) and ...Item (in a list), a function
-//     from the resource's type to each of them, and the operations, in the form of keys.go: func (a *API)
-//     createThing(ctx context.Context, c *wire.Call, in createThingIn) (thingWire, error). Operations without input use
-//     [wire.None]. Package wire describes the types of fields, and [wire.Call] how to read parameters. An operation
-//     whose response may be large reserves memory with [wire.Call.ReserveMemory] before it reads the rows.
-//  3. Give each operation a line in routes.go, with the scope that an actor needs. The program does not start if a
-//     scope is missing.
-//     Run the tests with -update, and review the changes in testdata/scopes.txt and in testdata/actions.txt, which says
-//     how operations are recorded in the audit log. An operation that creates something names it by audit.Target in
-//     its transaction. In paths, a literal segment takes precedence over a parameter.
+//  1. Add the resource's service to [Services], and set it where the program builds the API.
+//  2. Write thing.go. It contains request types named ...In, response types named ...Wire (one) and ...Item (in a
+//     list), a function from the resource's type to each response type, and the operations. Copy the form of
+//     operations from keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in createThingIn)
+//     (thingWire, error). Operations without input use [wire.None]. Package wire describes the types of fields, and
+//     [wire.Call] how to read parameters. An operation with a large response reserves memory with
+//     [wire.Call.ReserveMemory] before it reads the rows.
+//  3. Give each operation a line in routes.go, with the scope that an actor needs. The program does not start if an
+//     operation has no scope.
+//     Run the tests with -update, and review the changes in testdata/scopes.txt and testdata/actions.txt. The latter
+//     lists the audit log action of each operation. An operation that creates something passes its ID to audit.Target
+//     in the same transaction. In paths, a literal segment takes precedence over a parameter.
 //  4. Describe new query parameters in openapi.go.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and review the result. The tests
 //     require a successful scenario for each operation, status 404 for the IDs of other teams (add the thing to
@@ -98,21 +99,22 @@ type Options struct {
 	Services  Services
 	Log       *slog.Logger
 	Version   string
-	PublicURL string // the address of the installation, for clients without a token; may be empty
-	// Address returns the address by which a client reaches this installation. Nil means PublicURL for all clients.
+	PublicURL string // the installation's address, which is shown to clients without a token; may be empty
+	// Address returns the address by which a client reaches this installation. If Address is nil, all clients get
+	// PublicURL.
 	Address          func(r *http.Request) string
-	RateLimit        int            // requests per second of a team that has no limit of its own; 0 means no limit
-	Limits           *teams.Limiter // counts requests, together with SMTP submission; nil means an own limiter
+	RateLimit        int            // default request limit per team and second; 0 means no limit
+	Limits           *teams.Limiter // rate limiter that is shared with SMTP submission; nil creates a new limiter
 	RequireUserAgent bool           // refuse requests without a User-Agent header
 	NoAliases        bool           // serve operations at their documented paths only
 	// Heartbeat is the time between comment lines in an idle stream of events; 0 means 15 seconds.
 	Heartbeat time.Duration
-	BodyMax   int64                           // bytes of a request body; 0 means 64 MB, and the largest value is 256 MB
-	Ready     func(ctx context.Context) error // returns an error if the node cannot serve requests
-	DNS       resolve.Resolver                // resolver for the checks of emails; nil makes no queries
+	BodyMax   int64                           // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
+	Ready     func(ctx context.Context) error // health check, which returns an error if the node cannot serve requests
+	DNS       resolve.Resolver                // DNS resolver for checks of emails; nil disables DNS queries
 
-	// Observe, if set, is called after each request of an authenticated actor. The response has been sent by then, but
-	// the connection waits until Observe returns.
+	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
+	// waits until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
@@ -132,7 +134,7 @@ func New(o Options) *API {
 	return a
 }
 
-// serve makes the server of the API with these operations.
+// serve creates the API's server with the given operations.
 func (a *API) serve(operations []wire.Operation) {
 	if a.NoAliases {
 		operations = slices.DeleteFunc(operations, func(o wire.Operation) bool { return o.IsAlias() })

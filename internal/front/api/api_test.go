@@ -51,24 +51,24 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var update = flag.Bool("update", false, "write what was answered into the scenario files")
 
-// fixture is an API on an empty database with three teams: Acme with a full and a sending key, another team, and a
-// suspended team.
+// fixture is an API on an empty database with three teams: Acme with a full-access key and a sending key, another team,
+// and a suspended team.
 type fixture struct {
 	*testnode.Node
 	*API
-	keys map[string]string // tokens of the keys full, sending, other and suspended
+	keys map[string]string // API tokens, by the names "full", "sending", "other" and "suspended"
 	log  *testnode.Logged
 }
 
-// newFixture returns a fixture. Domains can be verified without DNS, see fixture.verified. Requests to verify a domain
-// stay pending.
+// newFixture returns a fixture without DNS. fixture.verified verifies a domain, whereas API requests to verify a domain
+// leave it pending.
 func newFixture(t testing.TB, d *db.DB, o Options) *fixture {
 	t.Helper()
 	return newFixtureOn(t, d, o, nil, "")
 }
 
-// newFixtureOn is newFixture with a DNS resolver that verifies domains, unless it is nil, and a folder for blobs,
-// unless it is "".
+// newFixtureOn is like newFixture, with an optional DNS resolver that verifies domains and an optional folder for
+// blobs.
 func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: place,
@@ -161,7 +161,7 @@ func (f *fixture) remember(t testing.TB) {
 	})
 }
 
-// do sends a request, see wiretest.Do. Authorization may name one of the keys of the fixture.
+// do sends a request, see wiretest.Do. The Authorization header may contain the name of one of the fixture's keys.
 func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	return wiretest.Do(t, f, f.keys, text)
@@ -188,12 +188,12 @@ func newRoute[In, Out any](t testing.TB, o Options,
 	return f
 }
 
-// shown are the response headers that a scenario shows if they are present.
+// shown lists the response headers that a scenario's output includes.
 var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
 	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
-// names replaces values that differ between runs by names, and names by values. The same value always has the same
-// name.
+// names replaces values that differ between test runs by placeholder names, and replaces those names by the values. A
+// value always has the same name.
 type names struct {
 	of   map[string]string
 	back []string
@@ -239,13 +239,13 @@ func (n *names) hide(text string) string {
 
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
-// verified verifies a domain of the team with the key full without DNS. It adds the domain if it does not exist.
+// verified verifies a domain of the team Acme without DNS. If the domain does not exist, verified adds it.
 func (f *fixture) verified(name string) domains.Domain {
 	f.T.Helper()
 	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
 }
 
-// quota sets the daily and the monthly quota of the team with the key full.
+// quota sets the daily and monthly quotas of the team Acme.
 func (f *fixture) quota(words []string) string {
 	f.T.Helper()
 	daily, err := strconv.ParseInt(words[0], 10, 64)
@@ -258,7 +258,7 @@ func (f *fixture) quota(words []string) string {
 	return "limited"
 }
 
-// segment creates a segment with contacts and returns its ID.
+// segment creates a segment with contacts and returns the segment's ID.
 func (f *fixture) segment(addresses ...string) string {
 	f.T.Helper()
 	ctx := f.T.Context()
@@ -273,8 +273,8 @@ func (f *fixture) segment(addresses ...string) string {
 	return segment.ID
 }
 
-// grant gives an OAuth client a grant of the team with the key full. The access token of this grant gets the name
-// granted.
+// grant creates an OAuth grant for the team Acme. In the fixture's keys, the grant's access token has the name
+// "granted".
 func (f *fixture) grant(scopes string) string {
 	f.T.Helper()
 	ctx, s := f.T.Context(), f.Services.Grants
@@ -295,7 +295,7 @@ func (f *fixture) grant(scopes string) string {
 	return "granted " + tokens.Scopes.String()
 }
 
-// sendBroadcasts runs the jobs of broadcasts until all emails of queued broadcasts have been created.
+// sendBroadcasts runs the broadcast jobs until all emails of queued broadcasts have been created.
 func (f *fixture) sendBroadcasts() {
 	f.T.Helper()
 	stop := f.Run(f.Services.Broadcasts.Kinds()...)
@@ -305,7 +305,7 @@ func (f *fixture) sendBroadcasts() {
 	stop()
 }
 
-// goOn runs the due jobs of automations until all runs wait or have ended.
+// goOn runs the due automation jobs until all automation runs are waiting or have ended.
 func (f *fixture) goOn() {
 	f.T.Helper()
 	stop := f.Run(f.Services.Automations.Kinds()...)
@@ -316,7 +316,7 @@ func (f *fixture) goOn() {
 	stop()
 }
 
-// receive delivers a message by SMTP for a request of the form RECEIVE FROM TO... It returns the SMTP reply.
+// receive delivers a message by SMTP for a request of the form RECEIVE FROM TO... The function returns the SMTP reply.
 func (f *fixture) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
@@ -342,7 +342,7 @@ func (f *fixture) receive(t *testing.T, text string) string {
 	return "250 " + id
 }
 
-// TestScenarios runs the files in testdata on both engines. A file is a sequence of requests and responses:
+// TestScenarios runs the files in testdata on both database engines. Each file is a sequence of requests and responses:
 //
 //	What it shows, in words. Options stand in lines of their own, see scenarioOptions.
 //	-- request --
@@ -356,12 +356,13 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests have the form of fixture.do. Other lines prepare data: RECEIVE delivers an email by SMTP. VERIFIED verifies
-// a domain without DNS. SEGMENT creates a segment of the addresses, and MEMBER a member with an address and a role.
-// QUOTA sets the daily and the monthly quota. BROADCASTS sends the broadcasts. RUNS continues the runs of automations.
-// GRANT gives an OAuth client these scopes; its access token is the key granted. Responses are compared byte for byte,
-// but IDs, tokens and times are replaced by names: the first ID in a file is <id1>, which later requests can use. Run
-// the test with -update to write the responses into the file, and review the difference.
+// Requests have the format that fixture.do reads. In place of a request, a command can prepare data: RECEIVE delivers
+// an email by SMTP. VERIFIED verifies a domain without DNS. SEGMENT creates a segment with the given addresses. MEMBER
+// creates a team member with an address and a role. QUOTA sets the daily and monthly quotas. BROADCASTS sends the
+// broadcasts. RUNS continues the automation runs. GRANT creates an OAuth grant with the given scopes; its access token
+// has the name "granted". Responses are compared byte for byte, after IDs, tokens and times are replaced by names. The
+// first ID in a file becomes <id1>, and later requests can use that name. Run the test with -update to write the
+// responses into the files, and review the difference.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -376,7 +377,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// At least one scenario of each operation succeeds.
+// For each operation, at least one scenario has a successful request.
 func TestScenariosAreComplete(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -408,8 +409,8 @@ func scenarioOptions(comment string) Options {
 		BodyMax:          map[bool]int64{true: 100}[has("body_max=100")]}
 }
 
-// playScenario compares a file with the responses. If they differ and a UTC day may have ended in between, which resets
-// daily counters, playScenario plays the file once more.
+// playScenario runs a scenario and compares the responses with its file. If the responses differ and a UTC day ended
+// during the run, playScenario repeats the run, because daily counters were reset.
 func playScenario(t *testing.T, d *db.DB, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -38,7 +38,7 @@ type approvalWire struct {
 	Email *approvalEmail `json:"email" doc:"The email to be sent; null once it is decided."`
 }
 
-// approvalEmail is an email that waits for approval. It shows what would be sent.
+// approvalEmail is an email that waits for approval, with the content that would be sent.
 type approvalEmail struct {
 	From        string         `json:"from"`
 	To          []string       `json:"to"`
@@ -55,7 +55,7 @@ type approvalEmail struct {
 	TopicID     *string        `json:"topic_id" nullable:"true"`
 }
 
-// fieldsOut are header fields in the order in which the message has them.
+// fieldsOut are header fields in the same order as in the message.
 type fieldsOut []fieldOut
 
 type fieldOut struct {

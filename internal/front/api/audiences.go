@@ -46,7 +46,7 @@ func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in create
 		return ref{}, err
 	}
 	if _, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, audienceID); err != nil {
-		return ref{}, err // in a body, an unknown segment is a validation error
+		return ref{}, err // checked here because createContact would return a validation error, as for an unknown ID in the body
 	}
 	in.AudienceID = audienceID
 	return a.createContact(ctx, c, in)
@@ -60,7 +60,8 @@ func (a *API) listAudienceContacts(ctx context.Context, c *wire.Call, _ wire.Non
 	return a.contactsIn(ctx, c, audienceID)
 }
 
-// audienceContact returns the contact of the path, who must be in the audience of the path.
+// audienceContact returns the contact that the path identifies. The contact must be in the audience that the path
+// identifies.
 func (a *API) audienceContact(ctx context.Context, c *wire.Call) (contacts.Member, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
@@ -87,8 +88,8 @@ func (a *API) updateAudienceContact(ctx context.Context, c *wire.Call, in update
 	return ref{"contact", at.ID}, err
 }
 
-// deleteAudienceContact returns the ID or address by which the path names the contact. The response is the same if
-// there is no such contact, as clients expect (API reference section 12).
+// deleteAudienceContact deletes a contact and returns the ID or address from the path. As clients expect, the response
+// is the same if the contact does not exist (API reference section 12).
 func (a *API) deleteAudienceContact(ctx context.Context, c *wire.Call, _ wire.None) (contactGone, error) {
 	out := contactGone{Object: "contact", Contact: c.Param("contact"), Deleted: true}
 	if id.Valid(out.Contact) {

@@ -37,7 +37,8 @@ type actorWire struct {
 	Name *string `json:"name" doc:"The name of the key or OAuth client, or the address of the user, at that time."`
 }
 
-// auditList is a page of the audit log. The search may have ended before the page was full.
+// auditList is a page of the audit log. A page can have fewer entries than the limit although more entries match,
+// because one request reads a limited number of rows.
 type auditList struct {
 	Object  string      `json:"object"`
 	HasMore bool        `json:"has_more"`
@@ -79,8 +80,8 @@ func auditFilter(q url.Values) (f audit.Filter, err error) {
 // pathParam matches a parameter in the path of a route.
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// readActions are the actions of operations that change nothing. These operations are recorded because their response
-// has secrets or takes data out of the installation.
+// readActions maps read operations to audit log actions. These reads are recorded because their responses contain
+// secrets or exported data.
 var readActions = map[string]string{
 	"GET /emails/export":              "emails.exported",
 	"GET /contacts/export":            "contacts.exported",
@@ -93,7 +94,7 @@ var readActions = map[string]string{
 	"GET /automations/signing-secret": "automation.secret_shown",
 }
 
-// irregularActions are the actions of operations that do not follow from the path.
+// irregularActions maps operations to audit log actions that cannot be derived from the path.
 var irregularActions = map[string]string{
 	"PATCH /emails/{email_id}":                                     "email.rescheduled",
 	"POST /templates/{template}/versions/{version}/restore":        "template.restored",
@@ -130,7 +131,7 @@ var irregularActions = map[string]string{
 	"POST /webhooks/{webhook_id}/events/{webhook_event_id}/replay": "webhook.event_replayed",
 }
 
-// irregularNouns are the resources whose name is not the first segment of the path without its final s.
+// irregularNouns maps the first path segment to the resource's name if removing the final s would give a wrong name.
 var irregularNouns = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
 
 // pastTense maps a method, or the last segment of a path, to a verb in the past tense.
@@ -139,9 +140,9 @@ var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: 
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",
 	"test": "tested", "verify": "verified"}
 
-// auditAction returns how an operation is recorded in the audit log, such as domain.created. Operations that send
-// emails or events are not recorded, because there may be thousands per second; the request log and the emails show
-// them.
+// auditAction returns the audit log action of an operation, such as domain.created. Operations that send emails or
+// events are not recorded, because there may be thousands per second. They appear in the request log and in the list of
+// emails.
 func auditAction(r *route) (x wire.AuditAction) {
 	name := r.method + " " + r.path
 	if m := pathParam.FindStringSubmatch(r.path); m != nil {

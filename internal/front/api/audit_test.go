@@ -22,7 +22,7 @@ import (
 const actionsFile = "testdata/actions.txt"
 
 // The audit action of each operation matches the table in testdata. Run the test with -update to write the table, and
-// review the difference: a new operation is a new line.
+// review the difference. Each new operation adds a line.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	var table bytes.Buffer
@@ -66,8 +66,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// An operation that changes something writes one audit entry in the same transaction. Refused operations, read
-// operations and the sending of emails write none.
+// An operation that changes something writes one audit entry in the same transaction. Failed operations, read
+// operations and operations that send emails write no audit entry.
 func TestRecordedOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -126,7 +126,7 @@ func TestRecordedOnce(t *testing.T) {
 	})
 }
 
-// If the audit entry cannot be written, nothing is changed and nothing is shown.
+// If the audit entry cannot be written, the operation changes no data and returns no secret.
 func TestNotRecorded(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

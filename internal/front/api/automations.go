@@ -16,10 +16,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// stepList is the JSON of a graph's steps. Package engine parses it.
+// stepList is the JSON of a graph's steps, which package engine parses.
 type stepList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any value. Null counts as absent.
+// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
 func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -47,7 +47,7 @@ func (stepList) Schema(huma.Registry) *huma.Schema {
 // connectionList is the JSON of a graph's connections.
 type connectionList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any value. Null counts as absent.
+// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
 func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -58,7 +58,7 @@ func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeL
 
 func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a connection. The type of a connection may be the name of a branch of a split.
+// Schema describes a connection. A connection's type may be the name of a split step's branch.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
@@ -71,7 +71,7 @@ func (connectionList) Schema(huma.Registry) *huma.Schema {
 // scenarioPart is the JSON of a scenario.
 type scenarioPart struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any value. Null counts as absent.
+// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	p.text, err = readPart(d, simulate.MaxScenario)
 	return err
@@ -79,10 +79,10 @@ func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 
 func (*scenarioPart) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes an object without its fields; docs/automations.md describes them.
+// Schema describes a scenario as an object without fields. docs/automations.md describes the fields.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
 
-// readPart returns the JSON of the next value, and nil for null. It refuses more than limit bytes.
+// readPart returns the JSON of the next value, or nil for null. readPart refuses values of more than limit bytes.
 func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	value, err := d.ReadValue()
 	if err != nil || value.Kind() == 'n' {
@@ -96,10 +96,10 @@ func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	return bytes.Clone(value), nil
 }
 
-// formerEdges is the former name of connections, which is refused.
+// formerEdges detects the field edges, the former name of connections, which is no longer accepted.
 type formerEdges struct{ given bool }
 
-// UnmarshalJSONFrom reads any value. Null counts as absent.
+// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
 func (e *formerEdges) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	e.given = err == nil && value.Kind() != 'n'
@@ -140,7 +140,7 @@ type updateAutomationIn struct {
 	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
-// AutomationItem is an automation in a list. It is exported because Huma skips the fields of unexported embedded types.
+// AutomationItem is an automation in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type AutomationItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
@@ -206,8 +206,8 @@ type automationSecret struct {
 	SigningSecret string `json:"signing_secret" doc:"The secret of the team, which never changes."`
 }
 
-// automationSecret returns the secret that signs the requests of webhook steps. It requires a scope that ends in
-// :write, as for the secrets of webhooks.
+// automationSecret returns the secret that signs the requests of webhook steps. automationSecret requires a scope that
+// ends in :write, like reading a webhook's secret.
 func (a *API) automationSecret(_ context.Context, c *wire.Call, _ wire.None) (automationSecret, error) {
 	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
 }
@@ -252,14 +252,14 @@ func (a *API) stopAutomation(ctx context.Context, c *wire.Call, _ wire.None) (au
 	return automationStatus{"automation", id, string(one.Status)}, err
 }
 
-// runWait is the event or the time that a run waits for.
+// runWait is the event or time for which a run waits.
 type runWait struct {
 	Step  string      `json:"step" doc:"The key of the step."`
 	Event *string     `json:"event" doc:"The event that ends the wait early; null if there is none."`
 	Until wire.DBTime `json:"until"`
 }
 
-// RunItem is a run in a list. It is exported because Huma skips the fields of unexported embedded types.
+// RunItem is a run in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type RunItem struct {
 	ID          string      `json:"id"`
 	Status      string      `json:"status" enum:"running,completed,failed,cancelled"`
@@ -282,8 +282,8 @@ func runToItem(r automations.Run) RunItem {
 	return i
 }
 
-// stepError is the reason why a step failed, or why it was skipped because the run ended. Other reasons for skipped
-// steps are in the output of these steps.
+// stepError says why a step failed, or why a step was skipped when its run ended. If a step was skipped for another
+// reason, its output contains the reason.
 type stepError struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message"`
@@ -316,7 +316,8 @@ type runWire struct {
 	Steps   []runStepWire `json:"steps" doc:"The steps that were started, in the order of the graph."`
 }
 
-// runList is a page of runs. The search may have ended before the page was full.
+// runList is a page of runs. A page can have fewer runs than the limit although more runs match, because one request
+// reads a limited number of rows.
 type runList struct {
 	Object  string    `json:"object"`
 	HasMore bool      `json:"has_more"`

@@ -17,10 +17,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// place is a path in a JSON body: names of fields, and [] for an element of a list.
+// place is a path in a JSON body. Its elements are field names, and [] for a list element.
 type place []string
 
-// last returns the last name of the path, "" for the body itself.
+// last returns the path's last name, or "" if the path is empty and means the whole body.
 func (p place) last() string {
 	if len(p) == 0 {
 		return ""
@@ -28,7 +28,8 @@ func (p place) last() string {
 	return p[len(p)-1]
 }
 
-// body returns a body that has text at the place p. If the place is a field, the body has the field repeat times.
+// body returns a JSON body that contains text at the path p. If p ends in a field, the body contains the field repeat
+// times.
 func (p place) body(text string, repeat int) string {
 	if len(p) == 0 {
 		return text
@@ -48,7 +49,7 @@ type docList struct {
 	isMap  bool
 }
 
-// lists returns all lists of a schema in the document.
+// lists returns all lists in a schema of the OpenAPI document.
 func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	if len(at) > 8 {
 		return nil
@@ -72,7 +73,7 @@ func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	return all
 }
 
-// resolve returns the schema that a reference refers to.
+// resolve returns the schema to which a $ref refers.
 func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		return doc.Components.Schemas[name]
@@ -80,7 +81,7 @@ func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	return s
 }
 
-// list returns the JSON of n minimal elements.
+// list returns the JSON of a list with n minimal elements.
 func (doc *openAPIDoc) list(l docList, n int) string {
 	if l.isMap {
 		return "{" + strings.TrimSuffix(strings.Repeat(`"ab":"",`, n), ",") + "}"
@@ -96,7 +97,7 @@ func (doc *openAPIDoc) list(l docList, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 }
 
-// allocated returns how many bytes a request allocates, and its response.
+// allocated returns the number of bytes that a request allocates, and the response.
 func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint64, *httptest.ResponseRecorder) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://postrider.test"+path, strings.NewReader(body))
@@ -117,15 +118,17 @@ func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint6
 
 const (
 	elements = 1_000_000
-	// multiple is how many bytes a request may allocate per byte of its body, in addition to small.
+	// multiple is the number of bytes that a request may allocate per byte of its body, in addition to the constant
+	// small.
 	multiple = 10
 	small    = 512 << 10
 )
 
 func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.New()) }
 
-// Every list in the document refuses a million elements with an error that names the list. The excess elements use no
-// memory, and neither do unknown fields. A list within its limit may be repeated as often as it fits into a body.
+// A request with a million elements in any list of the OpenAPI document is refused with an error that names the list.
+// Excess list elements and unknown fields use no memory. A JSON field with a list within its limit may be repeated
+// until the body is full.
 func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	doc, _ := readDocOf(t, f)
@@ -189,8 +192,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Other hostile bodies use at most a small multiple of their size in memory. An error about a field name as long as the
-// body copies the name a few times.
+// Hostile request bodies of other kinds use at most a small multiple of their size in memory. The multiple allows an
+// error message to copy a very long field name a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000
@@ -234,7 +237,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 	}
 }
 
-// In a permissive batch, an email with a list that is too long is refused like any other invalid email.
+// In a permissive batch, an email that contains a too long list is refused like any other invalid email.
 func TestBatchWithALongList(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -260,10 +263,10 @@ func TestBatchWithALongList(t *testing.T) {
 	}
 }
 
-// bodyCost is the memory that package wire reserves for each byte of a body, in bytes.
+// bodyCost is the number of bytes of memory that package wire reserves for each byte of a request body.
 const bodyCost = 3
 
-// A large body and the values decoded from it use at most the memory that is reserved for it.
+// A large request body and its decoded values use at most the memory that is reserved for the body.
 func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
 	var held uint64
 	f := newRoute(t, Options{}, func(_ context.Context, c *wire.Call, in sendEmailIn) (int, error) {
@@ -271,7 +274,7 @@ func TestLargeBodiesCostWhatIsSetAside(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&m)
 		held = m.HeapAlloc
-		runtime.KeepAlive(c) // c has the body
+		runtime.KeepAlive(c) // c refers to the body
 		return len(in.send().Attachments), nil
 	})
 	var before runtime.MemStats

@@ -25,7 +25,7 @@ func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) 
 	return broadcastAudienceOut{"broadcast_audience", id, of.Contacts, of.Mailed, of.HeldOut, of.LeftOut}, err
 }
 
-// BroadcastTally counts recipients. It is exported because Huma skips the fields of unexported embedded types.
+// BroadcastTally counts recipients. The type is exported because Huma skips the fields of unexported embedded types.
 type BroadcastTally struct {
 	Entered      int64 `json:"entered" doc:"Recipients for whom an email was created."`
 	Waiting      int64 `json:"waiting" doc:"Recipients whose email was not handed to a mail server yet."`
@@ -97,7 +97,8 @@ type broadcastRecipientItem struct {
 	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only with the type clicked; at most 100."`
 }
 
-// broadcastRecipientList is a page of recipients. The search may have ended before the page was full.
+// broadcastRecipientList is a page of recipients. A page can have fewer recipients than the limit although more match,
+// because one request reads a limited number of rows.
 type broadcastRecipientList struct {
 	Object  string                   `json:"object"`
 	HasMore bool                     `json:"has_more"`

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// variantIn is a variant of an A/B test. The fields of a variant replace those of the broadcast.
+// variantIn is a variant of an A/B test. A variant's fields replace the broadcast's fields.
 type variantIn struct {
 	From        *string `json:"from,omitzero"`
 	Subject     *string `json:"subject,omitzero" maxLength:"998"`
@@ -51,7 +51,7 @@ func (t *abTest) check() error {
 	return nil
 }
 
-// set copies the fields that are not nil.
+// set copies the non-nil fields to o.
 func (t *abTest) set(o *broadcasts.Options) {
 	if t.Share != nil {
 		o.TestShare = *t.Share
@@ -105,7 +105,7 @@ func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
 	return n, in.ABTest.check()
 }
 
-// segmentOf returns the segment that a request names by segment_id or by audience_id.
+// segmentOf returns the segment ID from the request field segment_id or audience_id.
 func segmentOf(segmentID, audienceID string) (string, error) {
 	if segmentID != "" && audienceID != "" && !strings.EqualFold(segmentID, audienceID) {
 		return "", fault.Invalidf("audience_id", "The `audience_id` field names another segment than `segment_id`, of which "+
@@ -137,7 +137,8 @@ type updateBroadcastIn struct {
 	ScheduledAt wire.ReadOnly `json:"scheduled_at,omitzero" hidden:"true"`
 }
 
-// change converts the request. Some clients send empty strings for fields that they do not change.
+// change converts an update request to a broadcasts.Change. An empty string means no change in some fields, because
+// some clients send empty strings for fields that they do not change.
 func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	const instead = "Send or schedule a broadcast with POST /broadcasts/{broadcast_id}/send."
 	if err := cmp.Or(in.Send.Refuse("send", instead), in.ScheduledAt.Refuse("scheduled_at", instead),
@@ -169,7 +170,7 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil means an empty string
+	case r.Given && *r.Value != nil: // the value is nil if the client sent an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if h := in.HTML; h.Given && (h.Value == nil || *h.Value != "") {
@@ -211,7 +212,7 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	return c, nil
 }
 
-// BroadcastItem is a broadcast in a list. It is exported because Huma skips the fields of unexported embedded types.
+// BroadcastItem is a broadcast in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type BroadcastItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name"`

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// checkEmailIn is a draft, with the fields of sendEmailIn, or the ID of a sent email.
+// checkEmailIn is either a draft, with the same fields as sendEmailIn, or the ID of a sent email.
 type checkEmailIn struct {
 	EmailID     string                                   `json:"email_id,omitzero" format:"uuid" doc:"The ID of a sent email, instead of a draft. The API key must be allowed to read emails."`
 	From        string                                   `json:"from,omitzero" doc:"The sender as email@example.com or Name <email@example.com>."`
@@ -55,7 +55,7 @@ type emailChecksWire struct {
 	Data    []checkWire `json:"data"`
 }
 
-// checkEmail checks a sent email, or a draft, which is neither sent nor stored.
+// checkEmail checks a sent email or a draft. A draft is neither sent nor stored.
 func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (emailChecksWire, error) {
 	if in.EmailID == "" {
 		p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, in.draft().send())
@@ -70,21 +70,22 @@ func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (em
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
 	}
-	// An API key that may only send can check drafts. Such a key must not read emails that others sent.
+	// An API key that may only send can check drafts. An API key that may only send emails must not read emails that
+	// other keys sent.
 	if err := c.Require(teams.EmailsRead); err != nil {
 		return emailChecksWire{}, err
 	}
 	return a.checkSent(ctx, c, strings.ToLower(in.EmailID))
 }
 
-// checkTemplateIn has the values that replace the placeholders of the template.
+// checkTemplateIn contains the values that replace the template's placeholders.
 type checkTemplateIn struct {
 	Variables wire.Object[scalarValue, maxVariables] `json:"variables,omitzero" doc:"Values of the variables, as in a request that sends an email."`
 	Version   string                                 `json:"version,omitzero" doc:"published, draft for the newest version, or the ID or number of a version." default:"published"`
 	From      string                                 `json:"from,omitzero" doc:"The sender, if it is not the sender of the template."`
 }
 
-// checkTemplate checks an email that would be sent with a template.
+// checkTemplate checks the email that the template and the given values would produce.
 func (a *API) checkTemplate(ctx context.Context, c *wire.Call, in checkTemplateIn) (emailChecksWire, error) {
 	filling := templates.RenderOptions{Version: in.Version, Variables: valuesOf(in.Variables), From: in.From,
 		UnsubscribeURL: a.Services.Emails.ExampleUnsubscribeURL()}
@@ -112,7 +113,7 @@ func (a *API) getEmailChecks(ctx context.Context, c *wire.Call, _ wire.None) (em
 
 func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emailChecksWire, error) {
 	size, err := a.Services.Emails.TextSize(ctx, c.TeamID, emailID)
-	if err == nil && size > wire.LargeResponse { // the texts stay in memory during DNS queries
+	if err == nil && size > wire.LargeResponse { // the email's texts stay in memory during DNS queries
 		err = c.ReserveMemory(ctx, size)
 	}
 	if err != nil {
@@ -141,8 +142,8 @@ func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID
 	return w, nil
 }
 
-// checkedSender returns the facts about a domain as the sender of the actor's team. A domain that cannot send is not an
-// error; the checks report it.
+// checkedSender returns the sender's domain data that the checks need. If the domain cannot send, checkedSender returns
+// no error, because the checks report the problem.
 func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s preflight.Sender, err error) {
 	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
 	switch {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A draft has the fields of an email.
+// The type of drafts has the same JSON fields as the type of emails to send.
 func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	t.Parallel()
 	fields := func(t reflect.Type) (all []string) {
@@ -56,7 +56,7 @@ func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	}
 }
 
-// checked returns the level of each check in a response, by the name of the check.
+// checked returns a map from the name of each check in a response to its level.
 func (f *fixture) checked(t *testing.T, request string) map[string]string {
 	t.Helper()
 	w := f.do(t, request)
@@ -87,8 +87,7 @@ func wantLevels(t *testing.T, what string, got map[string]string, pairs ...strin
 	}
 }
 
-// The checks use the facts about the sender's domain: its return path, its keys, its tracking settings and its DNS
-// records.
+// The checks use the sender domain's return path, DKIM keys, tracking settings and DNS records.
 func TestChecksOfADomain(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -105,7 +104,7 @@ func TestChecksOfADomain(t *testing.T) {
 		wantLevels(t, "a draft", f.checked(t, own), "sender", "pass", "dkim", "pass", "spf", "pass", "dmarc", "pass",
 			"alignment", "info", "text_part", "pass", "link_text", "pass")
 
-		// Tracked links point to another host than their text, but only once the tracking host is verified.
+		// Tracked links point to a different host than their link text, but only after the tracking host is verified.
 		set := func(text string) {
 			t.Helper()
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -131,7 +130,8 @@ func TestChecksOfADomain(t *testing.T) {
 	})
 }
 
-// A domain with missing DNS records is reported as a problem, although its emails are still accepted for a while.
+// The checks report missing DNS records of a domain as a problem, although the node still accepts the domain's emails
+// for some time.
 func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -150,7 +150,7 @@ func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	})
 }
 
-// The DNS queries end when the client disconnects.
+// The checks' DNS queries end when the client disconnects.
 func TestChecksEndWithTheirClient(t *testing.T) {
 	t.Parallel()
 	asked := make(chan struct{}, 10)
@@ -209,8 +209,8 @@ func TestChecksOfEitherAndWithASender(t *testing.T) {
 	wantLevels(t, "with another sender", f.checked(t, request+`,"from":"b@example.org"}`), "sender", "pass")
 }
 
-// A placeholder in a link that nothing replaces is reported: in a draft without a template, and for the unsubscribe
-// link in an email without a topic.
+// The checks report a link with a placeholder that is never replaced, such as any placeholder in a draft without a
+// template, or the unsubscribe link in an email without a topic.
 func TestChecksOfPlaceholders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

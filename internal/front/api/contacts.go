@@ -23,7 +23,7 @@ import (
 // segmentRef is the ID of a segment, or an object with the field id.
 type segmentRef string
 
-// UnmarshalJSONFrom reads either form.
+// UnmarshalJSONFrom reads either JSON form.
 func (s *segmentRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
 		return json.UnmarshalDecode(d, (*string)(s))
@@ -38,18 +38,18 @@ func (s *segmentRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*segmentRef) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes both forms in the OpenAPI document.
+// Schema describes both JSON forms in the OpenAPI document.
 func (segmentRef) Schema(huma.Registry) *huma.Schema {
 	one := &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 	return &huma.Schema{OneOf: []*huma.Schema{one,
 		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": one}, Required: []string{"id"}}}}
 }
 
-// topicRef is the ID of a topic. It refuses an empty string: an email without its topic would also go to contacts who
-// unsubscribed from the topic.
+// topicRef is the ID of a topic. An empty string is refused, because an email without its topic would also go to
+// contacts who unsubscribed from the topic.
 type topicRef string
 
-// UnmarshalJSONFrom reads an ID. Null counts as absent.
+// UnmarshalJSONFrom reads an ID. The value null counts as an absent field.
 func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	given := d.PeekKind() != 'n'
 	if err := json.UnmarshalDecode(d, (*string)(t)); err != nil {
@@ -123,7 +123,7 @@ type updateContactIn struct {
 	Topics       wire.ReadOnly                           `json:"topics,omitzero" hidden:"true"`
 }
 
-// change converts the request. name is the ID or the address of the contact in the path.
+// change converts the update request. name is the contact's ID or address in the path.
 func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	c := contacts.Change{FirstName: in.FirstName.Replacement(), LastName: in.LastName.Replacement(),
 		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
@@ -131,7 +131,7 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	case in.Email == nil:
 	case id.Valid(name):
 		c.Address = in.Email
-	case !sameAddress(*in.Email, name): // some clients repeat the address of the path
+	case !sameAddress(*in.Email, name): // some clients repeat the path's address in the body
 		return c, fault.Invalidf("email", "The `email` field is another address than that of the path. Name the contact by "+
 			"its id to change its address.")
 	}
@@ -140,8 +140,8 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 		in.Topics.Refuse("topics", "Change them with PATCH /contacts/{contact}/topics."))
 }
 
-// sameAddress reports whether address is the same as name, by which the path names a contact. It returns true if name
-// is not a valid address; the look-up reports that error.
+// sameAddress reports whether the addresses in the body and in the path are the same. If the path contains no valid
+// address, sameAddress returns true, because the contact look-up reports that error.
 func sameAddress(address, name string) bool {
 	of, err := message.ParseAddress(name)
 	if err != nil {
@@ -156,7 +156,7 @@ type contactTopicsIn struct {
 	topics wire.Array[subscriptionWire, maxTopics]
 }
 
-// UnmarshalJSONFrom reads either form.
+// UnmarshalJSONFrom reads either JSON form.
 func (in *contactTopicsIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '[' {
 		return json.UnmarshalDecode(d, &in.topics)
@@ -173,7 +173,7 @@ func (*contactTopicsIn) ElementTypes() []reflect.Type {
 	return []reflect.Type{reflect.TypeFor[subscriptionWire]()}
 }
 
-// Schema describes both forms in the OpenAPI document.
+// Schema describes both JSON forms in the OpenAPI document.
 func (contactTopicsIn) Schema(r huma.Registry) *huma.Schema {
 	topics := wire.Array[subscriptionWire, maxTopics]{}.Schema(r)
 	return &huma.Schema{OneOf: []*huma.Schema{topics,
@@ -191,7 +191,7 @@ type contactWire struct {
 	Properties map[string]valueWire `json:"properties" doc:"The contact's values by the keys of contact properties."`
 }
 
-// ContactItem is a contact in a list. It is exported because Huma skips the fields of unexported embedded types.
+// ContactItem is a contact in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type ContactItem struct {
 	ID           string      `json:"id"`
 	Email        string      `json:"email"`
@@ -270,7 +270,7 @@ func (a *API) deleteContact(ctx context.Context, c *wire.Call, _ wire.None) (con
 	return contactGone{"contact", at.ID, at.ID, true}, err
 }
 
-// contactSegmentWire has the fields that different clients read. id is the ID of the segment.
+// contactSegmentWire has redundant fields because clients read different fields. The field id is the segment's ID.
 type contactSegmentWire struct {
 	Object    string `json:"object"`
 	ID        string `json:"id" doc:"The ID of the segment."`

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Ids are in lower case in every answer, however the request has them.
+// IDs in responses are in lower case, even if the request has them in upper case.
 func TestContactTopicsInLowerCase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -32,13 +32,13 @@ func TestContactTopicsInLowerCase(t *testing.T) {
 	})
 }
 
-// A property accepts 2,000 characters of any kind, because no index contains its values.
+// A contact property accepts 2,000 characters of any kind, because no database index contains property values.
 func TestLongestValues(t *testing.T) {
 	t.Parallel()
 	text := make([]rune, scalar.MaxText)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range text {
-		text[i] = 0x20000 + random.Int32N(0xa000) // 4 bytes each, which compression does not shorten much
+		text[i] = 0x20000 + random.Int32N(0xa000) // characters of 4 bytes, which compress badly
 	}
 	long := string(text)
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// zone is a fake DNS whose records a test can change.
+// zone is a fake DNS with records that a test can change.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -50,15 +50,15 @@ func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
 	return z.Fake.CNAME(ctx, name)
 }
 
-// pointMX points the MX record of a name at a host of this installation. Return path hosts of customers have such
-// records, and so do domains whose owners have left.
+// pointMX points the MX record of a name to a host of this installation. Return path hosts have such MX records, as do
+// domains that former customers no longer use here.
 func (z *zone) pointMX(name, host string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	z.MXRecords[name] = []resolve.MX{{Host: host, Pref: 10}}
 }
 
-// install adds the DNS records of a domain to the zone, as the owner of the domain would.
+// install adds a domain's DNS records to the zone, as the domain's owner would.
 func (z *zone) install(root string, d shownDomain) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -118,7 +118,7 @@ func (d *shownDomain) record(kind, typ string) string {
 	return ""
 }
 
-// looked requests the verification of a domain and waits until done accepts the domain.
+// looked requests the verification of a domain and waits until the function done returns true for the domain.
 func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
 	t.Helper()
 	if code, _, text := f.call(t, key, "POST /domains/"+id+"/verify", ""); code != 200 {
@@ -179,7 +179,7 @@ func smtpRcpt(t *testing.T, addr, to string) int {
 	return 250
 }
 
-// received returns how many emails the team of a key has received.
+// received returns the number of emails that the team of the given API key has received.
 func (f *fixture) received(t *testing.T, key string) int {
 	t.Helper()
 	w := f.do(t, "GET /emails/receiving\nAuthorization: "+key)
@@ -192,8 +192,8 @@ func (f *fixture) received(t *testing.T, key string) int {
 
 const onlyReceiving = `{"name":"%s","capabilities":{"sending":"disabled","receiving":"enabled"}}`
 
-// An MX record that points here does not prove who owns a domain: return path hosts and abandoned domains have one too.
-// Only the record with the team's own key is proof.
+// An MX record that points to this installation does not prove that a team owns the domain: return path hosts and
+// abandoned domains have such MX records. Only the DNS record with the team's own key proves ownership.
 func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -201,7 +201,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 		f := newFixtureOn(t, d, Options{}, dns, "")
 		addr := f.port25(t)
 
-		// The other team adds the domain first, while no team has the return path host.
+		// The other team adds the return path host as a domain before its owner adds the parent domain.
 		stolen := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
 		left := f.add(t, "other", fmt.Sprintf(onlyReceiving, "left.example"))
 		both := f.add(t, "other", `{"name":"gone.example","capabilities":{"receiving":"enabled"}}`)
@@ -229,7 +229,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 			t.Errorf("the other team reads %d emails of domains that are not its own", n)
 		}
 
-		// Receiving that is enabled later requires the same proof before mail is accepted.
+		// If receiving is enabled later, the same proof of ownership is required before mail is accepted.
 		own := f.add(t, "full", fmt.Sprintf(onlyReceiving, "in.acme.example"))
 		dns.install("acme.example", own)
 		f.looked(t, "full", own.ID, "a domain that only receives is verified", isVerified)
@@ -266,7 +266,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			"xn--mnchen-3ya.example":    `{"name":"münchen.example"}`,
 			"in.postrider-user.example": fmt.Sprintf(onlyReceiving, "in.postrider-user.example"),
 		} {
-			own := f.add(t, "full", body) // although the other team has added the return path host before
+			own := f.add(t, "full", body) // succeeds although the other team has already added the return path host
 			if name == "acme.example" {
 				acme = own.ID
 			}
@@ -313,7 +313,8 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			f.refused(t, "POST /domains", `{"name":"postrider-user.example","`+field+`":"in"}`, 403, "`"+field+"`")
 		}
 
-		// The parent domain and subdomains are free, and a team may add a host of its own domain as a domain.
+		// Other teams can add other subdomains and the operator's parent domain. A team can add a host of its own
+		// domain as a domain.
 		f.add(t, "other", `{"name":"mail.acme.example"}`)
 		f.add(t, "other", `{"name":"postrider-user.example"}`)
 		f.add(t, "full", `{"name":"links.acme.example"}`)
@@ -326,7 +327,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 	})
 }
 
-// refused sends a request of the other team, which must be refused with this reason.
+// refused sends a request from the other team and checks that it is refused with the given reason.
 func (f *fixture) refused(t *testing.T, request, body string, code int, words string) {
 	t.Helper()
 	got, _, text := f.call(t, "other", request, body)
@@ -335,7 +336,8 @@ func (f *fixture) refused(t *testing.T, request, body string, code int, words st
 	}
 }
 
-// A DKIM key takes 0.1 s of CPU time. Requests that are refused, or answered with an existing domain, generate none.
+// Generating a DKIM key takes 0.1 s of CPU time. Requests that are refused or return an existing domain generate no
+// key.
 func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -381,7 +383,7 @@ func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	})
 }
 
-// With NoAliases, only the aliases are missing.
+// With NoAliases, all operations except the aliases are served.
 func TestAliasesCanBeTurnedOff(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

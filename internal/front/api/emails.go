@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// headerFields are the custom header fields of an email. The request has them as an object.
+// headerFields are an email's custom header fields, which a request contains as a JSON object.
 type headerFields []message.Field
 
-// UnmarshalJSONFrom keeps the order of the object.
+// UnmarshalJSONFrom keeps the order of the fields in the JSON object.
 func (f *headerFields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
@@ -156,8 +156,8 @@ type batchIn struct {
 	broken []error // the decoding error of each email, or nil
 }
 
-// UnmarshalJSONFrom reads the list. If an email violates a rule of its type, it records the error and reads on, so that
-// a permissive batch can accept the other emails.
+// UnmarshalJSONFrom reads the list of emails. If an email is invalid, UnmarshalJSONFrom records the error and
+// continues, so that a permissive batch can accept the other emails.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
@@ -173,7 +173,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // one file is enough to report that a batch allows none
+			b.emails[n].Attachments = slices.Clone(files[:1]) // one attachment is enough to report that a batch may not contain attachments
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)
@@ -197,7 +197,7 @@ func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	return emails.BadBatchSize(n)
 }
 
-// skipTo reads to the end of the value at this depth.
+// skipTo reads until the end of the JSON value at the given depth.
 func skipTo(d *jsontext.Decoder, depth int) error {
 	for d.StackDepth() > depth {
 		if _, err := d.ReadToken(); err != nil {
@@ -250,7 +250,7 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 	return out, err
 }
 
-// EmailItem is an email in a list. It is exported because Huma skips the fields of unexported embedded types.
+// EmailItem is an email in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type EmailItem struct {
 	ID          string      `json:"id"`
 	MessageID   string      `json:"message_id"`
@@ -272,7 +272,7 @@ type emailWire struct {
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
-	// ThreadID is not in the API reference. Official clients ignore it.
+	// ThreadID is an extension of the API reference, which official clients ignore.
 	ThreadID string `json:"thread_id" doc:"The ID of the conversation, which all of its sent and received emails share."`
 }
 
@@ -408,7 +408,7 @@ func (a *API) getAttachment(ctx context.Context, c *wire.Call, _ wire.None) (att
 	return attachmentWire{"attachment", a.attachmentToItem(f)}, err
 }
 
-// invalidChoice returns the fault for a value that is not among those allowed.
+// invalidChoice returns the fault for a value that is not one of the allowed values.
 func invalidChoice(field string, allowed ...string) error {
 	return fault.Invalidf(field, "The `%s` field must be `%s`.", field, strings.Join(allowed, "` or `"))
 }

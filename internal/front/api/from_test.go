@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// rawQuote writes a JSON string byte by byte.
+// rawQuote returns s as a JSON string, without changing its invalid UTF-8.
 func rawQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -34,8 +34,8 @@ func rawQuote(s string) string {
 	return b.String() + `"`
 }
 
-// TestFromForms sends an email from each form of a sender. An accepted address is the same for every reader of the
-// message, in responses and in the signing domain. Other forms are refused with the name of the field.
+// TestFromForms sends an email for each form of a From value. If the value is accepted, all message parsers, API
+// responses and the DKIM signature agree on its address. Other values are refused with an error that names the field.
 func TestFromForms(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -46,7 +46,7 @@ func TestFromForms(t *testing.T) {
 		taken, refused := 0, 0
 		for _, one := range mailtest.FromForms(t) {
 			if !utf8.ValidString(one.Value) {
-				continue // JSON cannot contain this value: the decoder replaces invalid UTF-8
+				continue // JSON cannot contain this value, because the decoder replaces invalid UTF-8
 			}
 			w := f.do(t, "POST /emails\n\n"+`{"from":`+rawQuote(one.Value)+
 				`,"to":"ann@one.example","subject":"Hi","text":"Hello."}`)
@@ -79,7 +79,7 @@ func TestFromForms(t *testing.T) {
 	})
 }
 
-// isFrom fails the test unless the email is shown, written and signed with this sender.
+// isFrom checks that the API response, the message's From field and the DKIM signature all use the given sender.
 func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	t.Helper()
 	e, err := f.Services.Emails.Get(t.Context(), f.Acme.TeamID, id)
@@ -120,8 +120,8 @@ func (f *fixture) isFrom(t *testing.T, id, addr string) {
 	}
 }
 
-// TestReservedHeaders sends custom header fields that would forge the sender, authentication results or the path of the
-// message.
+// TestReservedHeaders sends custom header fields that would forge the message's sender, authentication results or trace
+// fields.
 func TestReservedHeaders(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// No request causes a status code of 500 or more.
+// The fuzz test proves that no request causes a response with status 500 or more.
 func FuzzRequest(f *testing.F) {
 	a := newFixture(f, dbtest.SQLite(f), Options{BodyMax: 1 << 20})
 	a.verified("example.org")

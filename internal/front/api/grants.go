@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// grantItem is a grant in a list. It has no field object, as the specification requires.
+// grantItem is a grant in a list. As the API reference requires, grantItem has no field named object.
 type grantItem struct {
 	ID            string      `json:"id"`
 	ClientID      string      `json:"client_id" doc:"The OAuth client that the grant was given to."`
@@ -19,7 +19,7 @@ type grantItem struct {
 	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while the grant is active."`
 	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while the grant is active."`
 	Client        grantClient `json:"client"`
-	// Limits is not in the specification.
+	// Limits is an extension of the API reference.
 	Limits grantLimits `json:"limits" doc:"The limits that a user has set for the OAuth client."`
 }
 
@@ -78,7 +78,7 @@ type updateLimitsIn struct {
 	Approval   *bool                `json:"approval,omitzero" nullable:"false" doc:"Whether a person must approve each email before it is sent."`
 }
 
-// change applies the requested limits to l.
+// change applies the requested changes to the limits l.
 func (in *updateGrantIn) change(l *grants.Limits) error {
 	n := in.Limits
 	if n == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// The custom header fields of an email keep the order of the request, and null values are left out.
+// An email's custom header fields keep the order of the request. Fields with the value null are omitted.
 func TestHeaderFieldsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	want := headerFields{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "C", Value: "true"}}
@@ -24,7 +24,7 @@ func TestHeaderFieldsKeepTheirOrder(t *testing.T) {
 	}
 }
 
-// Header fields that are not an object of strings are refused with the name of the field.
+// If the field headers is not an object of strings, the request is refused with an error that names the field.
 func TestHeaderFieldsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, field, message string }{

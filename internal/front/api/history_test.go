@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// entry is an event or an attempt as clients see it.
+// entry is an event or a delivery attempt in an API response.
 type entry struct{ ID, Type, Reply string }
 
-// entries returns a page of a list, with a query that begins with a question mark.
+// entries returns a page of a list. query is empty or begins with a question mark.
 func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry]) {
 	t.Helper()
 	answer := f.do(t, "GET "+path+query)
@@ -25,8 +25,8 @@ func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry
 	return got
 }
 
-// inPages reads a list of n entries, oldest first. It expects at most this many entries per response unless the request
-// has a limit.
+// inPages reads a list of n entries, oldest first. It checks that a response to a request without a limit has at most
+// the given number of entries.
 func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
 	t.Helper()
 	first := f.entries(t, path, "")
@@ -68,7 +68,7 @@ func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) 
 	return all
 }
 
-// sent is an email that was just accepted.
+// sent sends an email and returns its ID.
 func (f *fixture) sent(t *testing.T) string {
 	t.Helper()
 	var sent ref
@@ -79,7 +79,8 @@ func (f *fixture) sent(t *testing.T) string {
 	return sent.ID
 }
 
-// The events of an email are all found by paging, however many opens there are, and the list says when there are more.
+// Paging returns all events of an email, even if it has very many opens. The field has_more tells whether more events
+// follow.
 func TestEventsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
@@ -100,7 +101,7 @@ func TestEventsInPages(t *testing.T) {
 	})
 }
 
-// Paging returns all delivery attempts of an email in their order.
+// Paging returns all delivery attempts of an email in chronological order.
 func TestAttemptsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

@@ -21,7 +21,7 @@ var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%"
 	strings.Repeat("_", 40_000),
 	strings.Repeat("%25", 40_000), strings.Repeat("%5C%25", 5_000), strings.Repeat("%00", 100)}
 
-// hostileStrings are such texts in JSON, without their quotes.
+// hostileStrings are JSON strings, without quotes, that databases cannot store or that are hard to process.
 var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe",
 	`\u0001\u007f`, `\\u0000`, `\\`, `%`,
 	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
@@ -40,7 +40,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 		k.t.Fatal(err)
 	}
 	if r.URL.Path, err = url.PathUnescape(path); err != nil {
-		return // net/http refuses this path itself
+		return // net/http refuses this path before the API sees it
 	}
 	r.URL.RawPath, r.URL.RawQuery = path, query
 	r.Header.Set("Authorization", "Bearer "+k.keys["full"])
@@ -57,7 +57,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 	k.log.Take()
 }
 
-// strings returns the places of all strings of a body, and of field names that the client chooses.
+// strings returns the paths of all strings in a request body and of all field names that a client may choose.
 func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	s = doc.resolve(s)
 	if len(at) > 8 {

@@ -46,7 +46,7 @@ type columnOfMap struct {
 	Type   string
 }
 
-// UnmarshalJSONFrom reads either form.
+// UnmarshalJSONFrom reads either JSON form.
 func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '"' {
 		return json.UnmarshalDecode(d, &c.Column)

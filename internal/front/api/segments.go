@@ -34,7 +34,7 @@ type segmentMade struct {
 	Name   string `json:"name"`
 }
 
-// SegmentItem is a segment in a list. It is exported because Huma skips the fields of unexported embedded types.
+// SegmentItem is a segment in a list. The type is exported because Huma skips the fields of unexported embedded types.
 type SegmentItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`

@@ -26,7 +26,7 @@ type suppressionWire struct {
 	SuppressionItem
 }
 
-// SuppressionItem is a suppression in a list. It is exported because Huma skips the fields of unexported embedded
+// SuppressionItem is a suppression in a list. The type is exported because Huma skips the fields of unexported embedded
 // types.
 type SuppressionItem struct {
 	ID        string      `json:"id"`

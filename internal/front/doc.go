@@ -1,6 +1,7 @@
-// Package front is the group of packages that clients and people talk to: the JSON API, MCP, OAuth, the web pages,
-// links in emails, and SMTP submission. Each package translates between its protocol and the services below, and holds
-// no rules and no SQL.
+// Package front is the group of packages with external interfaces: the JSON API, MCP, OAuth, the web pages, links in
+// emails, and SMTP submission. Each package translates between its protocol and the services of lower packages. The
+// packages contain no business rules and no SQL.
 //
-// These packages may import every lower group. The packages of this group import each other only for web and api/wire.
+// Packages in front may import packages of every lower group. Within front, they may import only the packages web and
+// api/wire.
 package front

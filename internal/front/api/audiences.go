@@ -46,7 +46,7 @@ func (a *API) createAudienceContact(ctx context.Context, c *wire.Call, in create
 		return ref{}, err
 	}
 	if _, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, audienceID); err != nil {
-		return ref{}, err // checked here because createContact would return a validation error, as for an unknown ID in the body
+		return ref{}, err // not a validation error, because the ID is in the path
 	}
 	in.AudienceID = audienceID
 	return a.createContact(ctx, c, in)

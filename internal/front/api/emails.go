@@ -173,7 +173,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // one attachment is enough to report that a batch may not contain attachments
+			b.emails[n].Attachments = slices.Clone(files[:1]) // one is enough for the error about attachments
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)

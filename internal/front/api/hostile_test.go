@@ -81,10 +81,10 @@ func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	return all
 }
 
-// hostileName and hostileValue mark where hostile text is inserted into a body.
+// hostileName and hostileValue are placeholders in a request body that the test replaces by hostile text.
 const hostileName, hostileValue = "hostile-name", "hostile-value"
 
-// put sets the value at a place in a body and returns the body.
+// put sets the value at a path in a request body and returns the changed body.
 func put(body any, at place, value any) any {
 	if len(at) == 0 {
 		return value
@@ -105,7 +105,8 @@ func put(body any, at place, value any) any {
 	return object
 }
 
-// rightBodies are valid bodies by operation, so that hostile values reach the code behind the validation.
+// rightBodies maps operations to valid request bodies. With a valid body, hostile values reach the code that runs after
+// validation.
 var rightBodies = map[string]string{
 	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
@@ -134,8 +135,8 @@ var rightBodies = map[string]string{
 	"POST /contact-properties": `{"key":"x","type":"string"}`,
 }
 
-// Text that a database cannot store never causes an internal error, in any part of a request: path and query
-// parameters, known or not, headers, and strings in bodies.
+// Text that a database cannot store never causes an internal error. The test puts such text into path parameters, known
+// and unknown query parameters, headers, and strings in bodies.
 func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -151,11 +152,11 @@ func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 			}
 			for _, name := range append([]string{"unknown"}, o.Query...) {
 				k.ask(o.Method, withIDs(o.Path), name+"=%00", "")
-				// The readable part of a query with a syntax error must be checked too.
+				// Parameters of a query string with a syntax error must be validated if they can be parsed.
 				k.ask(o.Method, withIDs(o.Path), "%zz&"+name+"=%00", "")
 				k.ask(o.Method, withIDs(o.Path), "a;b&"+name+"=%ff", "")
 			}
-			k.remember(t) // the request log stores these texts in the database too
+			k.remember(t) // the request log stores these headers in the database
 			for _, header := range []string{"Idempotency-Key", "User-Agent", "X-Request-Id", "X-Batch-Validation"} {
 				for _, text := range []string{"\x00", "a\xffb", strings.Repeat("_", 40_000), strings.Repeat("é", 200)} {
 					k.ask(o.Method, withIDs(o.Path), "", rightBodies[o.Method+" "+o.Path], header, text)

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/exports"
 )
 
-const importsLimit = 10 // items on a page if the request has no limit (specification, Limits)
+const importsLimit = 10 // items per page if the request has no limit (specification, Limits)
 
 // createImportIn describes the form of a new import in the OpenAPI document.
 type createImportIn struct {
@@ -30,8 +30,8 @@ type createImportIn struct {
 	Topics     string `json:"topics,omitzero" doc:"JSON: the topic subscriptions of the contacts." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }
 
-// columnMap is the JSON of column_map. Unlike other request types, it refuses unknown fields. Otherwise a misspelled
-// field would go unnoticed, and every row would be imported without its column.
+// columnMap is the JSON of column_map. Unlike other request types, columnMap refuses unknown fields. If a misspelled
+// field were ignored, every row would be imported without that column.
 type columnMap struct {
 	Email        string                                  `json:"email"`
 	FirstName    string                                  `json:"first_name"`
@@ -40,7 +40,7 @@ type columnMap struct {
 	Properties   wire.Object[columnOfMap, maxProperties] `json:"properties"`
 }
 
-// columnOfMap is the column of a property: an object, or only the name of the column.
+// columnOfMap is a property's column in column_map. Its JSON is an object, or only the column's name.
 type columnOfMap struct {
 	Column string
 	Type   string
@@ -62,7 +62,7 @@ func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*columnOfMap) ElementTypes() []reflect.Type { return nil }
 
-// importOf converts the fields of a form.
+// importOf converts the form fields of an upload to a new import.
 func importOf(f *wire.Form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
 	if f.Fields["column_map"] != "" {
@@ -170,8 +170,8 @@ func (a *API) cancelImport(ctx context.Context, c *wire.Call, _ wire.None) (cont
 }
 
 // watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2). An event named
-// progress reports each change. The stream ends with an event named done. The data of both events is the import in the
-// form that getImport returns.
+// progress reports each change. The stream ends with an event named done. The data of every event is the import, as
+// JSON in the form that getImport returns.
 func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -182,8 +182,8 @@ func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error
 		Parts: a.progress(ctx, i)}, err
 }
 
-// progress yields an event for each new state of an import, and comments in between. It ends when the import has ended
-// or the node stops.
+// progress yields an event for each new state of an import, and comment lines between the events. The sequence ends
+// when the import has ended or the node stops.
 func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for shown := ""; ; {
@@ -214,7 +214,8 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 	}
 }
 
-// importFailures streams the failed rows of an import as CSV: the line number, the reason, and the columns of the file.
+// importFailures streams the failed rows of an import as CSV: the line number, the error, and the columns of the
+// imported file.
 func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -229,7 +230,8 @@ func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, er
 		FileName: "import-" + importID + "-failures.csv", Parts: failedRows(header, rows, o)}, err
 }
 
-// failedRows writes failed rows in parts of about 64 KB. It escapes formulas as the exports do.
+// failedRows yields the failed rows as CSV in parts of about 64 KB. Like exports, failedRows escapes spreadsheet
+// formulas if the options require it.
 func failedRows(header []string, rows iter.Seq2[imports.Failure, error], o exports.Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		const size = 64 << 10

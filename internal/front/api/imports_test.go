@@ -25,7 +25,7 @@ import (
 // part is one part of a form.
 type part struct{ name, text string }
 
-// formOf returns a form with these parts in their order.
+// formOf returns a multipart form with the given parts in the given order.
 func formOf(t testing.TB, parts ...part) (mediaType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -51,7 +51,7 @@ func formOf(t testing.TB, parts ...part) (mediaType, body string) {
 	return w.FormDataContentType(), b.String()
 }
 
-// upload posts a form that creates an import.
+// upload posts a multipart form that creates an import.
 func (f *fixture) upload(t testing.TB, parts ...part) *httptest.ResponseRecorder {
 	t.Helper()
 	mediaType, body := formOf(t, parts...)
@@ -94,7 +94,8 @@ func (f *fixture) imported(t testing.TB, importID string) (i contactImportWire, 
 	return contactImportWire{Status: got.Status, Counts: got.Counts, Error: got.Error, Processed: got.Processed}, text
 }
 
-// The failed rows of an import have formulas as the exports write them: as they are, or with an apostrophe.
+// Formulas in the failed rows of an import are written like formulas in exports: unchanged, or escaped with an
+// apostrophe.
 func TestFormulasInFailures(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -121,7 +122,7 @@ func TestImportsThroughTheAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := "Mail;Plan;Seats\nann@example.org;\"a\nb\";2\nnobody;x;\nbob@example.org;;many\n"
-		// The fields may come after the file, or before it.
+		// The form fields may precede or follow the file.
 		mapping := part{"column_map", `{"email":"Mail","first_name":null,"properties":{"plan":"Plan",` +
 			`"seats":{"column":"seats","type":"number"}}}`}
 		w = f.upload(t, part{"segments", `[{"id":"` + segment.ID + `"}]`}, part{"file", file}, part{"ignored", "x"},
@@ -171,7 +172,7 @@ func TestImportsThroughTheAPI(t *testing.T) {
 	})
 }
 
-// watched reads the stream of an import that has ended.
+// watched reads the event stream of an import that has ended.
 func (f *fixture) watched(t *testing.T, importID string) {
 	t.Helper()
 	s := wiretest.Serve(t, f)
@@ -182,7 +183,7 @@ func (f *fixture) watched(t *testing.T, importID string) {
 	}
 }
 
-// The stream of an import reports each state until the import ends or the node stops.
+// The event stream of an import reports each state until the import ends or the node stops.
 func TestWatchImport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -228,7 +229,8 @@ func TestWatchImport(t *testing.T) {
 	})
 }
 
-// The number of event streams is limited per team and per node. Closing a stream allows another one.
+// The number of event streams is limited per team and per node. When a client closes a stream, another stream can be
+// opened.
 func TestWatchersAreCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -249,7 +251,7 @@ func TestWatchersAreCounted(t *testing.T) {
 		t.Errorf("another team: %d", status)
 	}
 	all[0].Body.Close()
-	// The server notices the closed connection when it writes the next event.
+	// The server detects the closed connection when it writes the next event.
 	f.do(t, "POST "+strings.TrimSuffix(events, "/events")+"/cancel")
 	testnode.Until(t, "the streams have ended", func() bool { return f.Capacity.EventStreams.Held(f.Acme.TeamID) == 0 })
 	if w := f.do(t, "GET "+events); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "event: done\n") {
@@ -333,7 +335,8 @@ func TestImportsRefused(t *testing.T) {
 	})
 }
 
-// A client that sends all of its form before it reads gets the reason of the refusal, and the connection stays usable.
+// If an upload is refused, a client that sends the whole form before it reads the response still receives the error.
+// The connection stays usable.
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// The limits of the lists in requests, each as a type, see Limit of package wire.
+// Each type is the length limit of a list in requests; see Limit in package wire.
 type (
 	maxRecipients        struct{}
 	maxTags              struct{}
@@ -24,7 +24,7 @@ type (
 	maxTopics            struct{}
 	maxVariants          struct{} // of a broadcast
 	maxTestRecipients    struct{}
-	maxEventFields       struct{} // limit of the schema of a custom event
+	maxEventFields       struct{} // limit for the fields in a custom event's schema
 )
 
 func (maxRecipients) Max() int        { return emails.MaxRecipients }

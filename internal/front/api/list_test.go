@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// crowd creates n contacts in a segment. It returns the ID of the segment and those of the contacts, newest first.
+// crowd creates n contacts in a segment. It returns the segment's ID and the contact IDs, newest first.
 func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	t.Helper()
 	g, err := f.Services.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})
@@ -41,7 +41,7 @@ func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	return g.ID, ids
 }
 
-// flushed is a client that calls a function for each part of a response.
+// flushed is a client that calls the function do for each flushed part of a response.
 type flushed struct {
 	*httptest.ResponseRecorder
 	do func(size int)
@@ -69,7 +69,8 @@ func (f *fixture) get(t testing.TB, method, path string, each func(size int)) (w
 	return w, false
 }
 
-// A list without a limit has all items. A long list is streamed: each part is sent before the next one is read.
+// If a request has no limit, the list contains all items. A long list is streamed: each part is sent before the next
+// part is read from the database.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -78,7 +79,7 @@ func TestLongLists(t *testing.T) {
 		segment, ids := f.crowd(t, 2*wire.ListChunk+500)
 		reads := func() (n int) {
 			for _, s := range trace.Take() {
-				if strings.Contains(s.SQL, "c.first_name") { // queries that only look for ids do not count
+				if strings.Contains(s.SQL, "c.first_name") { // queries that only select ids are not counted
 					n++
 				}
 			}
@@ -88,7 +89,7 @@ func TestLongLists(t *testing.T) {
 			path  string
 			want  []string
 			parts int
-			first int // pages that are read before the first part
+			first int // number of pages that are read before the first part is sent
 		}{
 			{"/contacts", ids, 3, 1},
 			{"/contacts?segment_id=" + segment, ids, 3, 1},
@@ -152,7 +153,7 @@ func TestLongLists(t *testing.T) {
 	})
 }
 
-// The request log has the length of a long list, as of any response that is too long to store.
+// The request log records only the length of a long list, like that of any response that is too long to store.
 func TestLongListInTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -169,7 +170,7 @@ func TestLongListInTheLog(t *testing.T) {
 	}
 }
 
-// An error before a long list begins is an error response. A later error truncates the list.
+// An error before a long list begins causes an error response. An error while the list is streamed truncates the list.
 func TestLongListThatFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -188,7 +189,7 @@ func TestLongListThatFails(t *testing.T) {
 	})
 }
 
-// Long lists wait a limited time for capacity. Short lists need no capacity.
+// A request for a long list waits a limited time for streaming capacity. Short lists need no streaming capacity.
 func TestPlacesOfLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})

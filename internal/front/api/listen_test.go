@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// watch opens a stream and returns a function that reads its next event.
+// watch opens an event stream and returns a function that reads the next event.
 func (f *fixture) watch(t *testing.T, s *httptest.Server, query, key, last string) (status int, next func() string) {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
@@ -91,7 +91,7 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// The request log has no entry for an open stream, and none of its events.
+// The request log contains neither an entry for an open event stream nor the stream's events.
 func TestListenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -104,8 +104,8 @@ func TestListenIsNotLogged(t *testing.T) {
 	}
 }
 
-// A stream ends when its API key is deleted, or its team is suspended or deleted. The stream ends before the next
-// heartbeat and shows no later event.
+// An event stream ends when its API key is deleted, or when its team is suspended or deleted. After such a change, the
+// stream sends no further event and ends before the next heartbeat.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *fixture, keyID string){

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// logsQuery are the query parameters that filter the request log. The public API does not have them.
+// logsQuery are the query parameters that filter the request log. The public API does not have these parameters.
 var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_id", "from", "to"}
 
 // LogItem is a request in a list of the request log.
@@ -27,7 +27,8 @@ type LogItem struct {
 	UserAgent      *string     `json:"user_agent"`
 }
 
-// logList is a page of the request log. The search may have ended before the page was full.
+// logList is a page of the request log. A page can have fewer requests than the limit although more match, because a
+// search reads a limited number of rows.
 type logList struct {
 	Object  string    `json:"object"`
 	HasMore bool      `json:"has_more"`
@@ -42,10 +43,10 @@ type logWire struct {
 	ResponseBody verbatim `json:"response_body"`
 }
 
-// verbatim is JSON that is written unchanged. The empty string is written as null.
+// verbatim is JSON that is written unchanged. An empty verbatim is written as null.
 type verbatim string
 
-// MarshalJSONTo writes the text, or null if it is not valid JSON.
+// MarshalJSONTo writes the text, or null if the text is not valid JSON.
 func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
 	text := jsontext.Value(v)
 	if !text.IsValid(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) {

@@ -19,13 +19,13 @@ import (
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",
 	"email_id", "broadcast_id"}
 
-// counterMetrics are the metrics that are counters. The rates are computed from them.
+// counterMetrics are the metrics that are stored as counters. Rates are computed from these counters.
 var (
 	counterMetrics = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient",
 		"bounced_permanent",
 		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened",
 		"unique_clicked"}
-	// botMetrics are metrics that the API reference does not have. The response has them only if the request names them.
+	// botMetrics are extensions of the API reference. A response contains a bot metric only if the request names it.
 	botMetrics = []string{"opened_machine", "clicked_machine", "unique_opened_people", "unique_clicked_people"}
 	rates      = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
 		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained",
@@ -36,7 +36,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	hourStep   = 15 * time.Minute // in every zone, each hour begins a multiple of hourStep after 1970
+	hourStep   = 15 * time.Minute // in every time zone, hours begin at multiples of hourStep
 )
 
 type metricsOut struct {
@@ -87,7 +87,7 @@ func (a *API) getMetrics(ctx context.Context, c *wire.Call, _ wire.None) (metric
 func add(to map[string]int, n metrics.Count) {
 	switch n.Type {
 	case "sent":
-		to["sent"] += n.Recipients // counted per recipient, as the outcomes are
+		to["sent"] += n.Recipients // counted per recipient, like delivery outcomes
 		return
 	case "opened", "clicked":
 		to["unique_"+n.Type] += n.Recipients
@@ -117,7 +117,8 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	return row
 }
 
-// data returns the counts by dimension. If the period is the only dimension, periods without events are included.
+// data returns one row per combination of dimensions. If the period is the only dimension, data includes periods
+// without events.
 func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
@@ -173,10 +174,11 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 	return data, nil
 }
 
-// maxListItems is how many different items a list parameter may have.
+// maxListItems is the maximum number of different items in a list parameter.
 const maxListItems = 100
 
-// splitList reads a list parameter. The items are separated by commas, or the parameter is repeated, or both.
+// splitList reads a query parameter that contains a list. Items are separated by commas or given by repeating the
+// parameter.
 func splitList(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
 		for x := range strings.SplitSeq(v, ",") {
@@ -282,7 +284,7 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	return nil
 }
 
-// parseDate parses a date or a datetime. Without an offset, it is in the given time zone.
+// parseDate parses a date or a datetime. A date or datetime without an offset is in the given time zone.
 func parseDate(name, text string, zone *time.Location) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {

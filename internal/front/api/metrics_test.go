@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Metrics are right after the events, rates are of recipients, and usage counts addresses.
+// Metrics are up to date immediately after the events, rates refer to recipients, and usage counts recipient addresses.
 func TestMetricsAndUsage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// nodes are several APIs on one database that share a clock, which the test sets.
+// nodes are several APIs on one database. They share a clock that the test sets.
 type nodes struct {
 	t      *testing.T
 	d      *db.DB
@@ -64,7 +64,8 @@ func (n *nodes) exec(text string, args ...any) {
 	}
 }
 
-// second sends that many requests to each of some nodes within one second and returns how many each node accepted.
+// second sends the given numbers of requests to the nodes within one second. It returns the number of requests that
+// each node accepted.
 func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	n.t.Helper()
 	n.clock.Add(1)
@@ -88,8 +89,9 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	return admitted
 }
 
-// settle sends requests each second until the expected number is accepted and the shares of the asked nodes add up to
-// at most the limit. A second of this test is shorter than the interval in which nodes exchange counts.
+// settle sends requests each second until ok accepts the results and the rate limit shares of the requested nodes add
+// up to at most the limit. A simulated second is shorter than the interval at which nodes exchange their request
+// counts.
 func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted []int) bool) {
 	n.t.Helper()
 	var last []int
@@ -110,7 +112,8 @@ func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted 
 	n.t.Fatalf("%s: not within half a minute, but %v", what, last)
 }
 
-// flood sends requests for many seconds and fails if the nodes together accept more or fewer than the limit.
+// flood sends requests for the given number of seconds. It fails the test if the nodes together accept more or fewer
+// requests than the limit.
 func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	n.t.Helper()
 	total := 0
@@ -124,8 +127,8 @@ func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	}
 }
 
-// Three nodes together accept as many requests of a team as one node: when all are flooded, when one is, and after one
-// has died.
+// Three nodes together accept as many requests of a team as one node accepts alone. The test floods all nodes, then one
+// node, and then the remaining nodes after one node has died.
 func TestNodesKeepOneRate(t *testing.T) {
 	t.Parallel()
 	const limit = 10
@@ -155,7 +158,7 @@ func TestNodesKeepOneRate(t *testing.T) {
 	n.flood("one has died", limit, 40, 15, 15)
 }
 
-// A client within its limit is not refused because its requests go to several nodes.
+// A client within its rate limit is not refused if its requests are distributed to several nodes.
 func TestNodesByTurns(t *testing.T) {
 	t.Parallel()
 	const limit = 2

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An OAuth client that may write but not send broadcasts cannot send them, neither on creation nor as a test.
+// An OAuth client that may write but not send broadcasts cannot send a broadcast on creation or as a test email.
 func TestWriteBroadcastsWithoutSending(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -25,7 +25,8 @@ func description() wire.Description {
 		}}
 }
 
-// queryParam describes a query parameter of an operation. A parameter that is not in its table is text.
+// queryParam returns the OpenAPI description of a query parameter. A parameter that is not in queryParams is described
+// as text.
 func queryParam(o *wire.Operation, name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
 	if d, ok := queryParams[name]; ok {
@@ -34,7 +35,7 @@ func queryParam(o *wire.Operation, name string) *huma.Param {
 			p.Schema = d.schema()
 		}
 	}
-	// The cursors of recipients and links of a broadcast are not IDs.
+	// The pagination cursors for a broadcast's recipients and links are not UUIDs.
 	if (name == "after" || name == "before") && o.Method == http.MethodGet && strings.HasPrefix(o.Path, "/broadcasts/") {
 		p.Description = "The `id` of an item in the list. Only one of `after` and `before` can be used."
 		p.Schema.Format = ""
@@ -42,7 +43,7 @@ func queryParam(o *wire.Operation, name string) *huma.Param {
 	return p
 }
 
-// paramDescription describes a query parameter of all operations that have it.
+// paramDescription describes a query parameter, which may belong to several operations.
 type paramDescription struct {
 	text     string
 	schema   func() *huma.Schema // nil means text
@@ -55,7 +56,7 @@ func enumSchema(deflt any, values ...any) func() *huma.Schema {
 	return func() *huma.Schema { return &huma.Schema{Type: "string", Enum: values, Default: deflt} }
 }
 
-// queryParams are the query parameters by their names.
+// queryParams maps the names of query parameters to their descriptions.
 var queryParams = map[string]paramDescription{
 	"limit": {text: "The number of items, 1 to 100.", schema: func() *huma.Schema {
 		return &huma.Schema{Type: "integer", Minimum: new(1.0), Maximum: new(100.0)}

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// public are the operations of the public API that Postrider implements, without the names of parameters.
+// public lists the operations of the public API that Postrider implements, without parameter names.
 const public = `
 DELETE /api-keys/{}
 DELETE /audiences/{}
@@ -101,7 +101,7 @@ POST /templates/{}/publish
 POST /topics
 `
 
-// undocumented are the operations for load balancers and the aliases.
+// undocumented are the aliases and the operations for load balancers.
 var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending",
 	"POST /emails/sending",
 	"POST /domains/claims", "GET /domains/{domain_id}/claims", "POST /domains/{domain_id}/claims/verify"}
@@ -170,7 +170,7 @@ func readDocOf(t *testing.T, f *fixture) (openAPIDoc, string) {
 	return doc, w.Body.String()
 }
 
-// The document describes every operation completely.
+// The OpenAPI document describes every operation completely.
 func TestDocument(t *testing.T) {
 	t.Parallel()
 	doc, text := readDoc(t)
@@ -239,8 +239,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The document has the quota headers in the responses of operations that send emails, including errors, and in no
-// others.
+// The OpenAPI document describes quota headers for all responses of operations that send emails, including errors, and
+// for no other responses.
 func TestDocumentHasQuotaHeaders(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -273,11 +273,11 @@ func TestDocumentHasQuotaHeaders(t *testing.T) {
 	}
 }
 
-// nullIsAValue are required fields of requests that may be null.
+// nullIsAValue lists required request fields with values that may be null.
 var nullIsAValue = []string{"UpdatePropertyRequest.fallback_value", "UpdateEventRequest.schema"}
 
-// Every schema of the document is valid JSON Schema. Required fields of requests do not allow null, because null counts
-// as absent.
+// Every schema in the OpenAPI document is a valid JSON Schema. Required request fields do not allow null, because null
+// counts as an absent field.
 func TestDocumentHasValidSchemas(t *testing.T) {
 	t.Parallel()
 	_, text := readDoc(t)
@@ -398,7 +398,7 @@ func TestPublicOperations(t *testing.T) {
 	}
 }
 
-// Responses have exactly the fields that the document describes.
+// Responses have exactly the fields that the OpenAPI document describes.
 func TestDocumentTellsTheTruth(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -418,7 +418,7 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 		if o.MediaTypes() != nil {
 			described := slices.DeleteFunc(slices.Clone(o.MediaTypes()), func(m string) bool { return m == wire.MediaCSV })
 			if len(described) == 0 {
-				continue // a file whose columns depend on another
+				continue // a CSV file with columns that depend on the imported file
 			}
 			media = described[0]
 		}
@@ -458,7 +458,7 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 	}
 }
 
-// No successful response has a statusCode: clients would take it for an error.
+// No successful response has a field statusCode, because clients would treat the response as an error.
 func TestNoStatusCodeInSuccess(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)

@@ -72,8 +72,8 @@ func TestOtherTeams(t *testing.T) {
 	})
 }
 
-// createEverything creates one resource of each kind in the team with the key full. It returns their IDs by the names
-// of the path parameters.
+// createEverything creates one resource of each kind in the team Acme. It returns a map from path parameter names to
+// resource IDs.
 func (f *fixture) createEverything(t *testing.T) map[string]string {
 	t.Helper()
 	create := func(path, body string) string {

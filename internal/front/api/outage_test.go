@@ -32,7 +32,7 @@ func newRemote(t *testing.T, patience time.Duration) *remote {
 	return &remote{newFixture(t, d, Options{Ready: d.Ready}), proxy}
 }
 
-// heal ends all failures and makes a request, so that the API key is cached.
+// heal ends all connection failures and sends a request, so that the API key is cached.
 func (f *remote) heal(t *testing.T) {
 	t.Helper()
 	if err := f.proxy.Pass(); err != nil {
@@ -47,7 +47,7 @@ func (f *remote) heal(t *testing.T) {
 	}
 }
 
-// anyBody is a body with valid values for all operations that read one.
+// anyBody returns a valid request body for the operation.
 func anyBody(o wire.Operation) string {
 	switch {
 	case rightBodies[o.Method+" "+o.Path] != "":
@@ -82,7 +82,8 @@ func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 // While the database is unavailable, every operation responds with 503 and Retry-After, even if the API key is cached.
 func TestEveryOperationWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	// Package db handles all kinds of failures alike, so a normal test run tries every operation with only one kind.
+	// Package db handles all kinds of failures alike, so a normal test run tries every operation with only one kind of
+	// failure.
 	stepOf := map[string]int{"refused": 1, "starting up": 7, "torn": 7}
 	for name, begin := range map[string]func(*pgproxy.Proxy){
 		"refused":     (*pgproxy.Proxy).Refuse,
@@ -122,7 +123,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 	}
 }
 
-// While the disk fails, every operation that reads responds with 503 and not with an internal error.
+// While the disk fails, every read operation responds with status 503 instead of an internal error.
 func TestEveryOperationWithABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
@@ -132,10 +133,10 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		if w := f.do(t, "GET /usage"); w.Code != 200 { // so that the key is cached
+		if w := f.do(t, "GET /usage"); w.Code != 200 { // so that the API key is cached
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
-		if err := d.Update(t.Context(), func(tx *db.Tx) error { // makes the page caches of readers outdated
+		if err := d.Update(t.Context(), func(tx *db.Tx) error { // invalidates the page caches of the reader connections
 			_, err := tx.Exec(t.Context(), `INSERT INTO hints (topic, payload) VALUES ('nobody', '')`)
 			return err
 		}); err != nil {
@@ -146,8 +147,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
-		// Requests are logged from memory, and the signing secret of automations is derived without a query. Only the
-		// audit entry of the secret needs the database.
+		// Reading the signing secret of automations needs no query, because the secret is derived. Only its audit log
+		// entry needs the database.
 		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
 			wantAway(t, o.Method+" "+o.Path, w)
@@ -159,7 +160,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 	}
 }
 
-// A database that does not respond leaves no request without a response.
+// If the database does not respond, the API still responds to every request.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 500*time.Millisecond)
@@ -173,11 +174,11 @@ func TestSilentDatabase(t *testing.T) {
 	if w := f.do(t, "GET /readyz"); w.Code != 503 {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
-	f.heal(t) // closing the connections waits for a server that is silent
+	f.heal(t) // otherwise closing the connections would wait for the silent server
 }
 
-// If any response of the database is cut off, the operation succeeds on another connection or asks the client to try
-// again. The operation never returns an internal error or incomplete data.
+// If the connection breaks during a database response, the operation succeeds on another connection or tells the client
+// to retry. The operation never returns an internal error or incomplete data.
 func TestTornAnswers(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -198,14 +199,14 @@ func TestTornAnswers(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		var succeeded []string // responses while an answer was cut off
-		// In a sample of the answers, operations begin at different ones, so that first and last answers are cut off
-		// too.
+		var succeeded []string // successful responses although a database response was cut off
+		// If only some database responses are cut off, operations start at different responses, so that the sample
+		// includes first and last responses.
 		first := i % step
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)
 			if skip == first || o.Method == http.MethodDelete {
-				// AddVerified fails if the domain exists.
+				// The domain is deleted first, because AddVerified fails if it exists.
 				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
@@ -250,8 +251,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that is the same each time: for a read operation the whole body, and otherwise
-// the names of the fields.
+// told returns the part of a response that is equal in every run. For read operations this part is the whole body, for
+// other operations the names of the body's fields.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()
@@ -281,8 +282,8 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// If the reply to a commit is lost, the email was accepted and the request succeeds. If the outcome cannot be
-// determined in time, the response says so, and a retry with the same key returns the same email.
+// If the database's reply to a COMMIT is lost, the email was accepted and the request succeeds. If the outcome cannot
+// be determined in time, the response says so, and a retry with the same idempotency key returns the same email.
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 2*time.Second)
@@ -308,7 +309,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 		t.Errorf("repeated: %d %s; the emails are %v", w.Code, w.Body, ids)
 	}
 
-	// If the COMMIT did not arrive, the email is not accepted and its key can be used again.
+	// If the COMMIT did not reach the database, the email is not accepted, and its idempotency key can be reused.
 	f.proxy.DropCommits(2)
 	wantAway(t, "a commit that was not made", f.send(t, "free"))
 	f.heal(t)
@@ -323,7 +324,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 	}
 }
 
-// A permissive batch does not report an outage as an error of its emails.
+// A permissive batch does not report a database outage as an error of individual emails.
 func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -333,7 +334,7 @@ func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 		rightBodies["POST /emails/batch"]))
 }
 
-// An outage is logged at a limited rate and not once per request.
+// A database outage is logged at a limited rate instead of once per request.
 func TestOutageIsNoFlood(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -347,8 +348,8 @@ func TestOutageIsNoFlood(t *testing.T) {
 	}
 }
 
-// Received mail is accepted if the reply to its commit is lost, and temporarily refused while the database is
-// unavailable.
+// Received mail is accepted if the reply to its COMMIT is lost, and refused with a temporary error while the database
+// is unavailable.
 func TestReceivingWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The client chooses the time span, which may be ten thousand years. A time.Duration cannot hold that, so periods are
-// counted by the calendar.
+// The client chooses the time span, which may be ten thousand years. This exceeds the range of time.Duration, so
+// periods are computed from calendar dates.
 
 // period returns the name of the period that contains t in the requested time zone. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {
@@ -22,21 +22,21 @@ func (in *metricsIn) period(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// bounds returns the first and the last moment of the span in the requested time zone. ok is false if the span is
-// empty.
+// bounds returns the first and the last microsecond of the time span in the requested time zone. ok is false if the
+// span is empty.
 func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods returns the number of periods in the span, in constant time. If the time zone skips a day or part of an
-// hour, the number may be too high by one.
+// countPeriods computes the number of periods in the time span in constant time. If the time zone skips a day or part
+// of an hour, the number may be too high by one.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {
 	case !ok:
 		return 0
 	case in.granularity == "hourly":
-		return (hour(last)-hour(first)+3599)/3600 + 1 // Lord Howe Island changes its clocks by half an hour
+		return (hour(last)-hour(first)+3599)/3600 + 1 // on Lord Howe Island, daylight saving time adds half an hour
 	case in.granularity == "weekly":
 		return (monday(last)-monday(first))/7 + 1
 	case in.granularity == "monthly":
@@ -45,7 +45,7 @@ func (in *metricsIn) countPeriods() int64 {
 	return dayNumber(last) - dayNumber(first) + 1
 }
 
-// hour returns the beginning of the hour of t, in seconds since 1970.
+// hour returns the start of the hour that contains t, in seconds since 1970.
 func hour(t time.Time) int64 { return t.Unix() - int64(t.Minute()*60+t.Second()) }
 
 // dayNumber returns the number of days from 1 January 1970 to the calendar day of t.
@@ -54,10 +54,10 @@ func dayNumber(t time.Time) int64 {
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
 }
 
-// monday returns the day number of the Monday of the week of t.
+// monday returns the day number of the Monday in the week that contains t.
 func monday(t time.Time) int64 { return dayNumber(t) - int64(t.Weekday()+6)%7 }
 
-// periods yields the names of all periods of the span in order. The name of an hour may occur more than once.
+// periods yields the names of all periods in the time span in order. The name of an hour may occur more than once.
 func (in *metricsIn) periods() iter.Seq[string] {
 	first, last, ok := in.bounds()
 	step, from, to := int64(1), dayNumber(first), dayNumber(last)
@@ -93,7 +93,7 @@ func (in *metricsIn) periods() iter.Seq[string] {
 	}
 }
 
-// hasDay reports whether the day exists in the time zone: Samoa skipped 30 December 2011.
+// hasDay reports whether the day exists in the time zone. For example, Samoa skipped 30 December 2011.
 func (in *metricsIn) hasDay(day time.Time) bool {
 	y, m, d := day.Date()
 	return time.Date(y, m, d, 12, 0, 0, 0, in.zone).Day() == d

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The periods contain all quarter hours of the span, and their number is the one computed in advance.
+// The periods cover every quarter hour of the time span, and their number equals the result of countPeriods.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -43,14 +43,15 @@ func TestPeriods(t *testing.T) {
 	}
 }
 
-// However long the span is, no more periods are computed than an answer may have, and none if the span has too many.
+// A time span with more periods than a response may have is refused before any period is computed, even if the span is
+// extremely long.
 func TestSpansOfMetricsAreBounded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for _, c := range []struct {
 		query string
-		field string // the field that a refusal names; empty if there is none
-		rows  int    // the number of rows in the answer
+		field string // field that the error names; empty if the request succeeds
+		rows  int    // number of rows in the response
 	}{
 		{"granularity=hourly&start_date=0001-01-01", "granularity", 0},
 		{"granularity=daily&start_date=0001-01-01", "granularity", 0},

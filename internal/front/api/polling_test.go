@@ -20,7 +20,7 @@ type sentEmail struct {
 	ID string `json:"id"`
 }
 
-// poller polls a list for new items, as clients do. It knows the ID of the newest item that it has seen.
+// poller polls a list for new items, as clients do. poller keeps the ID of the newest item that it has seen.
 type poller struct {
 	f      *fixture
 	path   string
@@ -50,7 +50,7 @@ func (p *poller) poll(t *testing.T) (found []string) {
 	return found
 }
 
-// sentID returns the email ID of a response, or the complete response if it has none.
+// sentID returns the email ID in a response, or the complete response if it contains no ID.
 func sentID(w *httptest.ResponseRecorder) string {
 	var sent sentEmail
 	if err := json.Unmarshal(w.Body.Bytes(), &sent); err != nil || sent.ID == "" {
@@ -115,7 +115,7 @@ Subject: Hi
 	})
 }
 
-// The list has the emails of a batch in their order, the last one first.
+// The email list contains the emails of a batch in reverse order, with the last email first.
 func TestBatchKeepsItsOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

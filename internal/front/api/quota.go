@@ -19,8 +19,8 @@ func hasQuotaHeaders(o *wire.Operation) bool {
 }
 
 // addQuotaHeaders adds the team's usage to the response of an operation that sends emails (API reference section 5.2).
-// If the quota is exceeded, it adds when the quota resets. It adds nothing for a team without a quota, or if the usage
-// cannot be read.
+// If the quota is exceeded, addQuotaHeaders also adds the time until the quota resets. addQuotaHeaders adds nothing if
+// the team has no quota or if the usage cannot be read.
 func (a *API) addQuotaHeaders(ctx context.Context, c *wire.Call, failure error) {
 	if !hasQuotaHeaders(c.Operation) {
 		return

@@ -124,8 +124,8 @@ func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (recei
 	return w, nil
 }
 
-// joinHeader returns a header as a map by lower-case names. It joins the values of repeated fields in the order of the
-// message.
+// joinHeader returns a map from lower-case header field names to values. The values of repeated fields are joined in
+// the order of the message.
 func joinHeader(header []message.Field) map[string]string {
 	values := map[string][]string{}
 	for _, f := range header {

@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/outbound/privacy"
 )
 
-// route is one line of the table of operations.
+// route is one row in the table of API operations.
 type route struct {
 	method, path string
 	scope        teams.Scope // scope that an actor needs, or wire.Open
 	status       int         // status of a successful response
-	tag, summary string      // texts for the document; an operation without a tag is not in it
+	tag, summary string      // OpenAPI texts; operations without a tag are undocumented
 	query        []string    // names of the query parameters, which openapi.go describes
 	wire.Handler
 }
@@ -30,8 +30,9 @@ func (a *API) operations() []wire.Operation {
 	return all
 }
 
-// stableIDs are the IDs of operations whose summary has changed since the first version of the OpenAPI document. Other
-// IDs are made from the summary. Code that is generated from the document has functions with these names.
+// stableIDs are the IDs of operations with summaries that have changed since the first version of the OpenAPI document.
+// All other operation IDs are derived from the summary. Client code that is generated from the document uses operation
+// IDs as function names.
 var stableIDs = func() map[string]string {
 	ids := map[string]string{}
 	for _, r := range [][2]string{
@@ -113,9 +114,9 @@ var stableIDs = func() map[string]string {
 	return ids
 }()
 
-// routes returns all operations of the API, each with the scope that an actor needs for it. To retrieve a webhook
-// endpoint or the signing secret of automations takes a scope that ends in :write, because the response has a secret.
-// Operations without a tag are aliases, which some clients use, of an operation above them.
+// routes returns all operations of the API, each with the scope that an actor needs for it. Retrieving a webhook
+// endpoint or the signing secret of automations requires a scope that ends in :write, because the response contains a
+// secret. Operations without a tag are aliases for clients that use other paths.
 func (a *API) routes() []route {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})

@@ -23,7 +23,7 @@ import (
 
 const scopesFile = "testdata/scopes.txt"
 
-// bearing returns the API with a token added to each request.
+// bearing returns the API as a handler that adds the token to each request.
 func (f *fixture) bearing(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -32,7 +32,7 @@ func (f *fixture) bearing(token string) http.Handler {
 }
 
 // Every kind of actor requests every operation, and the results match the table in testdata. Run the test with -update
-// to write the table, and review the difference: a new operation is a new line.
+// to write the table, and review the difference. Each new operation adds a line.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(scopesFile)
@@ -41,7 +41,7 @@ func TestScopes(t *testing.T) {
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
-		f.Services.Live.Close() // actors who may listen see the end of the stream
+		f.Services.Live.Close() // actors with permission to listen to events get a stream that ends
 		domain, err := f.Services.Domains.Create(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 		if err != nil {
 			t.Fatal(err)
@@ -122,7 +122,7 @@ func TestScopes(t *testing.T) {
 	})
 }
 
-// The export of an address requires the scopes for every kind of data in it.
+// Exporting an address's personal data requires the scopes for all exported kinds of data.
 func TestScopesOfThePersonalExport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -144,11 +144,11 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 	})
 }
 
-// refusals are the error names for an actor without the scope.
+// refusals maps status codes to the error names for an actor without the required scope.
 var refusals = map[int]string{http.StatusUnauthorized: "restricted_api_key", http.StatusForbidden: "invalid_permission"}
 
-// may requests an operation. It returns yes if the actor has the scope, whether or not the request succeeds, and the
-// status code otherwise.
+// may requests an operation. It returns "yes" if the actor has the required scope, even if the request fails for
+// another reason, and the status code if the scope is missing.
 func may(t *testing.T, h http.Handler, method, path, body string) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

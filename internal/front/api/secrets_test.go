@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Secrets appear neither in the request log nor in the log of the program: links, keys and signing secrets.
+// Secret links, API keys and signing secrets appear neither in the request log nor in the program's log.
 func TestLogsHaveNoSecrets(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -68,7 +68,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		received := id(ask("GET /emails/receiving"))
 		ask("GET /emails/receiving/" + received)
 		ask("GET /emails/receiving/" + received + "/attachments")
-		// A user may take the key for its id.
+		// A user may pass an API key in place of the key's id.
 		f.do(t, "DELETE /api-keys/"+f.keys["other"])
 		secrets = append(secrets, f.keys["other"][12:])
 		if len(secrets) < 12 {

@@ -20,7 +20,7 @@ type updateSegmentIn struct {
 	Filter jsontext.Value `json:"filter,omitzero" doc:"The new filter of a segment that has a filter."`
 }
 
-// filterOf returns the JSON of a filter, and "" if the request has none or null.
+// filterOf returns the JSON of a filter, or "" if the filter is null or absent.
 func filterOf(in jsontext.Value) string {
 	if in.Kind() == 'n' {
 		return ""
@@ -105,8 +105,8 @@ func (a *API) deleteSegment(ctx context.Context, c *wire.Call, _ wire.None) (gon
 	return a.deleteSegmentAs(ctx, c, "segment")
 }
 
-// deleteSegmentAs deletes a segment. An unknown ID gets the same response, as clients expect (API reference section
-// 13).
+// deleteSegmentAs deletes a segment. As clients expect, the response is the same if no segment has the ID (API
+// reference section 13).
 func (a *API) deleteSegmentAs(ctx context.Context, c *wire.Call, object string) (gone, error) {
 	id, err := c.ID(object + "_id")
 	if err != nil {

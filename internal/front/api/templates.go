@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// addresses is a list in a response. An empty list is written as null.
+// addresses is a list of addresses in a response. An empty list is written as null.
 type addresses []string
 
 // MarshalJSONTo writes the list or null.
@@ -29,7 +29,7 @@ func (addresses) Schema(huma.Registry) *huma.Schema {
 		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, {Type: "null"}}}
 }
 
-// valuesOf returns the values that are not null.
+// valuesOf returns the non-null values.
 func valuesOf(in map[string]scalarValue) map[string]scalar.Value {
 	values := make(map[string]scalar.Value, len(in))
 	for name, v := range in {
@@ -76,9 +76,9 @@ type updateTemplateIn struct {
 	Variables *wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" nullable:"false" doc:"Replaces all variables; an existing key keeps its ID."`
 }
 
-// change converts the request. For the name and the HTML, null and an empty string count as absent: the Go client
-// always sends both, and the .NET client sends null for unset fields. Elsewhere null removes a value, and an empty
-// string counts as absent.
+// change converts an update request to a templates.Change. For the name and the HTML, null and an empty string count as
+// absent, because the Go client always sends both fields and the .NET client sends null for unset fields. In other
+// fields, null removes the value, and an empty string counts as absent.
 func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o wire.Optional[string]) *string {
 		switch {
@@ -102,7 +102,7 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	switch r := in.ReplyTo; {
 	case r.Given && r.Value == nil:
 		c.ReplyTo = new([]string)
-	case r.Given && *r.Value != nil: // nil means an empty string
+	case r.Given && *r.Value != nil: // the value is nil if the client sent an empty string
 		c.ReplyTo = (*[]string)(r.Value)
 	}
 	if in.Variables != nil {

@@ -7,8 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Null in a field that must have a value leaves the field unchanged, and a change that has only such nulls is refused.
-// The Go client sends empty strings for fields that stay unchanged; they change nothing.
+// The value null in a required template field leaves the field unchanged, and an update with only such nulls is
+// refused. An empty string leaves a template field unchanged, because the Go client sends empty strings for unset
+// fields.
 func TestChangesOfATemplateWithNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -43,8 +44,8 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 	}
 }
 
-// Requests for large templates release the memory of their responses. If there are too many at once, they wait for each
-// other.
+// Requests for large templates release the memory of their responses. Requests for large templates wait if too many run
+// at the same time.
 func TestLargeTemplates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
-// usageWire is the usage of a team (API reference section 25). A limit of null means that there is no limit.
+// usageWire is the usage of a team (API reference section 25). A limit with the value null means unlimited.
 type usageWire struct {
 	Object      string       `json:"object"`
 	GeneratedAt wire.ISOTime `json:"generated_at"`
@@ -24,12 +24,12 @@ type usageWire struct {
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
-	// These fields are not in the API reference.
+	// ManagedDomain and Grant are extensions of the API reference.
 	ManagedDomain *string     `json:"managed_domain" doc:"The team receives email for any address at this domain; null if the operator has not configured one."`
 	Grant         *grantUsage `json:"grant" doc:"The sending limits and usage of the OAuth client that makes the request; null for an API key."`
 }
 
-// grantUsage has the sending limits of a grant and how many emails its OAuth client has sent.
+// grantUsage contains a grant's sending limits and the number of emails that its OAuth client has sent.
 type grantUsage struct {
 	ID       string       `json:"id"`
 	Limits   grantLimits  `json:"limits" doc:"The limits that a user has set for the OAuth client."`
@@ -103,7 +103,7 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	return out, err
 }
 
-// grantUsage returns the usage of the OAuth client that makes the request, and nil for other actors.
+// grantUsage returns the usage of the OAuth client that makes the request, or nil for other actors.
 func (a *API) grantUsage(ctx context.Context, c *wire.Call, resets wire.ISOTime) (*grantUsage, error) {
 	if c.Kind != teams.GrantActor {
 		return nil, nil
@@ -124,7 +124,8 @@ func (a *API) emailUsage(ctx context.Context, c *wire.Call, from, to time.Time) 
 	return emailUsage{Used: u.Sent + u.Received, Sent: u.Sent, Received: u.Received, ResetsAt: wire.ISOTime(to)}, err
 }
 
-// setQuota shows the quota unless it is 0. The usage then includes emails that were accepted but not sent yet.
+// setQuota sets the usage and the limit if the team has a quota. Usage that counts against a quota includes emails that
+// were accepted but not sent yet.
 func (u *emailUsage) setQuota(used, quota int64) {
 	if quota > 0 {
 		u.Used, u.Limit = int(used), new(int(quota))

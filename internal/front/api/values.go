@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ref identifies a resource. Operations that create or change a resource return it.
+// ref identifies a resource in the responses of operations that create or change the resource.
 type ref struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -24,7 +24,7 @@ type gone struct {
 	Deleted bool   `json:"deleted"`
 }
 
-// orNull returns a pointer to s, and nil, which is written as null, if s is empty.
+// orNull returns a pointer to s, or nil if s is empty. A nil pointer is written as null.
 func orNull(s string) *string {
 	if s == "" {
 		return nil
@@ -32,7 +32,7 @@ func orNull(s string) *string {
 	return &s
 }
 
-// orEmpty returns l, and an empty list if l is nil, so that it is never written as null.
+// orEmpty returns l, or an empty list if l is nil, because a nil list would be written as null.
 func orEmpty(l []string) []string {
 	if l == nil {
 		return []string{}
@@ -40,11 +40,11 @@ func orEmpty(l []string) []string {
 	return l
 }
 
-// scalarValue is the value of a contact property or of a template variable: a string, a number or null. It accepts
-// other values as scalar.Other, so that the resource can name the field in its error.
+// scalarValue is the value of a contact property or template variable: a string, a number or null. Values of other
+// types are decoded as scalar.Other, so that a later error can name the field.
 type scalarValue struct{ scalar.Value }
 
-// UnmarshalJSONFrom reads any value.
+// UnmarshalJSONFrom reads any JSON value.
 func (v *scalarValue) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	kind, text, n, err := readScalar(d)
 	switch kind {
@@ -73,7 +73,7 @@ func (v scalarValue) MarshalJSONTo(e *jsontext.Encoder) error {
 
 func (*scalarValue) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes the types in the OpenAPI document.
+// Schema describes the allowed JSON types in the OpenAPI document.
 func (scalarValue) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeString, MaxLength: new(scalar.MaxText)},
@@ -81,8 +81,8 @@ func (scalarValue) Schema(huma.Registry) *huma.Schema {
 		{Type: "null"}}}
 }
 
-// readScalar reads any value and returns its kind, with the text of a string or the value of a number. A number beyond
-// the range of float64 is returned as infinity. Values of other types are skipped.
+// readScalar reads any JSON value and returns its kind, and the text of a string or the value of a number. A number
+// beyond the range of float64 is returned as infinity. readScalar skips the content of arrays and objects.
 func readScalar(d *jsontext.Decoder) (kind jsontext.Kind, text string, n float64, err error) {
 	switch kind = d.PeekKind(); kind {
 	case '"':

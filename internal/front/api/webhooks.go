@@ -27,7 +27,7 @@ type recoverWebhookIn struct {
 	Since string `json:"since" doc:"Failed events since this time are delivered again; ISO 8601."`
 }
 
-// WebhookItem is an endpoint in a list, without its signing secret.
+// WebhookItem is a webhook endpoint in a list, without its signing secret.
 type WebhookItem struct {
 	ID             string      `json:"id"`
 	Endpoint       string      `json:"endpoint"`
@@ -167,7 +167,7 @@ func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
 	return w
 }
 
-// historyIDs reads the IDs of the endpoint and of the event from the path. The event is "" if the path has none.
+// historyIDs reads the webhook ID and the event ID from the path. eventID is "" if the path contains no event ID.
 func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	if webhookID, err = c.ID("webhook_id"); err != nil {
 		return "", "", err
@@ -178,7 +178,7 @@ func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	return webhookID, eventID, err
 }
 
-// forwardPage reads the page of a list whose IDs are not UUIDs and that has no parameter before.
+// forwardPage reads the page parameters of a list that has IDs with a prefix and no parameter before.
 func forwardPage(c *wire.Call, prefix string) (page.Page, error) {
 	q := c.Query()
 	if q.Has("before") {

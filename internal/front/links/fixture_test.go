@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// site is the API and the links on a test node. Acme also receives at in.acme.example, and Other at other.example. It
-// is an http.Handler.
+// site is an http.Handler that serves the API and the links of a test node. The team Acme also receives email at
+// in.acme.example, and the team Other at other.example.
 type site struct {
 	*testnode.Node
 	api      *api.API
@@ -38,7 +38,7 @@ type site struct {
 	token    map[string]string // API keys, by the names "acme", "sending" and "other"
 }
 
-// newSite returns a site. It uses only the limits of c.
+// newSite returns a site that uses only the limits of c.
 func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	t.Helper()
 	s := &site{links: http.NewServeMux(), log: &testnode.Logged{}, folder: filepath.Join(t.TempDir(), "blobs")}

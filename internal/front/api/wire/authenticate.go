@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// unknownKeysPerSecond is how many requests with unknown API keys one client address may make.
+// unknownKeysPerSecond is the maximum number of requests with unknown API keys per client address and second.
 const unknownKeysPerSecond = 30
 
-// slowBody is how long the body of a request may take before its token is checked again.
+// slowBody is the time after which a request that is still receiving its body is authenticated a second time.
 const slowBody = time.Second
 
-// authenticate finds the actor of a request and applies the team's rate limit. Once the actor is known, it is in w, and
-// every response has the rate limit headers. authenticate does not check scopes.
+// authenticate finds the actor of a request and applies the team's rate limit. authenticate stores the actor in w and
+// adds the rate limit headers to every response to a known actor. authenticate does not check scopes.
 func (s *Server) authenticate(w *recorder, r *http.Request) error {
 	if err := s.findActor(w, r); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (s *Server) authenticate(w *recorder, r *http.Request) error {
 	return nil
 }
 
-// TeamRateLimit returns how many requests per second the actor's team may make; 0 means no limit.
+// TeamRateLimit returns the maximum number of requests per second for the actor's team; 0 means no limit.
 func (s *Server) TeamRateLimit(by *teams.Actor) int {
 	if by.RateLimit != 0 {
 		return by.RateLimit
@@ -53,7 +53,7 @@ func (s *Server) TeamRateLimit(by *teams.Actor) int {
 	return s.opts.RateLimit
 }
 
-// findActor stores the actor of the request's token in w. It refuses unknown tokens and suspended teams.
+// findActor stores the actor of the request's token in w. findActor refuses unknown tokens and suspended teams.
 func (s *Server) findActor(w *recorder, r *http.Request) error {
 	if s.opts.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -63,7 +63,8 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 		return fault.New(fault.NoCredential, "Authorization",
 			"Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
-	// Behind a proxy, all clients may share one address. The limit therefore spares known keys.
+	// Behind a proxy, all clients may share one IP address. Requests with known API keys are therefore exempt from the
+	// limit per address.
 	if s.unknownKeys.Over(clientIP(r), unknownKeysPerSecond) && !s.opts.Teams.IsCached(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
@@ -85,9 +86,8 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 }
 
 // Authenticate authenticates a request to another protocol that is served at path and accepts the API's tokens. If ok
-// is false, it has answered the request. The request does not count for the rate limit. Requests to the API with the
-// returned context belong to this one: a token that was issued for path works in them, and in no other request to the
-// API.
+// is false, Authenticate has already sent an error response. The request does not count towards the rate limit. A token
+// that was issued for path is accepted only in API requests with the returned context.
 func (s *Server) Authenticate(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor,
 	ok bool) {
 	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
@@ -102,13 +102,13 @@ func (s *Server) Authenticate(w http.ResponseWriter, r *http.Request, path strin
 
 type resourceKey struct{}
 
-// resourceOf returns the path that [Server.Authenticate] was called with, or "". Clients cannot set it.
+// resourceOf returns the path that was passed to [Server.Authenticate], or "". Clients cannot set this path.
 func resourceOf(ctx context.Context) string {
 	path, _ := ctx.Value(resourceKey{}).(string)
 	return path
 }
 
-// bearer returns the token of a request, or "".
+// bearer returns the bearer token of a request, or "" if it has no token.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
@@ -117,9 +117,9 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// reauthenticate refuses a slow request if its token was revoked, its team suspended or its scope removed since
-// authenticate. It looks the token up in a cache that each of these changes invalidates, and does not count as a
-// request.
+// reauthenticate refuses a slow request if, since its first authentication, its token was revoked, its team was
+// suspended or its scope was removed. It reads the actor from a cache that each of these changes invalidates.
+// reauthenticate does not count as another request for the rate limit.
 func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
 	if w.withoutToken {
 		return nil
@@ -129,7 +129,7 @@ func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope)
 	case err != nil:
 		return err
 	case by.Ref() != w.actor.Ref():
-		return fault.New(fault.BadCredential, "", "API key is invalid") // The token now belongs to another key.
+		return fault.New(fault.BadCredential, "", "API key is invalid") // the token now belongs to another API key
 	case by.Suspended:
 		return suspended()
 	}
@@ -140,8 +140,8 @@ func suspended() error {
 	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 }
 
-// answerNotFound answers a request to a path without an operation. A client that is not authenticated gets that error
-// instead.
+// answerNotFound responds to a request for a path without an operation. If authentication fails, the client gets the
+// authentication error instead of status 404.
 func (s *Server) answerNotFound(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
 	if err := authenticate(w, r); err != nil {
 		s.fail(w, r, err)
@@ -173,7 +173,7 @@ func routePath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// clientIP returns the IP address of the client without its port.
+// clientIP returns the client's IP address without the port.
 func clientIP(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -12,28 +12,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// Limits of the memory for bodies, which teams share. Memory is reserved for the bytes that have arrived, not for those
-// that Content-Length announces. Bodies up to smallBody are not counted. A larger body first reserves memory for an
-// eighth of it from Capacity.BodyStarts, and for all of it when that eighth has arrived. So a request never holds
-// memory of the pool that it waits for, and requests cannot deadlock. A body must arrive at a minimum rate.
+// These constants limit the memory for request bodies, which all teams share. Memory is reserved for bytes that have
+// arrived, because a client can announce any Content-Length. Bodies up to smallBody are not counted. A larger body
+// first reserves memory for an eighth of its size from Capacity.BodyStarts. After that eighth has arrived, memory for
+// the whole body is reserved from another pool. A request therefore never holds memory of the pool for which it waits,
+// and requests cannot deadlock. A body must arrive at a minimum rate.
 const (
 	bodyMax         = 64 << 20  // a message of 40 MB with its attachments in base64, and a margin
-	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and what is decoded from them
-	bodiesGreed     = 1         // a team's share of that memory: enough stays free for the largest bodies of others
+	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and their decoded values
+	bodiesGreed     = 1         // a team may reserve at most as much memory as stays free for other teams
 	mediumBodiesMax = 128 << 20 // bytes of memory for all bodies up to mediumBody
-	bodyStartsMax   = 64 << 20  // bytes of memory for all bodies of which less than an eighth has arrived
-	bodyCost        = 3         // bytes of memory per byte: as received, decoded, and as parameters of SQL statements
-	smallBody       = 256 << 10 // the largest body that is not counted
-	mediumBody      = 2 << 20   // the largest body that does not wait for larger ones
-	bodyStart       = 8         // a body reserves all of its memory once one part in bodyStart has arrived
+	bodyStartsMax   = 64 << 20  // bytes of memory for bodies until an eighth of the body has arrived
+	bodyCost        = 3         // bytes of memory per byte of a body: received, decoded, and as SQL parameters
+	smallBody       = 256 << 10 // bodies up to this size are not counted
+	mediumBody      = 2 << 20   // bodies up to this size do not wait for larger bodies
+	bodyStart       = 8         // a body reserves all of its memory after 1/bodyStart of the body has arrived
 
-	memoryWait = 10 * time.Second // how long a request waits for memory before the client is asked to try again
-	bodyGrace  = 15 * time.Second // time to send a body, plus the time at bodyPace for the bytes that have arrived
+	memoryWait = 10 * time.Second // maximum time for which a request waits for memory
+	bodyGrace  = 15 * time.Second // time limit for a body, which grows with the bytes received at bodyPace
 	bodyPace   = 256 << 10        // bytes per second
-	bodyPause  = 10 * time.Second // the longest pause between two reads
+	bodyPause  = 10 * time.Second // maximum pause between two reads
 )
 
-// readBody reads a body up to the limit. A large body waits for memory, which it holds until release is called.
+// readBody reads a request body of at most BodyMax bytes. A large body waits for memory, and keeps that memory reserved
+// until release is called.
 func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release func(), err error) {
 	n := r.ContentLength
 	switch {
@@ -49,7 +51,7 @@ func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release fu
 		n = s.opts.BodyMax
 	}
 	if err = b.read(r.Context(), n); err == nil {
-		b.src.clearDeadline() // After an error the deadline stays, because net/http reads on to find the next request.
+		b.src.clearDeadline() // not after an error, because net/http then reads the remaining body
 	}
 	return b.bytes, b.release, s.bodyError(err)
 }
@@ -58,13 +60,13 @@ func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release fu
 type bodyReader struct {
 	capacity *Capacity
 	team     string
-	known    bool // the length is known
+	known    bool // whether the length is known
 	src      pacedReader
 	bytes    []byte
 	free     func() // releases the body's memory; nil if it has none
 }
 
-// read reads a body of n bytes, or of at most n if the length is unknown.
+// read reads a body of n bytes, or of at most n bytes if the length is unknown.
 func (b *bodyReader) read(ctx context.Context, n int64) error {
 	pool := b.capacity.Bodies
 	if n <= mediumBody {
@@ -89,7 +91,7 @@ func (b *bodyReader) read(ctx context.Context, n int64) error {
 	if b.known {
 		return nil
 	}
-	// The body has reached the largest size, so it must end here.
+	// The body has reached the maximum size, so no further byte may follow.
 	_, err := io.ReadFull(&b.src, make([]byte, 1))
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -97,8 +99,8 @@ func (b *bodyReader) read(ctx context.Context, n int64) error {
 	return err
 }
 
-// reserve replaces the memory that the body holds by size bytes of the pool. The time that it waits does not count
-// against the client.
+// reserve releases the memory that is reserved for the body, and reserves size bytes from the pool. The wait for memory
+// does not count towards the client's time limit.
 func (b *bodyReader) reserve(ctx context.Context, pool *fairshare.Pool, size int64) error {
 	began := time.Now()
 	wait, cancel := context.WithTimeout(ctx, memoryWait)
@@ -114,7 +116,7 @@ func (b *bodyReader) reserve(ctx context.Context, pool *fairshare.Pool, size int
 	return nil
 }
 
-// release releases the memory of the body.
+// release releases the memory that is reserved for the body.
 func (b *bodyReader) release() {
 	if free := b.free; free != nil {
 		b.free = nil
@@ -122,7 +124,7 @@ func (b *bodyReader) release() {
 	}
 }
 
-// fill reads until there are size bytes, or to the end of a body whose length is unknown.
+// fill reads until size bytes have arrived, or until the end of a body of unknown length.
 func (b *bodyReader) fill(size int) error {
 	for len(b.bytes) < size {
 		if len(b.bytes) == cap(b.bytes) {
@@ -147,8 +149,8 @@ func (b *bodyReader) fill(size int) error {
 	return nil
 }
 
-// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Connections of tests that
-// support no deadlines have no minimum rate.
+// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Test connections without support
+// for deadlines have no minimum rate.
 type pacedReader struct {
 	r        io.Reader
 	rc       *http.ResponseController
@@ -164,7 +166,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	if total := p.start.Add(bodyGrace + time.Duration(p.count)*time.Second/bodyPace); total.Before(deadline) {
 		deadline = total
 	}
-	if deadline.Sub(p.deadline) > time.Second { // Small reads share a deadline.
+	if deadline.Sub(p.deadline) > time.Second { // deadlines are set at most once per second
 		p.rc.SetReadDeadline(deadline)
 		p.deadline = deadline
 	}
@@ -173,10 +175,10 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// clearDeadline removes the deadline, for the next request on the connection.
+// clearDeadline removes the read deadline, which must not apply to the next request on the connection.
 func (p *pacedReader) clearDeadline() { p.rc.SetReadDeadline(time.Time{}) }
 
-// bodyError returns the fault for an error of reading a body.
+// bodyError returns the fault for an error while reading a body.
 func (s *Server) bodyError(err error) error {
 	if err == nil {
 		return nil

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// pipes is a listener for in-memory connections, which work with the clock of synctest.
+// pipes is a listener for in-memory connections, which work with the fake clock of synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -37,13 +37,14 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// bodyStartsTest and bodiesTest are the memory for eight beginnings of bodies of 4 MB and for four such bodies.
+// bodyStartsTest is enough memory for the first eighths of eight 4 MB bodies. bodiesTest is enough memory for four
+// whole bodies of that size.
 const (
 	bodyStartsTest = 4 << 20
 	bodiesTest     = 16 << 20 * bodyCost
 )
 
-// pipeServer serves an API in memory.
+// pipeServer serves an API over in-memory connections.
 type pipeServer struct {
 	*fixture
 	p *pipes
@@ -61,12 +62,12 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 	go server.Serve(p)
 	return &pipeServer{f, p}, func() {
 		server.Close()
-		time.Sleep(time.Second) // The server lingers over connections that it closes.
+		time.Sleep(time.Second) // net/http waits briefly before it closes connections
 	}
 }
 
-// begin sends the header of a request and the first bytes of its body, in pieces with a pause after each. sent is how
-// many bytes of the body it sends.
+// begin sends a request's header and the first bytes of its body in several writes, with a pause after each write. sent
+// is the number of body bytes to send.
 func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.Duration) net.Conn {
 	here, there := net.Pipe()
 	s.p.conns <- there
@@ -101,13 +102,14 @@ func readResponse(c net.Conn) (int, string, error) {
 	return r.StatusCode, string(b), err
 }
 
-// Requests that announce large bodies and send little of them take no memory from other requests, and end soon.
+// Requests that announce a large body but send little of it do not use up the memory for other requests, and soon fail
+// with a timeout.
 func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)
 	for _, c := range []struct {
 		sent int  // bytes
-		own  bool // the team itself has memory left
+		own  bool // the same team has memory left for another body
 	}{{1, true}, {smallBody + 1, false}, {length/bodyStart + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := newPipeServer(t)
@@ -152,7 +154,7 @@ func TestAnnouncedBodies(t *testing.T) {
 	}
 }
 
-// A body of medium size is read at once even if other requests hold all memory for large bodies.
+// A medium-sized body is read immediately even if other requests use all memory for large bodies.
 func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
@@ -188,13 +190,13 @@ func TestSuspendedDuringABody(t *testing.T) {
 	})
 }
 
-// A body that arrives below the minimum rate is refused, whatever its size. A body at the minimum rate is accepted.
+// A body of any size is refused if it arrives below the minimum rate, and accepted if it arrives at the minimum rate.
 func TestPaceOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
 		defer func() {
 			stop()
-			time.Sleep(2 * time.Minute) // The clients notice the closed connection at their next write.
+			time.Sleep(2 * time.Minute) // clients detect the closed connection at their next write
 		}()
 		drip := func(length, piece int, every time.Duration) (status int, took time.Duration) {
 			start := time.Now()

@@ -10,11 +10,11 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// The decoder enforces the limit of a list while it reads the list. An element of two bytes, {}, may take hundreds of
-// bytes in memory, so a check afterwards would be too late. The limit is part of the list's type; the OpenAPI document
-// shows it too.
+// The decoder enforces the length limit of a list while it reads the list. A check after decoding would be too late,
+// because an element of two bytes, {}, may use hundreds of bytes of memory. The limit is part of the list's type and
+// appears in the OpenAPI document.
 
-// Limit is the largest number of elements of a list. Go has no numbers as type parameters, so each limit is a type.
+// Limit is the maximum number of elements in a list. Go has no numeric type parameters, so each limit is a type.
 type Limit interface{ Max() int }
 
 func maxOf[L Limit]() int {
@@ -25,10 +25,11 @@ func maxOf[L Limit]() int {
 // Array is a JSON array of at most L elements.
 type Array[T any, L Limit] []T
 
-// UnmarshalJSONFrom stops at the first element beyond the limit. A later field of the same name replaces the elements.
+// UnmarshalJSONFrom stops at the first element beyond the limit. If a JSON field occurs twice, the second list replaces
+// the first list.
 func (l *Array[T, L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
-		return json.UnmarshalDecode(d, (*[]T)(l)) // null, or not a list
+		return json.UnmarshalDecode(d, (*[]T)(l)) // the value is null or not an array
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (Array[T, L]) Schema(r huma.Registry) *huma.Schema {
 // ElementTypes implements [BoundedDecoder].
 func (*Array[T, L]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Strings is a JSON string or an array of at most L strings. An empty string counts as absent, as null does.
+// Strings is a JSON string or an array of at most L strings. An empty string and null both count as an absent field.
 type Strings[L Limit] []string
 
 // UnmarshalJSONFrom reads either form.
@@ -70,7 +71,7 @@ func (t *Strings[L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	case '[', 'n':
 		return (*Array[string, L])(t).UnmarshalJSONFrom(d)
 	default:
-		// Skipping the value first makes the decoder point at it.
+		// StackPointer returns the value's path only after the decoder has skipped the value.
 		kind := d.PeekKind()
 		if err := d.SkipValue(); err != nil {
 			return err
@@ -98,13 +99,13 @@ func (Strings[L]) Schema(huma.Registry) *huma.Schema {
 // ElementTypes implements [BoundedDecoder].
 func (*Strings[L]) ElementTypes() []reflect.Type { return nil }
 
-// Object is a JSON object with at most L fields, whose names the client chooses.
+// Object is a JSON object with at most L fields. The client chooses the field names.
 type Object[T any, L Limit] map[string]T
 
-// UnmarshalJSONFrom stops at the first field beyond the limit. A duplicate name counts twice.
+// UnmarshalJSONFrom stops at the first field beyond the limit. Fields with the same name are counted separately.
 func (m *Object[T, L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
-		return json.UnmarshalDecode(d, (*map[string]T)(m)) // null, or not an object
+		return json.UnmarshalDecode(d, (*map[string]T)(m)) // the value is null or not an object
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -142,7 +143,7 @@ func (Object[T, L]) Schema(r huma.Registry) *huma.Schema {
 // ElementTypes implements [BoundedDecoder].
 func (*Object[T, L]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// TooManyItems returns the fault for an array or an object that has more than limit elements.
+// TooManyItems returns the fault for an array or object with more than limit elements.
 func TooManyItems(d *jsontext.Decoder, limit int) error {
 	field := fieldName(d.StackPointer().Parent())
 	if field == "" {
@@ -152,13 +153,14 @@ func TooManyItems(d *jsontext.Decoder, limit int) error {
 }
 
 // BoundedDecoder is implemented by request types that decode themselves and keep a limited number of elements.
-// ElementTypes returns the types of these elements, which must have limits too.
+// ElementTypes returns the types of the elements. Lists in these types must also have limits.
 type BoundedDecoder interface{ ElementTypes() []reflect.Type }
 
-// unbounded returns the path of a list or a map without a limit in a request type, or "" if there is none.
+// unbounded returns the path of a list or map without a limit in a request type, or "" if all lists and maps have
+// limits.
 func unbounded(t reflect.Type, path string) string {
 	if t == reflect.TypeFor[jsontext.Value]() {
-		return "" // JSON is kept and not decoded
+		return "" // raw JSON is not decoded
 	}
 	pointer := reflect.PointerTo(t)
 	if pointer.Implements(reflect.TypeFor[BoundedDecoder]()) {

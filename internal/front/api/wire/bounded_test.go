@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Endpoint refuses request types with a list, a map or another type without a limit.
+// Endpoint panics if a request type contains a list, a map or another type without a size limit.
 func TestRequestTypesAreBounded(t *testing.T) {
 	t.Parallel()
 	type tags struct {

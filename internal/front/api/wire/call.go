@@ -30,18 +30,18 @@ type Call struct {
 	body          []byte
 	query         url.Values
 	loggedPath    string // replaces the path of the request in the logs, unless it is ""
-	source        func() // releases the memory of what the response is made of; nil if there is none
+	source        func() // releases the memory of the data from which the response is built; may be nil
 	responseBytes int64  // memory that is reserved for the response
 }
 
-// Limits of a query. An operation limits the values of its own parameters.
+// These limits apply to every query string. Each operation also limits the values of its own parameters.
 const (
 	maxParameters     = 1000
-	maxParameterBytes = 8 << 10 // maximum length of a value; 100 IDs have fewer than 4,000 bytes
+	maxParameterBytes = 8 << 10 // maximum length of a parameter value; 100 IDs have fewer than 4,000 bytes
 )
 
-// readURL parses the query. It refuses text that the database cannot store in the path and in all parameters, even
-// those that no operation reads.
+// readURL parses the query string. readURL refuses a path or parameter with text that the database cannot store, even
+// if no operation reads the parameter.
 func readURL(u *url.URL) (url.Values, error) {
 	if !isText(u.Path) {
 		return nil, fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
@@ -75,14 +75,14 @@ func readURL(u *url.URL) (url.Values, error) {
 
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
-// IsText reports whether a header value or a parameter is UTF-8 text that the database can store.
+// IsText reports whether a string, such as a header value or a parameter, is UTF-8 text that the database can store.
 func IsText(s string) bool { return isText(s) }
 
-// Param returns a path parameter with its percent-encoding decoded. A plus sign stays a plus sign.
+// Param returns a path parameter after percent-decoding. In path parameters, a plus sign is not decoded as a space.
 func (c *Call) Param(name string) string {
 	text := chi.URLParam(c.Request, name)
 	if c.Request.URL.RawPath == "" {
-		return text // the router has seen the decoded path
+		return text // the router has matched the decoded path
 	}
 	if decoded, err := url.PathUnescape(text); err == nil {
 		return decoded
@@ -90,7 +90,7 @@ func (c *Call) Param(name string) string {
 	return text
 }
 
-// HideAddress masks an email address that the path contains in the logs.
+// HideAddress masks an email address in the path before the path is logged.
 func (c *Call) HideAddress(address string) {
 	if a, err := erasure.Parse(address); err == nil {
 		c.loggedPath = a.Replace(c.Request.URL.Path)
@@ -106,11 +106,11 @@ func (c *Call) ID(name string) (string, error) {
 	return strings.ToLower(text), nil
 }
 
-// Query returns the query parameters. Operations ignore parameters that they do not have.
+// Query returns the query parameters. Operations ignore unknown query parameters.
 func (c *Call) Query() url.Values { return c.query }
 
-// Page reads the parameters limit, after and before of a list whose cursors are IDs. Without a limit it uses
-// defaultLimit; 0 means all items.
+// Page reads the query parameters limit, after and before for a list with UUIDs as cursors. If the request has no
+// limit, defaultLimit applies; 0 means all items.
 func (c *Call) Page(defaultLimit int) (page.Page, error) {
 	p, err := c.OpaquePage(defaultLimit)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Call) Page(defaultLimit int) (page.Page, error) {
 	return p, nil
 }
 
-// OpaquePage is like Page for a list whose cursors are not IDs.
+// OpaquePage is like Page for a list with cursors that are not UUIDs.
 func (c *Call) OpaquePage(defaultLimit int) (page.Page, error) {
 	q := c.Query()
 	p := page.Page{Limit: defaultLimit, After: q.Get("after"), Before: q.Get("before")}
@@ -158,7 +158,8 @@ func (c *Call) auditEntry() audit.Entry {
 	e := audit.Entry{TeamID: c.TeamID, ActorKind: string(c.Kind), ActorID: c.Actor.ID, ActorName: c.Name,
 		Action: a.Name, Address: clientIP(c.Request), UserAgent: c.Request.UserAgent(), RequestID: c.w.id}
 	if a.Target != "" {
-		// A path may also name a contact or a suppression by an email address, which the audit log must not contain.
+		// Only valid IDs are recorded, because a path may contain a contact's email address, which the audit log must
+		// not contain.
 		if text := c.Param(a.Target); id.Valid(text) {
 			e.Target = strings.ToLower(text)
 		}

@@ -15,11 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// lenient makes the decoder accept duplicate names and invalid UTF-8. Unknown fields are ignored, and null counts as
-// absent.
+// lenient makes the decoder accept duplicate names and invalid UTF-8. With lenient, unknown fields are ignored, and
+// null counts as an absent field.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// decode decodes a request body. An empty body counts as {}.
+// decode decodes a request body. An empty request body is treated as {}.
 func decode(body []byte, contentType string, in any) error {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
@@ -35,8 +35,8 @@ func decode(body []byte, contentType string, in any) error {
 	return nil
 }
 
-// hasNUL reports whether JSON has an escaped NUL, which PostgreSQL cannot store in text. An unescaped NUL is not valid
-// JSON.
+// hasNUL reports whether JSON contains an escaped NUL, which PostgreSQL cannot store in text columns. An unescaped NUL
+// is invalid JSON.
 func hasNUL(body []byte) bool {
 	for rest := body; ; {
 		i := bytes.Index(rest, []byte(`\u0000`))
@@ -54,7 +54,7 @@ func hasNUL(body []byte) bool {
 	}
 }
 
-// badBody returns the fault for an error of the JSON decoder. The message of the fault names the field of the request.
+// badBody returns the fault for a JSON decoder error. The fault's message names the request field.
 func badBody(err error, contentType string) error {
 	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
@@ -85,11 +85,11 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
-// MaxNameBytes limits the bytes of a field's path in error messages. The client chooses the names, which may be as long
-// as the body.
+// MaxNameBytes is the maximum length in bytes of a field's path in error messages. Without this limit, a path could be
+// as long as the body, because the client chooses the field names.
 const MaxNameBytes = 300
 
-// FieldName returns the path of the field that a decoder has just read, in the form to[2].
+// FieldName returns the path of the field that a decoder has just read, such as to[2].
 func FieldName(d *jsontext.Decoder) string { return fieldName(d.StackPointer()) }
 
 // fieldName returns a JSON pointer in a readable form: /to/2 becomes to[2].

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// ten is a limit of 10 elements.
+// ten is a Limit of 10 elements.
 type ten struct{}
 
 func (ten) Max() int { return 10 }
@@ -146,7 +146,7 @@ func TestTimesOnTheWire(t *testing.T) {
 	}
 }
 
-// Any body is decoded or refused with a fault.
+// The fuzz test proves that any request body is either decoded or refused with a fault.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `null`, `[{}]`, `{"to":["a",1]}`, `{"text":"\ud800\u0000"}`,
 		"\ufeff{\"a\":1e400}", `{"file":{"data":{"data":"x"}}}`,

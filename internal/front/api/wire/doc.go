@@ -3,36 +3,35 @@
 // # Shape
 //
 // An [Operation] is a method, a path and a function from a request type to a response type. [Endpoint] decodes the
-// request, calls the function and encodes the response. [Streaming] is for responses that are written while they are
-// made, [Upload] for forms with a file. [Server] routes requests to operations and generates the OpenAPI document and
-// the documentation page from the same types.
+// request, calls the function and encodes the response. [Streaming] is for responses that are generated while they are
+// sent, and [Upload] is for forms with a file. [Server] routes requests to operations and generates the OpenAPI
+// document and the documentation page from the same types.
 //
 // # Order
 //
-// A request passes these checks in this order: User-Agent, API key, suspension of the team, rate limit, route, scope,
-// JSON, and then the operation's own rules (API reference section 4.2).
+// The checks of a request run in this order: User-Agent, API key, team suspension, rate limit, route, scope, JSON, and
+// then the operation's own rules (API reference section 4.2).
 //
 // # Types of requests and responses
 //
-// Lists in request types are [Array], [Strings] or [Object], each with a [Limit]; Endpoint panics if a list has none.
-// [Optional] distinguishes null from absent. [Immutable] and [ReadOnly] are fields that a PATCH request cannot change.
-// Times in responses are [DBTime] or [ISOTime], and lists are made by [ListOf] or [FullList]. A type named ...Wire,
-// ...In or ...Out has its name without that suffix in the document: emailWire is Email and sendEmailIn is
-// SendEmailRequest.
+// Lists in request types are [Array], [Strings] or [Object], each with a [Limit]. Endpoint panics if a list has no
+// limit. [Optional] distinguishes null from absent. [Immutable] and [ReadOnly] are fields that a PATCH request cannot
+// change. Times in responses are [DBTime] or [ISOTime], and [ListOf] and [FullList] create lists. In the OpenAPI
+// document, a type's name has no suffix Wire, In or Out: emailWire is Email and sendEmailIn is SendEmailRequest.
 //
 // # Invariants
 //
-// All errors have the same JSON body, and errors.go alone maps faults to status codes and names. The decoder accepts
-// JSON as real clients send it: null for absent, unknown fields and empty bodies. Paths may have duplicate slashes.
-// Lists in requests are limited while they are decoded. Teams share the memory for large bodies and responses.
+// All errors have the same JSON body, and only errors.go maps faults to status codes and names. As existing clients
+// require, the decoder accepts null for absent fields, unknown fields and empty bodies. Paths may have duplicate
+// slashes. Lists in requests are limited while they are decoded. Teams share the memory for large bodies and responses.
 //
 // # When it fails
 //
-// An error that is not a fault is answered with status 500 and without its cause, which is logged. A panic ends only
-// its own request.
+// An error that is not a fault causes a response with status 500. The error's cause is logged but not included in the
+// response. A panic ends only the request that caused it.
 //
 // # What it does not do
 //
-// The package has no operation and no rules of a resource. From the packages of resources it imports only teams, for
-// the actor of a request.
+// Package wire contains no API operation and no rules of a resource. Of the resources' packages, it imports only teams,
+// which defines the actor of a request.
 package wire

@@ -30,7 +30,7 @@ type docsData struct {
 	Operations map[string][]docsOperation
 }
 
-// makeDocsPage returns the documentation page as HTML.
+// makeDocsPage returns the API documentation page as HTML.
 func (s *Server) makeDocsPage() ([]byte, error) {
 	p := docsData{Version: s.opts.Version, Operations: map[string][]docsOperation{}}
 	schemas := s.openAPI().Components.Schemas
@@ -60,7 +60,7 @@ func (s *Server) makeDocsPage() ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// serveDocsPage serves the documentation page.
+// serveDocsPage serves the API documentation page.
 func (s *Server) serveDocsPage(w http.ResponseWriter, r *http.Request) {
 	page, err := s.docsPage()
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Server) serveDocsPage(w http.ResponseWriter, r *http.Request) {
 	w.Write(page)
 }
 
-// outline returns a schema as text with one line per field.
+// outline returns a type's JSON schema as text with one line per field.
 func outline(r huma.Registry, t reflect.Type) string {
 	var b strings.Builder
 	s := r.Schema(t, true, t.Name())

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). Strict
-// clients know only the names of the reference, so it has no others.
+// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). errorNames
+// contains only names from the API reference, because strict clients do not accept other names.
 var errorNames = map[fault.Kind]struct {
 	status int
 	name   string
@@ -43,14 +43,14 @@ var errorNames = map[fault.Kind]struct {
 	fault.Unavailable:         {http.StatusServiceUnavailable, "service_unavailable"},
 }
 
-// ErrorBody is the body of every error.
+// ErrorBody is the JSON body of every error response.
 type ErrorBody struct {
 	StatusCode int    `json:"statusCode"`
 	Message    string `json:"message"`
 	Name       string `json:"name"`
 }
 
-// fail writes an error as the response.
+// fail sends err as an error response.
 func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	e := faultOf(w, r, err)
 	if s.opts.PublicURL != "" {
@@ -59,8 +59,8 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	writeError(w, e)
 }
 
-// addChallenge adds the header WWW-Authenticate, which says where a client gets a token (RFC 9728 section 5.1) and why
-// its token was refused (RFC 6750 section 3).
+// addChallenge adds the header WWW-Authenticate, which tells the client where to get a token (RFC 9728 section 5.1) and
+// why its token was refused (RFC 6750 section 3).
 func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
 	address := s.opts.PublicURL
 	if s.opts.Address != nil {
@@ -78,7 +78,8 @@ func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
 	w.Header().Set("WWW-Authenticate", text)
 }
 
-// faultOf returns the fault that the client sees. It stores the cause of an internal failure in w, for the log line.
+// faultOf returns the fault to send to the client. If the failure is internal, faultOf stores its cause in w for the
+// log.
 func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
@@ -97,11 +98,11 @@ func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 	return e
 }
 
-// errNoMemory means that the memory for large bodies or responses is used up.
+// errNoMemory means that no memory for large bodies or responses is left.
 var errNoMemory = errors.New("the memory for large requests is used up")
 
-// isOverload reports whether the cause of an Unavailable fault is the present load and not a failure. Clients can cause
-// load, so it must not alert an operator.
+// isOverload reports whether an Unavailable fault was caused by high load, not by a failure. Overload must not alert an
+// operator, because clients can cause it.
 func isOverload(cause error) bool {
 	return errors.Is(cause, db.ErrCrowded) || errors.Is(cause, db.ErrTooLong) || errors.Is(cause, errNoMemory)
 }

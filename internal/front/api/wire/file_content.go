@@ -12,14 +12,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FileContent is the content of a file in any of the forms that clients send: base64, a Buffer of Node.js, or an array
-// of numbers.
+// FileContent is the content of a file. Clients send it as base64, as a Node.js Buffer, or as an array of numbers.
 type FileContent struct {
-	Given bool // the request has the field
+	Given bool // whether the request has the field
 	Bytes []byte
 }
 
-// UnmarshalJSONFrom reads any of the forms.
+// UnmarshalJSONFrom reads a file's content in base64, as a Buffer or as an array.
 func (c *FileContent) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
 		return c.plain(d)
@@ -46,7 +45,7 @@ func (c *FileContent) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// plain reads any form except a Buffer, because a Buffer cannot contain another.
+// plain reads base64 or an array of numbers. plain refuses a Buffer, because a Buffer cannot contain another Buffer.
 func (c *FileContent) plain(d *jsontext.Decoder) error {
 	switch d.PeekKind() {
 	case 'n':
@@ -71,13 +70,14 @@ func (c *FileContent) plain(d *jsontext.Decoder) error {
 	return badContent(d, "must be base64 text, a Buffer or a list of bytes")
 }
 
-// badContent returns the fault for an attachment whose content the decoder has just read.
+// badContent returns the fault for the invalid attachment content that the decoder has just read.
 func badContent(d *jsontext.Decoder, what string) *fault.Error {
 	field := FieldName(d)
 	return fault.New(fault.BadAttachment, field, "The `%s` field %s.", field, what)
 }
 
-// decodeBase64 decodes a JSON string. Unless the string has escapes, it allocates only the result.
+// decodeBase64 decodes base64 in a JSON string. If the string has no escape sequences, decodeBase64 allocates only the
+// result.
 func (c *FileContent) decodeBase64(quoted jsontext.Value) error {
 	text := quoted[1 : len(quoted)-1]
 	if bytes.IndexByte(text, '\\') >= 0 {
@@ -113,7 +113,7 @@ func withoutSpace(text []byte) []byte {
 	return kept
 }
 
-// numbers reads an array of bytes.
+// numbers reads a file's content from an array of numbers.
 func (c *FileContent) numbers(d *jsontext.Decoder) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -122,7 +122,7 @@ func (c *FileContent) numbers(d *jsontext.Decoder) error {
 	for d.PeekKind() != ']' {
 		if d.PeekKind() != '0' {
 			var n float64
-			if err := json.UnmarshalDecode(d, &n); err != nil { // reports the error, except for null, which counts as 0
+			if err := json.UnmarshalDecode(d, &n); err != nil { // fails unless the value is null, which counts as 0
 				return err
 			}
 			c.Bytes = append(c.Bytes, 0)
@@ -145,7 +145,7 @@ func (c *FileContent) numbers(d *jsontext.Decoder) error {
 // ElementTypes implements [BoundedDecoder].
 func (*FileContent) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes the forms in the OpenAPI document.
+// Schema describes the accepted JSON forms in the OpenAPI document.
 func (FileContent) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{{Type: "string", ContentEncoding: "base64"},
 		{Type: "array", Items: &huma.Schema{Type: "integer"}}, {Type: "object"}}}

@@ -16,16 +16,16 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a server with a few operations and two teams. Acme has an API key named full and a key named sending; the
-// other team has the key other.
+// fixture is a server with a few operations and two teams. The team Acme has the API keys "full" and "sending", and the
+// other team has the API key "other".
 type fixture struct {
 	*testnode.Node
 	*Server
-	keys map[string]string // tokens by the names of the keys
+	keys map[string]string // API tokens by key name
 	log  *testnode.Logged
 }
 
-// newFixture returns a fixture with more operations.
+// newFixture returns a fixture with the given additional operations.
 func newFixture(t testing.TB, o Options, operations ...Operation) *fixture {
 	t.Helper()
 	n := testnode.Bare(t, dbtest.SQLite(t), testnode.Options{})
@@ -45,7 +45,7 @@ func newFixture(t testing.TB, o Options, operations ...Operation) *fixture {
 	return f
 }
 
-// newRoute returns a fixture with the operation POST /test, which calls do.
+// newRoute returns a fixture with the operation POST /test, which calls the function do.
 func newRoute[In, Out any](t testing.TB, o Options, do func(context.Context, *Call, In) (Out, error)) *fixture {
 	t.Helper()
 	return newFixture(t, o, Operation{Method: http.MethodPost, Path: "/test", Scope: teams.LogsRead, Status: 200,

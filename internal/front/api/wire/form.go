@@ -16,20 +16,20 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// mediaForm is the media type of forms.
+// mediaForm is the media type of uploaded forms.
 const mediaForm = "multipart/form-data"
 
-// Limits of a form.
+// Limits of an uploaded form.
 const (
-	formMax         = 1 << 20  // bytes of the form without its file
-	fieldMax        = 64 << 10 // bytes of a field
+	formMax         = 1 << 20  // maximum size of the form without its file, in bytes
+	fieldMax        = 64 << 10 // maximum size of a form field, in bytes
 	partsMax        = 50
-	partHeaderMax   = 32 << 10    // bytes between the contents of two parts, including a header
-	responseTimeout = time.Minute // time to write the response after a form has arrived
+	partHeaderMax   = 32 << 10    // maximum bytes between the contents of two parts, including a part header
+	responseTimeout = time.Minute // time limit for writing the response after a form has arrived
 )
 
-// Upload makes a handler of a function that reads a form by [Call.ReceiveForm]. In describes the form in the OpenAPI
-// document.
+// Upload returns a handler for a function that reads a form with [Call.ReceiveForm]. The type In describes the form in
+// the OpenAPI document.
 func Upload[In, Out any](f func(ctx context.Context, c *Call) (Out, error)) Handler {
 	return Handler{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out](), form: true,
 		call: func(ctx context.Context, c *Call) (any, error) { return f(ctx, c) }}
@@ -37,13 +37,13 @@ func Upload[In, Out any](f func(ctx context.Context, c *Call) (Out, error)) Hand
 
 // Form is a request body of the type multipart/form-data (RFC 7578).
 type Form struct {
-	Fields   map[string]string // all parts but the file
+	Fields   map[string]string // all form fields except the file
 	FileName string
 }
 
-// ReceiveForm reads a form whose part file has at most size bytes. It calls store with the content of the file while
-// the file arrives. A fault of store is returned only after the whole form has arrived, because clients that do not
-// read until they have sent everything would report a broken connection.
+// ReceiveForm reads a form with a file of at most size bytes. It passes the file's content to the function store while
+// the file arrives. If store fails with a fault, ReceiveForm first reads the whole form, because a client that sends
+// the whole form before it reads the response would report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server
@@ -76,7 +76,7 @@ func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error
 		return f, err
 	}
 	b.src.clearDeadline()
-	// The write deadline of the connection may have passed while the form arrived.
+	// The connection's write deadline may have passed while the form arrived.
 	rc := http.NewResponseController(c.w)
 	if err := rc.SetWriteDeadline(time.Now().Add(responseTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return f, fmt.Errorf("extend the write deadline: %w", err)
@@ -92,13 +92,13 @@ func tooLargeFile(size int64) error {
 		size)
 }
 
-// read reads the parts in their order.
+// read reads the parts of the form in their order.
 func (f *Form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) error) error {
 	stored := false
 	for n := 0; ; n++ {
 		b.left = partHeaderMax
 		part, err := parts.NextRawPart()
-		if err == io.EOF { // an error that wraps io.EOF means that the last boundary is missing
+		if err == io.EOF { // an error that only wraps io.EOF means that the last boundary is missing
 			break
 		}
 		if err != nil {
@@ -140,7 +140,8 @@ func (f *Form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 	return nil
 }
 
-// DecodeField decodes the JSON of a field, if the form has that field. The error message shows example.
+// DecodeField decodes the JSON of a field, if the form has that field. If the JSON is invalid, the error message
+// contains the example.
 func (f *Form) DecodeField(name, example string, to any, options ...json.Options) error {
 	text := f.Fields[name]
 	if text == "" {
@@ -163,7 +164,8 @@ func (f *Form) DecodeField(name, example string, to any, options ...json.Options
 	return nil
 }
 
-// partReader reads a part and records its error, which a caller can then distinguish from an error of store.
+// partReader reads a part of a form and records the read error, so that a caller can distinguish read errors from
+// errors of the function store.
 type partReader struct {
 	r   io.Reader
 	err error
@@ -178,8 +180,8 @@ func (p *partReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// formBody is the body of a form. At most left bytes can be read until the caller sets left again: package multipart
-// would keep all of a long header in memory.
+// formBody is the request body with a form. A caller sets left to limit the bytes that can be read next, because
+// package multipart would keep a very long part header in memory.
 type formBody struct {
 	src  pacedReader
 	left int64

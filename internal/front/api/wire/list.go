@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// ListChunk is how many items of a list without a limit are in memory at once. A longer list is streamed.
+// ListChunk is the maximum number of list items in memory for a request without a limit. A longer list is streamed.
 const ListChunk = 1000
 
 // List is the JSON form of every list (specification, List envelope).
@@ -20,22 +20,22 @@ type List[T any] struct {
 	HasMore bool   `json:"has_more"`
 	Data    []T    `json:"data"`
 
-	rest *restOfList[T] // the items after Data, which are not read yet; nil if there are none
+	rest *restOfList[T] // reads the items that follow Data; nil if Data is complete
 }
 
 // restOfList reads the items after the first chunk of a long list.
 type restOfList[T any] struct {
 	next func() ([]T, error)
-	last func() bool // reports whether next has returned the last items of the list
-	more func() bool // reports, after the last items, whether further items follow the list
+	last func() bool // reports whether next has returned the list's last items
+	more func() bool // reports, after the last items, the value of has_more
 }
 
-// ListOf returns items as a list. more reports whether the next page has any.
+// ListOf returns items as a list. more reports whether the next page has any items.
 func ListOf[T, W any](items []T, more bool, convert func(T) W) List[W] {
 	return List[W]{Object: "list", HasMore: more, Data: Items(items, convert)}
 }
 
-// Items converts each item to its JSON form. The result is never nil.
+// Items converts each item to its JSON form. Items never returns nil.
 func Items[T, W any](items []T, convert func(T) W) []W {
 	data := make([]W, len(items))
 	for i, t := range items {
@@ -44,8 +44,8 @@ func Items[T, W any](items []T, convert func(T) W) []W {
 	return data
 }
 
-// FullList returns one page if p has a limit, and all items otherwise. The function read returns a page, id returns an
-// item's cursor, and convert returns an item's JSON form. If there are more than ListChunk items, the list is streamed.
+// FullList returns one page if p has a limit, and all items if p has no limit. The function read returns a page, id
+// returns an item's cursor, and convert returns an item's JSON form. A list of more than ListChunk items is streamed.
 func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id func(T) string,
 	convert func(T) W) (List[W], error) {
 	if p.Limit > 0 {
@@ -64,7 +64,7 @@ func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id
 	return l, err
 }
 
-// stream returns the list as a stream. ok is false if it fits into one chunk.
+// stream returns the list as a stream. ok is false if the list fits into one chunk.
 func (l List[T]) stream() (s Stream, ok bool) {
 	if l.rest == nil {
 		return Stream{}, false
@@ -72,7 +72,8 @@ func (l List[T]) stream() (s Stream, ok bool) {
 	return Stream{MediaType: MediaJSON + "; charset=utf-8", Kind: longList, Parts: l.parts()}, true
 }
 
-// parts yields the JSON of the list chunk by chunk. The field has_more comes last, because it is known only then.
+// parts yields the JSON of the list chunk by chunk. The field has_more comes last, because its value is known only
+// after the last chunk.
 func (l List[T]) parts() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		part := fmt.Appendf(nil, `{"object":%q,"data":[`, l.Object)

@@ -15,31 +15,30 @@ const (
 	// DefaultHeartbeat is the time between comment lines in an idle stream of events.
 	DefaultHeartbeat = 15 * time.Second
 
-	liveWriteTimeout = 10 * time.Second // time for the client to receive one write
+	liveWriteTimeout = 10 * time.Second // time limit for the client to receive one write
 )
 
-// LiveStream is a stream of server-sent events that has no end of its own (HTML Living Standard, section 9.2). It is
-// not an [Operation], and the document does not show it.
+// LiveStream is an endless stream of server-sent events (HTML Living Standard, section 9.2). A LiveStream is not an
+// [Operation] and does not appear in the OpenAPI document.
 type LiveStream struct {
 	Path  string
 	Scope teams.Scope // scope that the actor needs
-	// Prepare checks the request and returns a function that opens the source. The server calls that function once it
-	// has capacity for the stream.
+	// Prepare checks the request and returns a function that opens the source. The server calls the returned function
+	// when it has capacity for the stream.
 	Prepare func(c *Call) (open func(ctx context.Context) (LiveSource, error), err error)
 }
 
 // LiveSource yields the events of a live stream.
 type LiveSource interface {
-	// First returns the text that the stream begins with.
+	// First returns the first text of the stream.
 	First() string
-	// Next returns the next text, or "" if there is none within the given time. The error is io.EOF when the stream
-	// ends.
+	// Next returns the next text of the stream, or "" if no text arrives within the time wait. The error is io.EOF when
+	// the stream ends.
 	Next(ctx context.Context, wait time.Duration) (string, error)
 	Close()
 }
 
-// serveLive answers a request to a live stream. The stream ends when the client disconnects, when the source ends, and
-// when the actor loses its rights.
+// serveLive serves a live stream until the client disconnects, the source ends, or the actor loses its rights.
 func (s *Server) serveLive(w *recorder, r *http.Request, l *LiveStream,
 	authenticate func(*recorder, *http.Request) error) {
 	if err := authenticate(w, r); err != nil {
@@ -80,7 +79,7 @@ func (s *Server) serveLive(w *recorder, r *http.Request, l *LiveStream,
 	}
 }
 
-// openLive opens the source of a live stream. release gives back the capacity of the stream.
+// openLive opens the source of a live stream. The returned function release frees the capacity that the stream uses.
 func (s *Server) openLive(w *recorder, r *http.Request, l *LiveStream) (source LiveSource, release func(), err error) {
 	if err := w.actor.Require(l.Scope); err != nil {
 		return nil, nil, err
@@ -102,10 +101,10 @@ func (s *Server) openLive(w *recorder, r *http.Request, l *LiveStream) (source L
 	return source, release, err
 }
 
-// writeLive writes and flushes a text. The client must receive it within liveWriteTimeout.
+// writeLive writes and flushes a text, which the client must receive within liveWriteTimeout.
 func writeLive(w http.ResponseWriter, text string) error {
 	rc := http.NewResponseController(w)
-	// Response writers of tests do not support deadlines.
+	// Response writers in tests do not support deadlines.
 	err := rc.SetWriteDeadline(time.Now().Add(liveWriteTimeout))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err

@@ -23,18 +23,18 @@ const (
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// Description is what the OpenAPI document says that the operations and their types do not.
+// Description is the part of the OpenAPI document that is not derived from the operations and their types.
 type Description struct {
 	Title, Text string
 	// QueryParam describes a query parameter of an operation.
 	QueryParam func(o *Operation, name string) *huma.Param
-	// RequestHeaders returns the request headers that an operation reads; nil means that it reads none.
+	// RequestHeaders returns the request headers that an operation reads, or nil if it reads no headers.
 	RequestHeaders func(o *Operation) []*huma.Param
-	// ResponseHeaders returns the headers of the responses of an operation.
+	// ResponseHeaders returns the headers of an operation's responses.
 	ResponseHeaders func(o *Operation) map[string]*huma.Header
 }
 
-// openAPI makes the OpenAPI document from the operations and their types.
+// openAPI builds the OpenAPI document from the operations and their types.
 func (s *Server) openAPI() *huma.OpenAPI {
 	doc := &huma.OpenAPI{OpenAPI: "3.1.0", Info: &huma.Info{Title: s.opts.Description.Title,
 		Version: s.opts.Version, Description: s.opts.Description.Text},
@@ -44,7 +44,7 @@ func (s *Server) openAPI() *huma.OpenAPI {
 	for i := range s.opts.Operations {
 		o := &s.opts.Operations[i]
 		if o.Tag == "" {
-			continue // an alias, or an operation for load balancers
+			continue // aliases and operations for load balancers are undocumented
 		}
 		if doc.Paths[o.Path] == nil {
 			doc.Paths[o.Path] = &huma.PathItem{}
@@ -67,7 +67,7 @@ func (s *Server) openAPI() *huma.OpenAPI {
 	return doc
 }
 
-// describe returns the document of one operation. It adds the schemas of its types to schemas.
+// describe returns the OpenAPI description of one operation, and adds the schemas of the operation's types to schemas.
 func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 	content := func(t reflect.Type) map[string]*huma.MediaType {
 		return map[string]*huma.MediaType{MediaJSON: {Schema: schemas.Schema(t, true, operationID(o)+t.Name())}}
@@ -119,7 +119,7 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 	return d
 }
 
-// relax removes two defaults of Huma that are wrong here: that unknown fields are refused and that lists may be null.
+// relax removes two wrong defaults of Huma from a schema: that unknown fields are refused, and that lists may be null.
 func relax(s *huma.Schema) {
 	if s == nil {
 		return
@@ -136,8 +136,8 @@ func relax(s *huma.Schema) {
 	}
 }
 
-// schemaName returns the name of a type in the document: emailWire is Email and sendEmailIn is SendEmailRequest. Lists
-// are named after their elements.
+// schemaName returns a type's name in the OpenAPI document: emailWire is Email and sendEmailIn is SendEmailRequest.
+// List types are named after their elements.
 func schemaName(t reflect.Type, hint string) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -153,7 +153,7 @@ func schemaName(t reflect.Type, hint string) string {
 	case t == reflect.TypeFor[ErrorBody]():
 		return "Error"
 	case t == reflect.TypeFor[ReadOnly]():
-		return "Elsewhere" // the name of the type in earlier versions of the document
+		return "Elsewhere" // the type's name in earlier versions of the OpenAPI document
 	case strings.HasSuffix(name, "Wire"):
 		name = strings.TrimSuffix(name, "Wire")
 	case strings.HasSuffix(name, "In"):
@@ -164,8 +164,8 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// operationID returns the ID of an operation. It makes an ID from the summary if there is none: "Send an email" becomes
-// sendAnEmail.
+// operationID returns the ID of an operation. If the operation has no ID, operationID derives the ID from the summary:
+// "Send an email" becomes sendAnEmail.
 func operationID(o *Operation) string {
 	if o.ID != "" {
 		return o.ID

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Open is the scope of operations that need no authentication. No actor has it.
+// Open is the scope of operations that need no authentication. No actor has this scope.
 const Open = teams.Scope(math.MaxUint8)
 
 // Operation is one operation of the API.
@@ -22,45 +22,45 @@ type Operation struct {
 	Tag          string      // the group in the document; "" leaves the operation out
 	Summary      string      // for the document
 	ID           string      // in the document; "" makes it from the summary
-	Query        []string    // names of the query parameters, for the document
+	Query        []string    // names of the documented query parameters
 	Audit        AuditAction
 	Handler
 }
 
-// IsAlias reports whether the operation is a second path of another operation, which the document does not show.
+// IsAlias reports whether the operation is an undocumented alternative path for another operation.
 func (o *Operation) IsAlias() bool { return o.Tag == "" && o.Scope != Open }
 
-// AuditAction says how an operation is recorded in the audit log.
+// AuditAction describes the audit log entry of an operation.
 type AuditAction struct {
 	Name   string // such as domain.created; "" if the operation is not recorded
 	Target string // the path parameter with the ID of what the action is done to; "" for none
 	// ReadOnly means that the operation changes nothing. The audit entry of a read operation is written after the
-	// operation has succeeded, and not in a transaction of its own.
+	// operation has succeeded, because the operation has no transaction.
 	ReadOnly bool
 }
 
-// Handler is the function of an operation, whose types are known only at run time. [Endpoint], [Streaming] and [Upload]
-// make handlers.
+// Handler is the function of an operation, with types that are known only at run time. [Endpoint], [Streaming] and
+// [Upload] create handlers.
 type Handler struct {
 	in, out reflect.Type
-	form    bool     // the body is a form, which the function reads by Call.ReceiveForm
+	form    bool     // the body is a form, which call reads with Call.ReceiveForm
 	media   []string // media types of a streamed response; nil if the response is encoded as JSON
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
-// None is the request type of operations without input. Request bodies of such operations are ignored.
+// None is the request type of operations without input. The bodies of requests to operations without input are ignored.
 type None struct{}
 
 // TakesBody reports whether the operation reads a request body.
 func (h Handler) TakesBody() bool { return h.in != reflect.TypeFor[None]() }
 
-// MediaTypes returns the media types of a streamed response, and nil if the response is JSON in one piece.
+// MediaTypes returns the media types of a streamed response, or nil if the response is JSON and not streamed.
 func (h Handler) MediaTypes() []string { return h.media }
 
-// ResponseType returns the type that the response is encoded from.
+// ResponseType returns the Go type of the response.
 func (h Handler) ResponseType() reflect.Type { return h.out }
 
-// Endpoint makes a handler of a function. It panics if In has a list or a map without a limit.
+// Endpoint returns a handler that calls f. Endpoint panics if the type In contains a list or a map without a limit.
 func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, error)) Handler {
 	h := Handler{in: reflect.TypeFor[In](), out: reflect.TypeFor[Out]()}
 	if at := unbounded(h.in, h.in.String()); at != "" {
@@ -84,7 +84,7 @@ func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 	return h
 }
 
-// serve answers a request to an operation.
+// serve handles a request for an operation.
 func (s *Server) serve(w *recorder, r *http.Request, o *Operation,
 	authenticate func(*recorder, *http.Request) error) {
 	if o.Scope != Open {

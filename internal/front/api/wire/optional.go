@@ -9,13 +9,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Optional is a field that distinguishes absent, null and a value.
+// Optional is a request field that distinguishes an absent field, null and a value.
 type Optional[T any] struct {
-	Given bool // the request has the field
+	Given bool // whether the request has the field
 	Value *T   // nil for null
 }
 
-// UnmarshalJSONFrom is called only if the field is present.
+// UnmarshalJSONFrom sets Given. The decoder calls it only if the field is present.
 func (o *Optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	o.Given = true
 	return json.UnmarshalDecode(d, &o.Value)
@@ -32,13 +32,14 @@ func (o *Optional[T]) OrZero() (v T) {
 // ElementTypes implements [BoundedDecoder].
 func (*Optional[T]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Schema returns the schema of the value or null. The tag nullable:"false" excludes null where it is refused.
+// Schema returns a schema that allows the value or null. The struct tag nullable:"false" excludes null for fields that
+// refuse it.
 func (Optional[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
-	if s.Ref != "" { // the value would also have to match the keywords beside a reference
+	if s.Ref != "" { // keywords next to a $ref would also apply to the value
 		return &huma.Schema{OneOf: []*huma.Schema{{Ref: s.Ref}, {Type: "null"}}}
 	}
-	if s.Type == "" { // Nullable needs a type to add null to
+	if s.Type == "" { // Nullable only works for schemas with a type
 		s.OneOf = append(slices.Clip(s.OneOf), &huma.Schema{Type: "null"})
 		return &s
 	}
@@ -46,7 +47,7 @@ func (Optional[T]) Schema(r huma.Registry) *huma.Schema {
 	return &s
 }
 
-// Replacement returns what to store: the value, the zero value for null, and nil if the field is absent.
+// Replacement returns the value to store: the given value, the zero value for null, or nil if the field is absent.
 func (o *Optional[T]) Replacement() *T {
 	if o.Given && o.Value == nil {
 		return new(T)

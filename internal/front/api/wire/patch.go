@@ -12,20 +12,21 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// A PATCH request changes the fields that its body has. The type of a field says what null means:
+// A PATCH request changes the fields in its body. The Go type of a field determines the meaning of null:
 //
 //   - Optional: null removes the value.
 //   - A plain type or a pointer: null counts as absent, because some clients write null for every field that they were
 //     not given (API reference section 1).
 //   - Immutable and ReadOnly: the request cannot change the field.
 //
-// A body whose fields are all null or empty is refused: the client would take the response for a confirmed change. An
-// empty body is accepted and changes nothing (API reference section 19.1), and so is one with unknown fields only.
+// A PATCH body that contains only null or empty fields is refused, because the client would take a success response as
+// confirmation of a change. An empty body and a body with only unknown fields are accepted and change nothing (API
+// reference section 19.1).
 
-// Immutable is a field that is set when a resource is created and that never changes.
+// Immutable is a field that is set when a resource is created and that can never be changed.
 type Immutable[T comparable] struct{ value *T }
 
-// UnmarshalJSONFrom reads a value; null counts as absent.
+// UnmarshalJSONFrom reads a value. The value null counts as an absent field.
 func (f *Immutable[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &f.value)
 }
@@ -38,11 +39,11 @@ func (Immutable[T]) Schema(r huma.Registry) *huma.Schema {
 	return r.Schema(reflect.TypeFor[T](), true, "")
 }
 
-// Given reports whether the request has a value. An empty value counts as absent.
+// Given reports whether the request has a non-empty value for the field.
 func (f Immutable[T]) Given() bool { return f.value != nil && *f.value != *new(T) }
 
-// MustEqual returns a fault if the request has a value other than the current one. The current value is accepted,
-// because clients send back what they have read.
+// MustEqual returns a fault if the request's value differs from the current value. The current value is accepted,
+// because some clients send all fields of the resource that they have read.
 func (f Immutable[T]) MustEqual(field string, current T) error {
 	if !f.Given() || *f.value == current {
 		return nil
@@ -53,7 +54,7 @@ func (f Immutable[T]) MustEqual(field string, current T) error {
 // ReadOnly is a field that is set when a resource is created and that only another operation can change.
 type ReadOnly struct{ given bool }
 
-// UnmarshalJSONFrom skips a value. Null, false and empty values count as absent.
+// UnmarshalJSONFrom skips the value. The values null and false and empty values count as an absent field.
 func (e *ReadOnly) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
@@ -71,7 +72,8 @@ func (e *ReadOnly) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // ElementTypes implements [BoundedDecoder].
 func (*ReadOnly) ElementTypes() []reflect.Type { return nil }
 
-// Refuse returns a fault if the request has the field. instead is a sentence that says how to change it.
+// Refuse returns a fault if the request has the field. instead is a sentence that tells the client how to change the
+// field.
 func (e ReadOnly) Refuse(field, instead string) error {
 	if !e.given {
 		return nil
@@ -79,14 +81,14 @@ func (e ReadOnly) Refuse(field, instead string) error {
 	return fault.Invalidf(field, "The `%s` field cannot be changed here. %s", field, instead)
 }
 
-// RequireChange returns a fault if the body has fields but change, which was made from in, has none: all of the body's
-// fields are null or empty.
+// RequireChange returns a fault if the request body contains only null or empty fields. in is the decoded body, and
+// change is the resulting change.
 func (c *Call) RequireChange(in, change any) error {
 	return requireChange(c.body, reflect.TypeOf(in), change)
 }
 
-// requireChange does the work of RequireChange. The type of the body is in. If that type has required fields, any body
-// is accepted.
+// requireChange implements RequireChange. in is the body's Go type. If that type has required fields, any body is
+// accepted.
 func requireChange(body []byte, in reflect.Type, change any) error {
 	if in.Kind() != reflect.Struct {
 		return nil
@@ -111,7 +113,7 @@ func requireChange(body []byte, in reflect.Type, change any) error {
 	for d.ReadToken(); d.PeekKind() == '"'; d.SkipValue() {
 		name, err := d.ReadToken()
 		if err != nil {
-			return nil // the decoder has reported the error
+			return nil // the JSON decoder has already reported the error
 		}
 		if field := name.String(); known[field] {
 			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it a value, or "+
@@ -121,7 +123,7 @@ func requireChange(body []byte, in reflect.Type, change any) error {
 	return nil
 }
 
-// blank reports whether a field of a request means the same as if it were absent.
+// blank reports whether a field's value has the same meaning as an absent field.
 func blank(v reflect.Value) bool {
 	if v.Type() == reflect.TypeFor[jsontext.Value]() {
 		return v.IsNil() || jsontext.Value(v.Bytes()).Kind() == 'n'

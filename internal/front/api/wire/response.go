@@ -11,23 +11,23 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// LargeResponse is the size in bytes up to which the memory of a response is not counted.
+// LargeResponse is the maximum size in bytes of a response that needs no memory reservation.
 const LargeResponse = 256 << 10
 
-// Limits of the memory for large responses, which teams share. An operation that expects a large response reserves
-// memory before it reads the rows. When the response is encoded, the reservation shrinks to its length and lasts until
-// the client has received it. The client must receive it at a minimum rate. So slow clients delay only the large
-// responses of their own team.
+// These constants limit the memory for large responses, which all teams share. An operation that expects a large
+// response reserves memory before it reads the rows. After encoding, the reservation shrinks to the response's length
+// and lasts until the client has received the response at a minimum rate. A slow client therefore delays only large
+// responses to its own team.
 const (
-	responsesMax   = 512 << 20        // bytes of all large responses
-	responsesGreed = 1                // share of a team in that memory, see package fairshare
-	responseCost   = 3                // bytes of memory per byte: the database row, the string and the encoded JSON
-	responseGrace  = 15 * time.Second // time to receive a response, plus the time at responsePace
+	responsesMax   = 512 << 20        // bytes of memory for all large responses
+	responsesGreed = 1                // greed of the pool of that memory, see package fairshare
+	responseCost   = 3                // bytes of memory per byte of a response: row, string and encoded JSON
+	responseGrace  = 15 * time.Second // time limit for receiving a response, plus its time at responsePace
 	responsePace   = 128 << 10        // bytes per second
 )
 
-// ReserveMemory reserves memory for a response of this many bytes. If there is not enough within 10 seconds, the error
-// is an Unavailable fault.
+// ReserveMemory reserves memory for a response of the given size in bytes. If not enough memory becomes free within 10
+// seconds, the error is an Unavailable fault.
 func (c *Call) ReserveMemory(ctx context.Context, bytes int64) error {
 	return c.reserve(ctx, bytes*responseCost)
 }
@@ -45,7 +45,7 @@ func (c *Call) reserve(ctx context.Context, bytes int64) error {
 	return nil
 }
 
-// shrinkReservation releases the reserved memory that exceeds this many bytes.
+// shrinkReservation releases the reserved memory that exceeds the given number of bytes.
 func (c *Call) shrinkReservation(bytes int64) {
 	if bytes < c.responseBytes {
 		c.server.Capacity.Responses.Release(c.TeamID, c.responseBytes-bytes)
@@ -53,8 +53,8 @@ func (c *Call) shrinkReservation(bytes int64) {
 	}
 }
 
-// ReleaseSource sets a function that releases the data from which the response is made. The function is called once the
-// response is encoded.
+// ReleaseSource sets a function that releases the memory of the data from which the response is built. The function is
+// called after the response is encoded.
 func (c *Call) ReleaseSource(release func()) { c.source = release }
 
 func (c *Call) releaseSource() {
@@ -64,7 +64,7 @@ func (c *Call) releaseSource() {
 	}
 }
 
-// writeResponse writes an encoded response. The client must receive a large one at a minimum rate.
+// writeResponse writes an encoded response. The client must receive a large response at a minimum rate.
 func (s *Server) writeResponse(w *recorder, r *http.Request, c *Call, response []byte) {
 	if len(response) <= LargeResponse {
 		write(w, c.Status, response)
@@ -79,7 +79,7 @@ func (s *Server) writeResponse(w *recorder, r *http.Request, c *Call, response [
 	c.shrinkReservation(int64(len(response)))
 	c.releaseSource()
 	if w.recordResponse {
-		w.recordResponse, w.response = false, response // a copy would take as much memory again
+		w.recordResponse, w.response = false, response // recorded without a copy, which would double the memory
 	}
 	h := w.Header()
 	h["Content-Type"] = []string{MediaJSON + "; charset=utf-8"}
@@ -90,7 +90,7 @@ func (s *Server) writeResponse(w *recorder, r *http.Request, c *Call, response [
 	}
 }
 
-// writeAtPace writes a response in pieces. The client must receive them at a minimum rate.
+// writeAtPace writes a response in several pieces, which the client must receive at a minimum rate.
 func writeAtPace(w http.ResponseWriter, response []byte) error {
 	rc := http.NewResponseController(w)
 	deadline := time.Now().Add(responseGrace)
@@ -98,7 +98,7 @@ func writeAtPace(w http.ResponseWriter, response []byte) error {
 		piece := response[:min(len(response), responsePace)]
 		response = response[len(piece):]
 		deadline = deadline.Add(time.Duration(len(piece)) * time.Second / responsePace)
-		// Response writers of tests do not support deadlines.
+		// Response writers in tests do not support deadlines.
 		if err := rc.SetWriteDeadline(deadline); err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return errClientGone
 		}

@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// A client must receive a large response at a minimum rate. The deadline does not start again with each piece.
+// A client must receive a large response at a minimum rate. Each piece of a response extends the write deadline only by
+// its time at the minimum rate.
 func TestPaceOfLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}

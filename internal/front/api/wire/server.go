@@ -31,24 +31,26 @@ type Options struct {
 	Audit     *audit.Log
 	Log       *slog.Logger
 	Version   string
-	PublicURL string // the address of the installation, for clients without a token; may be empty
-	// Address returns the address by which a client reaches this installation. Nil means PublicURL for all clients.
+	PublicURL string // the installation's address, which is shown to clients without a token; may be empty
+	// Address returns the address by which a client reaches this installation. If Address is nil, all clients get
+	// PublicURL.
 	Address          func(r *http.Request) string
-	RateLimit        int            // requests per second of a team that has no limit of its own; 0 means no limit
-	Limits           *teams.Limiter // counts requests for the rate limit; nil means a limiter of this server's own
+	RateLimit        int            // default request limit per team and second; 0 means no limit
+	Limits           *teams.Limiter // counts requests for the rate limit; nil creates a new limiter
 	RequireUserAgent bool           // refuse requests without a User-Agent header
-	Heartbeat        time.Duration  // between comment lines in an idle live stream; 0 means DefaultHeartbeat
-	BodyMax          int64          // bytes of a request body; 0 means 64 MB, and the largest value is 256 MB
+	Heartbeat        time.Duration  // interval of comment lines in an idle live stream; 0 means DefaultHeartbeat
+	BodyMax          int64          // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
 
-	// MaskSecrets masks API keys and other secrets in a path or a header before it is logged. Nil masks nothing.
+	// MaskSecrets masks API keys and other secrets in a path or a header before it is logged. If MaskSecrets is nil,
+	// nothing is masked.
 	MaskSecrets func(text string) string
 
-	// AfterCall, if set, is called after each operation and before its response is written. It may add headers. err is
-	// the error of the operation.
+	// AfterCall, if set, is called after each operation and before its response is written. AfterCall may add response
+	// headers. err is the operation's error.
 	AfterCall func(ctx context.Context, c *Call, err error)
 
-	// Observe, if set, is called after each request of an authenticated actor. The response has been sent by then, but
-	// the connection waits until Observe returns.
+	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
+	// waits until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
@@ -59,25 +61,25 @@ type Server struct {
 
 	opts           Options
 	routes         chi.Router
-	unknownKeys    teams.Limiter   // counts requests with an unknown API key, per client address
-	unavailableLog lograte.Limiter // limits log lines about dependencies that do not answer
+	unknownKeys    teams.Limiter   // counts requests with unknown API keys per client address
+	unavailableLog lograte.Limiter // limits log lines about unavailable dependencies
 	overloadLog    lograte.Limiter // limits log lines about overload, so that they do not hide failures
 	document       func() []byte
 	docsPage       func() ([]byte, error)
 }
 
-// Capacity holds what requests share on this node. A pool never gives all of it to one team, see package fairshare.
+// Capacity contains the pools that all requests on this node share. No team can use up a pool, see package fairshare.
 type Capacity struct {
-	BodyStarts   *fairshare.Pool // bytes of memory for large bodies of which less than an eighth has arrived
-	MediumBodies *fairshare.Pool // bytes of memory for bodies that do not wait for larger ones
+	BodyStarts   *fairshare.Pool // bytes of memory for large bodies until an eighth of the body has arrived
+	MediumBodies *fairshare.Pool // bytes of memory for bodies that do not wait for larger bodies
 	Bodies       *fairshare.Pool // bytes of memory for the largest bodies
 	Responses    *fairshare.Pool // bytes of memory for large responses
 	Exports      *fairshare.Pool // export streams
-	LongLists    *fairshare.Pool // lists that are streamed
-	EventStreams *fairshare.Pool // streams of events
+	LongLists    *fairshare.Pool // streamed lists
+	EventStreams *fairshare.Pool // event streams
 }
 
-// New returns a server. It panics if an operation has no scope.
+// New returns a server. New panics if an operation has no scope.
 func New(o Options) *Server {
 	if o.BodyMax == 0 {
 		o.BodyMax = bodyMax
@@ -102,7 +104,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// router returns the routes of all operations, each of which authenticates requests by the given function.
+// router returns a router for all operations. It authenticates every request with the given function.
 func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) chi.Router {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) { s.answerNotFound(w.(*recorder), r, authenticate) })
@@ -129,11 +131,11 @@ func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) c
 	return router
 }
 
-// Operations returns the operations that the server has.
+// Operations returns the server's operations.
 func (s *Server) Operations() []Operation { return s.opts.Operations }
 
-// Scope returns the scope that an actor needs for an operation. The path is the one in the operation's route. ok is
-// false if there is no such operation, or if it needs no scope.
+// Scope returns the scope that an actor needs for an operation. path is the path pattern of the operation's route. ok
+// is false if the operation does not exist or needs no scope.
 func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	for i := range s.opts.Operations {
 		if o := &s.opts.Operations[i]; o.Method == method && o.Path == path && o.Scope != Open {
@@ -143,14 +145,14 @@ func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	return 0, false
 }
 
-// ServeHTTP answers a request. It normalizes the path, assigns a request ID, and recovers from panics of operations.
+// ServeHTTP handles a request. It normalizes the path, assigns a request ID, and recovers from panics in operations.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveRoutes(s.routes, &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r),
 		recordResponse: s.opts.Observe != nil, head: r.Method == http.MethodHead, resource: resourceOf(r.Context())}, r)
 }
 
-// ServeAs returns a handler that serves all operations to an actor who is already authenticated. It checks scopes, but
-// neither tokens nor the rate limit.
+// ServeAs returns a handler that serves all operations to an actor who is already authenticated. The handler checks
+// scopes, but neither tokens nor the rate limit.
 func (s *Server) ServeAs(by teams.Actor) http.Handler {
 	routes := s.router(func(w *recorder, _ *http.Request) error {
 		w.actor = by
@@ -187,14 +189,14 @@ func (s *Server) serveRoutes(routes chi.Router, w *recorder, r *http.Request) {
 	normalizePath(r)
 	routed := r
 	if w.head {
-		get := *r // net/http must still see HEAD in r, so that it sends no body
+		get := *r // a copy: r must keep the method HEAD, so that net/http sends no body
 		get.Method = http.MethodGet
 		routed = &get
 	}
 	routes.ServeHTTP(w, routed)
 }
 
-// requestID returns the client's X-Request-Id if it is valid in a header and a log, otherwise a new ID.
+// requestID returns the client's X-Request-Id if it is valid in headers and logs, and a new ID if not.
 func requestID(r *http.Request) string {
 	given := r.Header.Get("X-Request-Id")
 	if given == "" || len(given) > 100 || strings.ContainsFunc(given, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -203,7 +205,8 @@ func requestID(r *http.Request) string {
 	return given
 }
 
-// normalizePath makes //emails into /emails and /contacts/ into /contacts. A redirect would turn a POST into a GET.
+// normalizePath rewrites //emails to /emails and /contacts/ to /contacts. It does not redirect, because clients follow
+// a redirected POST with a GET.
 func normalizePath(r *http.Request) {
 	if r.URL.RawPath != "" {
 		r.URL.RawPath = normalized(r.URL.RawPath)
@@ -221,15 +224,15 @@ func normalized(path string) string {
 	return path
 }
 
-// finish logs the request in one line and calls Observe. Requests that fail because something is unavailable are logged
-// at a limited rate, because every request fails in the same way.
+// finish logs the request in one line and calls Observe. Failures because of an unavailable dependency are logged at a
+// limited rate, because every request fails in the same way.
 func (s *Server) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
 	path := cmp.Or(w.path, r.URL.Path)
 	level, logged, suppressed := slog.LevelDebug, true, 0
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
-		// The client disconnected: this is not a failure of the server.
+		// The client disconnected, which is not a failure of the server.
 	case w.status == http.StatusServiceUnavailable && isOverload(w.cause):
 		level = slog.LevelWarn
 		logged, suppressed = s.overloadLog.Allow()
@@ -271,36 +274,37 @@ type RequestRecord struct {
 	Start                       time.Time
 	Duration                    time.Duration
 	Body, Answer                []byte
-	Long                        int64 // bytes of a long list, which was streamed and is not in Answer
-	Streamed                    bool  // the response was a stream of events, which is not recorded
+	Long                        int64 // length in bytes of a streamed list, which is not in Answer
+	Streamed                    bool  // the response was an event stream, which is not recorded
 }
 
-// Logged reports whether a request belongs in the request log. Streams of events and requests that read the log do not.
+// Logged reports whether a request belongs in the request log. Event streams and requests that read the request log are
+// not logged.
 func (r RequestRecord) Logged() bool {
 	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
 }
 
-// recorder is the response writer of a request. It records what the log line and Observe need.
+// recorder is the response writer of a request. It records the data for the log line and for Observe.
 type recorder struct {
 	http.ResponseWriter
 	start    time.Time
 	id       string
 	path     string      // for the logs; "" means the path of the request
 	actor    teams.Actor // the authenticated actor, even if it lacks the scope
-	resource string      // the path of the request, if it is not the API's own; see Server.Authenticate
+	resource string      // path of the other protocol through which the request came, or ""; see Server.Authenticate
 	status   int
 	cause    error // cause of an internal failure
 
-	recordResponse bool // keep the response for Observe
-	countResponse  bool // only count the bytes of the response, without keeping it
+	recordResponse bool // whether to keep the response for Observe
+	countResponse  bool // whether to only count the bytes of the response
 	responseBytes  int64
 	streamed       bool
 	body, response []byte
 
-	head         bool   // the method is HEAD: the response has no body
+	head         bool   // the method is HEAD, so the response has no body
 	truncated    bool   // the response is incomplete, so the connection must be closed
-	withoutToken bool   // the actor is not authenticated by a token, which could be revoked
-	release      func() // releases the memory of the body and of the response; nil if they have none
+	withoutToken bool   // the actor was not authenticated by a token
+	release      func() // releases the memory reserved for the request and response bodies; may be nil
 }
 
 func (w *recorder) WriteHeader(status int) {

@@ -81,7 +81,7 @@ func TestNoRateLimit(t *testing.T) {
 	}
 }
 
-// Requests with unknown keys are limited per address. A valid key works even from the same address.
+// Requests with unknown API keys are limited per client address. A valid API key still works from a limited address.
 func TestGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{})
@@ -115,7 +115,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// An error that is not a fault is answered without its cause, which is logged once.
+// If an error is not a fault, the response does not contain its cause, which is logged once.
 func TestFailuresOfOurs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,7 +155,7 @@ func TestFailuresOfOurs(t *testing.T) {
 	}
 }
 
-// Overload is logged as a warning at a limited rate, and does not hide failures.
+// Overload is logged as a warning at a limited rate, and does not hide log lines about failures.
 func TestTooMuchIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"no place": db.ErrCrowded,
@@ -188,7 +188,7 @@ func TestClientGoesAway(t *testing.T) {
 		<-ctx.Done()
 		return None{}, fmt.Errorf("read: %w", ctx.Err())
 	})
-	f.do(t, "GET /api-keys") // so that the server has cached the key
+	f.do(t, "GET /api-keys") // so that the server has cached the API key
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/test", nil)
 	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
@@ -214,8 +214,7 @@ type echo struct {
 	Text string `json:"text"`
 }
 
-// Observe is called for each request with a valid API key, with the original request and response, and for no other
-// request.
+// Observe is called only for requests with a valid API key, and gets the original request and response.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen []RequestRecord
@@ -251,7 +250,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// Bodies of any size up to the limit arrive completely, with and without Content-Length, and release their memory.
+// Request bodies of any size up to the limit are read completely, with and without Content-Length, and their memory is
+// released.
 func TestBodies(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -281,7 +281,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// Large bodies wait for memory for a limited time.
+// A request with a large body waits a limited time for memory.
 func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
@@ -304,7 +304,7 @@ func TestTooManyLargeBodies(t *testing.T) {
 	})
 }
 
-// stuck is a body that never ends.
+// stuck is a request body that never ends.
 type stuck struct{ closed <-chan struct{} }
 
 func (s stuck) Read([]byte) (int, error) { <-s.closed; return 0, io.ErrUnexpectedEOF }
@@ -319,7 +319,7 @@ func TestBodyBreaksOff(t *testing.T) {
 	}
 }
 
-// Operations without input do not wait for a body.
+// Operations without input do not wait for the request body.
 func TestBodyIsNotReadInVain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -332,7 +332,7 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 	}
 }
 
-// HEAD responds like GET without the body. Load balancers use it.
+// HEAD responds like GET without the body. Load balancers send HEAD requests.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -346,7 +346,7 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// Each request is logged in one line: at debug level if it succeeds, at info level if the client made a mistake.
+// Each request is logged in one line, at debug level if it succeeds and at info level if it fails with a client error.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder
@@ -365,7 +365,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// New panics for an operation without a scope, so that the program does not start.
+// New panics if an operation has no scope, so that the program does not start.
 func TestOperationsWithoutScope(t *testing.T) {
 	t.Parallel()
 	defer func() {

@@ -12,54 +12,54 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Limits of the streams on this node. A slow client occupies a stream for longer, and only the streams of its own team
-// wait.
+// These constants limit the streamed responses on this node. A slow client uses a stream for longer, but delays only
+// the streams of its own team.
 const (
-	exportsMax             = 64               // exports at once
-	exportsPerTeamMax      = 4                // exports of one team at once
-	streamsGreed           = 1                // share of a team in each kind of stream, see package fairshare
-	longListsMax           = 128              // long lists at once; each has a chunk in memory
-	longListWait           = 10 * time.Second // how long a long list waits before the client is asked to try again
+	exportsMax             = 64               // concurrent exports
+	exportsPerTeamMax      = 4                // concurrent exports of one team
+	streamsGreed           = 1                // greed of the pool for each kind of stream, see package fairshare
+	longListsMax           = 128              // concurrent long lists; each has one chunk in memory
+	longListWait           = 10 * time.Second // maximum time for which a long list waits for capacity
 	eventStreamsMax        = 256              // open event streams
 	eventStreamsPerTeamMax = 10               // open event streams of one team
 	streamPiece            = 32 << 10         // bytes per write
-	streamPieceTimeout     = 30 * time.Second // time for the client to receive a piece
+	streamPieceTimeout     = 30 * time.Second // time limit for the client to receive one write
 )
 
-// StreamKind is the kind of a stream. Each kind has its own limit.
+// StreamKind is the kind of a streamed response. Each kind has a separate limit.
 type StreamKind int
 
 // The kinds of streams.
 const (
 	Export      StreamKind = iota // a file
-	EventStream                   // events as they happen
+	EventStream                   // events, sent when they happen
 	longList                      // a list that clients expect as one response
 )
 
-// Stream is a response that is written while it is made, because it may be larger than memory.
+// Stream is a response that is generated while it is sent, because it may be larger than memory.
 type Stream struct {
 	MediaType string
 	FileName  string // for browsers that save the response; "" for none
 	Kind      StreamKind
-	// Parts yields the response piece by piece. Each part is valid until the next one is requested. An error before the
-	// first part is answered as usual; a later error truncates the response.
+	// Parts yields the response in parts. Each part is valid until the next part is requested. An error before the
+	// first part causes an error response. A later error truncates the response.
 	Parts iter.Seq2[[]byte, error]
 }
 
-// Streaming makes a handler of a function that returns a stream and takes no input. Row is the type that the document
-// describes for each media type: a line of NDJSON, the data of an event, or the whole of a JSON response.
+// Streaming returns a handler for a function that has no input and returns a stream. The OpenAPI document describes the
+// type Row for each media type: a line of NDJSON, the data of an event, or a whole JSON response.
 func Streaming[Row any](f func(ctx context.Context, c *Call) (Stream, error), media ...string) Handler {
 	h := Endpoint(func(ctx context.Context, c *Call, _ None) (Stream, error) { return f(ctx, c) })
 	h.out, h.media = reflect.TypeFor[Row](), media
 	return h
 }
 
-// errClientGone means that the client does not receive the response any more.
+// errClientGone means that the client no longer receives the response.
 var errClientGone = errors.New("the client disconnected or receives too slowly")
 
-// writeStream writes a response part by part. While the client is slow, the server holds only the connection and one
-// part. If the response cannot be completed, or the actor loses its rights, the connection is closed in the middle of
-// the body, so that the client notices.
+// writeStream writes a response in parts. While it waits for a slow client, it uses only the connection and the memory
+// of one part. If the response cannot be completed, or the actor loses its rights, the server closes the connection
+// before the end of the body, so that the client detects the truncation.
 func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream Stream) {
 	release, err := s.acquireStream(r.Context(), w.actor.TeamID, stream.Kind)
 	if err != nil {
@@ -94,7 +94,8 @@ func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream 
 	}
 }
 
-// acquireStream waits until the team may have one more stream of the kind. release gives it back.
+// acquireStream waits until the team may open another stream of the given kind. The returned function release ends the
+// use of the stream's slot.
 func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind) (release func(), err error) {
 	switch kind {
 	case EventStream:
@@ -115,7 +116,7 @@ func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind
 	return func() { s.Capacity.Exports.Release(team, 1) }, nil
 }
 
-// acquireEventStream acquires a stream of events without waiting. release gives it back.
+// acquireEventStream reserves a slot for an event stream without waiting. The returned function release frees the slot.
 func (s *Server) acquireEventStream(team string) (release func(), err error) {
 	if s.Capacity.EventStreams.Held(team) >= eventStreamsPerTeamMax || !s.Capacity.EventStreams.TryAcquire(team, 1) {
 		return nil, fault.New(fault.TooFast, "", "This team has as many streams of events open as it may, which is %d at "+
@@ -127,7 +128,7 @@ func (s *Server) acquireEventStream(team string) (release func(), err error) {
 func writeStreamHeader(w http.ResponseWriter, status int, s Stream) {
 	h := w.Header()
 	h["Content-Type"] = []string{s.MediaType}
-	h["X-Accel-Buffering"] = []string{"no"} // A buffering proxy would hide that a response is truncated.
+	h["X-Accel-Buffering"] = []string{"no"} // a buffering proxy could hide the truncation of a response
 	if s.Kind != longList {
 		h["Cache-Control"] = []string{"no-store"}
 	}
@@ -138,11 +139,12 @@ func writeStreamHeader(w http.ResponseWriter, status int, s Stream) {
 	w.WriteHeader(status)
 }
 
-// writePart writes and flushes a part. The client must receive each piece of it within streamPieceTimeout.
+// writePart writes and flushes a part. The client must receive each write of streamPiece bytes within
+// streamPieceTimeout.
 func writePart(w http.ResponseWriter, part []byte) error {
 	rc := http.NewResponseController(w)
 	for len(part) > 0 {
-		// Response writers of tests do not support deadlines.
+		// Response writers in tests do not support deadlines.
 		err := rc.SetWriteDeadline(time.Now().Add(streamPieceTimeout))
 		if err != nil && !errors.Is(err, http.ErrNotSupported) {
 			return fmt.Errorf("%w: %w", errClientGone, err)
@@ -159,8 +161,8 @@ func writePart(w http.ResponseWriter, part []byte) error {
 	return nil
 }
 
-// truncate ends a request in the middle of its response. The logs then show the status code of err, not the one that
-// was sent.
+// truncate ends a request before the response is complete. The logs contain the status code of err instead of the
+// status code that was sent.
 func (s *Server) truncate(w *recorder, r *http.Request, err error) {
 	w.truncated = true
 	if errors.Is(err, errClientGone) || r.Context().Err() != nil {

@@ -19,7 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 )
 
-// streaming returns a fixture with the operations /stream, which responds with parts, and /short, and a server for it.
+// streaming returns a fixture and a server for it. The fixture has the operations /stream, which responds with the
+// given parts, and /short.
 func streaming(t *testing.T, o Options, parts iter.Seq2[[]byte, error]) (*fixture, *httptest.Server) {
 	t.Helper()
 	operation := func(path string, parts iter.Seq2[[]byte, error]) Operation {
@@ -38,8 +39,8 @@ func streaming(t *testing.T, o Options, parts iter.Seq2[[]byte, error]) (*fixtur
 	return f, s
 }
 
-// An error in the middle of a stream closes the connection, so that the client notices. The error is logged with its
-// cause.
+// An error after the first part of a stream closes the connection, so that the client detects the truncation. The error
+// is logged with its cause.
 func TestStreamIsCut(t *testing.T) {
 	t.Parallel()
 	seen := make(chan RequestRecord, 1)
@@ -60,7 +61,7 @@ func TestStreamIsCut(t *testing.T) {
 	}
 }
 
-// An error before the first part of a stream is an error response.
+// An error before the first part of a stream causes an error response.
 func TestStreamThatCannotBegin(t *testing.T) {
 	t.Parallel()
 	f, s := streaming(t, Options{}, func(yield func([]byte, error) bool) { yield(nil, errors.New("the disk is gone")) })
@@ -85,7 +86,7 @@ func TestStreamForHead(t *testing.T) {
 	}
 }
 
-// A stream ends when its client disconnects or its key is deleted. The number of streams per team is limited.
+// A stream ends when its client disconnects or its API key is deleted. The number of streams per team is limited.
 func TestStreamsOfOneTeam(t *testing.T) {
 	t.Parallel()
 	var open atomic.Int32
@@ -130,7 +131,7 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	}
 }
 
-// A client that receives nothing is disconnected after a timeout.
+// A client that stops receiving is disconnected after a timeout.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := &sluggish{ResponseRecorder: httptest.NewRecorder()}
@@ -140,7 +141,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// sluggish is a client that receives one piece.
+// sluggish is a client that receives only one write.
 type sluggish struct {
 	*httptest.ResponseRecorder
 	pieces, deadlines int

@@ -6,10 +6,10 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 )
 
-// DBTime is a time in the form of PostgreSQL, 2023-10-06 23:47:56.678+00. The zero time is null.
+// DBTime is a time in PostgreSQL's format, such as 2023-10-06 23:47:56.678+00. The zero time is written as null.
 type DBTime time.Time
 
-// MarshalJSON omits trailing zeros of the fraction, as PostgreSQL does.
+// MarshalJSON omits trailing zeros of the fractional seconds, as PostgreSQL does.
 func (t DBTime) MarshalJSON() ([]byte, error) {
 	if time.Time(t).IsZero() {
 		return []byte("null"), nil
@@ -25,7 +25,7 @@ func (DBTime) Schema(huma.Registry) *huma.Schema {
 // ISOTime is a time in ISO 8601 in UTC with milliseconds.
 type ISOTime time.Time
 
-// MarshalJSON writes three digits of the fraction.
+// MarshalJSON writes fractional seconds with three digits.
 func (t ISOTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }

@@ -16,8 +16,9 @@ import (
 )
 
 // Do sends a request to h. The text of the request is its method and path, header lines, an empty line, and the body.
-// Do adds Host, User-Agent, Authorization and Content-Length unless the text has them; a header with the value "-" is
-// left out. The value of Authorization may be a name in keys, which Do replaces by the token; the default is full.
+// Do adds the headers Host, User-Agent, Authorization and Content-Length if the text does not contain them. A header
+// with the value "-" is omitted. If the value of Authorization is a name in keys, Do replaces it by the token with that
+// name. The default name is "full".
 func Do(t testing.TB, h http.Handler, keys map[string]string, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
@@ -52,7 +53,7 @@ func Do(t testing.TB, h http.Handler, keys map[string]string, text string) *http
 	return w
 }
 
-// WantError fails the test unless the response is an error with this status code and name.
+// WantError fails the test if the response is not an error with the given status code and name.
 func WantError(t testing.TB, w *httptest.ResponseRecorder, status int, name string) {
 	t.Helper()
 	var e struct {
@@ -76,7 +77,7 @@ func Serve(t testing.TB, h http.Handler) *httptest.Server {
 	return s
 }
 
-// Send makes a request over the network with a bearer token and returns the status and the body of the response.
+// Send makes a request over the network with a bearer token and returns the response's status and body.
 func Send(t testing.TB, token, method, url string, body io.Reader) (status int, text string) {
 	t.Helper()
 	w := open(t, t.Context(), http.DefaultClient, token, method, url, body)
@@ -88,8 +89,8 @@ func Send(t testing.TB, token, method, url string, body io.Reader) (status int, 
 	return w.StatusCode, string(all)
 }
 
-// Fetch makes a request to s and returns the response, whose body it closes when the test ends. Reading the body may
-// take a minute.
+// Fetch makes a request to s and returns the response. When the test ends, the response body is closed. Reading the
+// body may take up to a minute.
 func Fetch(t testing.TB, s *httptest.Server, token, method, path string) *http.Response {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

@@ -70,8 +70,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.api.ServeHTTP(w, r)
 }
 
-// request returns a request for a line such as "GET /path", or for an absolute URL of the site. key names the API key;
-// "" means none.
+// request returns a request for a line such as "GET /path", or for an absolute URL of the site. key is the name of the
+// API key, or "" for a request without a key.
 func (s *site) request(t testing.TB, key, line, body string) *http.Request {
 	method, path, found := strings.Cut(line, " ")
 	if !found {
@@ -102,7 +102,7 @@ func (s *site) get(t testing.TB, link string, status int) string {
 	return w.Body.String()
 }
 
-// receive delivers a message with LF line ends to an address and returns its id.
+// receive delivers a message with LF line endings to an address and returns the id of the received email.
 func (s *site) receive(t testing.TB, to, message string) string {
 	t.Helper()
 	c, err := s.received.Open(t.Context(), smtpserver.Peer{Addr: netip.MustParseAddrPort("192.0.2.9:25"),
@@ -124,7 +124,7 @@ func (s *site) receive(t testing.TB, to, message string) string {
 	return id
 }
 
-// share creates a shared link of an email through the API and returns it.
+// share creates a shared link to an email through the API and returns the link.
 func (s *site) share(t testing.TB, key, id, body string) string {
 	t.Helper()
 	w := s.do(t, key, "POST /emails/"+id+"/share", body)
@@ -137,7 +137,7 @@ func (s *site) share(t testing.TB, key, id, body string) string {
 	return out.URL
 }
 
-// send sends an email from acme and returns its id.
+// send sends an email from the team Acme and returns the email's id.
 func (s *site) send(t testing.TB, body string) string {
 	t.Helper()
 	w := s.do(t, "acme", "POST /emails", body)

@@ -3,16 +3,16 @@
 //
 // # Invariants
 //
-// The signed token in a link says what the link opens and until when. If a token is forged, was made for another
-// purpose, or belongs to a deleted team, the answer is 404. A tracked link still leads to its target after its email or
-// team was deleted. Search engines must not index the pages. The HTML of an email is shown in a frame that cannot run
-// scripts or reach other parts of this host.
+// The signed token in a link contains the link's target and expiry time. A request with a token that is forged, was
+// issued for another purpose, or belongs to a deleted team gets status 404. A tracked link still redirects to its
+// target after its email or team was deleted. All pages tell search engines not to index them. The HTML of an email is
+// shown in a sandboxed frame that cannot run scripts or access other pages of this host.
 //
 // # When it fails
 //
-// Showing a large received email takes memory that all readers of its team share. If no memory is left, the answer is
-// 503 with Retry-After. Internal errors are logged, and their cause is not shown. Pages and files are streamed, so if
-// reading fails midway, the client gets an incomplete response.
+// Showing a large received email reserves memory from the team's share. If no memory is left, the response is 503 with
+// Retry-After. Internal errors are logged, and their cause is not included in the response. Pages and files are
+// streamed, so if reading fails after the start of the response, the client gets an incomplete response.
 package links
 
 import (
@@ -35,14 +35,14 @@ type Links struct {
 	outageLog lograte.Limiter // limits log lines about unavailable services
 }
 
-// New returns the handlers.
+// New returns the handlers of /download/ and /shared.
 func New(e *emails.Service, r *receiving.Service, log *slog.Logger) *Links {
 	return &Links{emails: e, received: r, log: log}
 }
 
-// Register adds the handlers to a mux. /download/{token} serves attachments of sent emails, /download/received/{token}
-// attachments of received emails, and /download/raw/{token} received emails in their original form. /shared shows sent
-// and received emails.
+// Register adds the handlers to a mux. /download/{token} serves attachments of sent emails. /download/received/{token}
+// serves attachments of received emails. /download/raw/{token} serves received emails in their original form. /shared
+// shows sent and received emails.
 func (l *Links) Register(mux *http.ServeMux) {
 	mux.HandleFunc("GET /download/{token}", l.download)
 	mux.HandleFunc("GET /download/received/{token}", l.serveFile(l.received.OpenFile))
@@ -63,7 +63,8 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail answers with an error text. It logs internal errors without showing their cause.
+// fail sends an error response with a text. Internal errors are logged, and their cause is not included in the
+// response.
 func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	kind := fault.KindOf(err)
@@ -79,12 +80,12 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusServiceUnavailable, "This cannot be shown at present. Try again in a moment."
 		w.Header().Set("Retry-After", "1")
 	}
-	if status >= 500 && r.Context().Err() == nil { // otherwise the client has disconnected, which is not a failure
+	if status >= 500 && r.Context().Err() == nil { // a client that disconnected is not a failure
 		logged, leftOut := true, 0
 		if kind == fault.Unavailable {
 			logged, leftOut = l.outageLog.Allow()
 			if f, ok := errors.AsType[*fault.Error](err); ok && f.Unwrap() != nil {
-				err = f.Unwrap() // the text of the fault is only for the reader
+				err = f.Unwrap() // the fault's own text is meant for the client, not for the log
 			}
 		}
 		if logged {

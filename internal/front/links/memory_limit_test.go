@@ -22,18 +22,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// memory is enough for one team to read two large messages at once, and for another team to read one.
+// memory is enough bytes for one team to read two large messages concurrently while another team reads one large
+// message.
 const memory = 10 << 20
 
-// large returns a message of one megabyte: a text and a file.
+// large returns a message of about one megabyte with a text and an attached file.
 func large() string {
 	lines := strings.Repeat("x\n", 1<<19/3)
 	return "Subject: Large\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\n" + lines +
 		"--b\nContent-Type: application/pdf; name=a.pdf\n\n" + lines + "--b--\n"
 }
 
-// readers returns the addresses at which a team can read a received email, each with the name of the API key that it
-// needs.
+// readers returns a map from the request lines that read a received email of a team to the names of the API keys that
+// they need.
 func (s *site) readers(t testing.TB, team, id string) map[string]string {
 	t.Helper()
 	e, err := s.received.File(t.Context(), s.team[team], id, s.fileOf(t, team, id))
@@ -55,7 +56,7 @@ func (s *site) fileOf(t testing.TB, team, id string) string {
 	return rest[:36]
 }
 
-// hold opens downloads of a team's email, without reading them, until the team gets no more memory.
+// hold opens downloads of a team's email without reading them, until the team has no memory left.
 func (s *site) hold(t testing.TB, team, id string) (all []receiving.Download) {
 	t.Helper()
 	link, _ := s.received.FileURL(s.team[team], id, s.fileOf(t, team, id), time.Now())
@@ -77,7 +78,7 @@ func closeAll(t testing.TB, all []receiving.Download) {
 	}
 }
 
-// wantBusy checks the answer to a request for which there is no memory, in the format of the API or of links.
+// wantBusy checks the response of the API or of a link to a request for which no memory is left.
 func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	text := w.Body.String()
@@ -89,7 +90,7 @@ func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	}
 }
 
-// handIn sends a large message to an SMTP server on loopback.
+// handIn sends a large message to the SMTP server at addr.
 func handIn(t testing.TB, addr string) error {
 	t.Helper()
 	client, err := smtp.Dial(addr)
@@ -101,8 +102,8 @@ func handIn(t testing.TB, addr string) error {
 	return client.SendMail("jo@sender.example", []string{"in@in.acme.example"}, strings.NewReader(text))
 }
 
-// While downloads use all memory of a team, its readers get 503 and mail to it gets 451. Other teams are not affected.
-// When the downloads end, requests succeed again.
+// While downloads use all memory of a team, requests that read its emails get 503 and incoming mail for the team gets
+// 451. Other teams are not affected. After the downloads have ended, the same requests succeed.
 func TestReadersWithoutMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1, TakeWait: 1})
@@ -145,7 +146,7 @@ func TestReadersWithoutMemory(t *testing.T) {
 			t.Errorf("the log, of which a line each from the API and links is wanted:\n%s", lines)
 		}
 		closeAll(t, held)
-		for range 3 { // refused requests have kept no memory
+		for range 3 { // refused requests did not keep memory reserved
 			for line, key := range asked {
 				if w := s.do(t, key, line, ""); w.Code != 200 {
 					t.Errorf("%.40s: %d %.200s", line, w.Code, w.Body)
@@ -158,7 +159,7 @@ func TestReadersWithoutMemory(t *testing.T) {
 	})
 }
 
-// stuck is a client that does not read its answer until free is closed.
+// stuck is a client that does not read the response until free is closed.
 type stuck struct {
 	*httptest.ResponseRecorder
 	once sync.Once
@@ -172,8 +173,8 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// A download keeps its memory until the client has read it. Slow clients can use only their team's share. Answers of
-// the API have memory of their own (TestSlowReaderOfReceivedEmail of package api).
+// The memory of a download stays reserved until the client has read the whole file. Slow clients can use only the
+// memory share of their team. API responses use other memory (see TestSlowReaderOfReceivedEmail in package api).
 func TestSlowReadersShareMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1})
@@ -211,7 +212,7 @@ func TestSlowReadersShareMemory(t *testing.T) {
 	})
 }
 
-// A client that disconnects while it waits for memory reserves none and causes no log line.
+// A client that disconnects while its request waits for memory reserves no memory and causes no log line.
 func TestReadersThatGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, dbtest.SQLite(t), receiving.Config{Memory: memory})
@@ -240,8 +241,8 @@ func TestReadersThatGoAway(t *testing.T) {
 	})
 }
 
-// While the blob store is unavailable, readers get 503. If a blob is lost, the answer is 500 and the log names the
-// blob.
+// While the blob store is unavailable, requests that read emails get 503. If a blob is lost, the response is 500 and
+// the log names the blob.
 func TestReadersWithoutBlobs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})

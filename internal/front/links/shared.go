@@ -16,10 +16,10 @@ import (
 var sharedHTML string
 
 // sharedTemplate contains two templates: `head` for the part of the page before the email's content, and `foot` for the
-// part after it.
+// part after the content.
 var sharedTemplate = template.Must(template.New("shared").Parse(sharedHTML))
 
-// sharedPage is the content of the page of a shared email.
+// sharedPage is the content of a page that shows a shared email.
 type sharedPage struct {
 	Subject, From   string
 	To, Cc, ReplyTo []string
@@ -27,7 +27,7 @@ type sharedPage struct {
 	MessageID       string
 	Attachments     []sharedFile
 
-	html  func(io.Writer) error // writes the HTML; nil if there is none
+	html  func(io.Writer) error // writes the email's HTML; nil if it has no HTML
 	text  string
 	close func() // releases the memory that the page reserved
 }
@@ -37,7 +37,7 @@ type sharedFile struct {
 	Size            int64
 }
 
-// showShared shows the sent or received email that a token refers to. A token is valid for only one of them.
+// showShared shows the email to which a token refers. A token is valid either for a sent or for a received email.
 func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 	token := r.URL.Query().Get("token")
 	p, err := l.sharedSent(r.Context(), token)
@@ -61,7 +61,7 @@ func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Err() == nil {
 			l.log.Warn("showing a shared email failed midway", "error", err)
 		}
-		panic(http.ErrAbortHandler) // an incomplete page must not look complete
+		panic(http.ErrAbortHandler) // closes the connection, because an incomplete page must not look complete
 	}
 }
 
@@ -108,8 +108,8 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 	return p, nil
 }
 
-// write writes the page. The texts may have tens of megabytes. Texts are escaped in chunks, because the template would
-// hold each of them in one string.
+// write writes the page. The email's texts may have tens of megabytes and are escaped in chunks, because a template
+// would keep each text in one string.
 func (p *sharedPage) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, escapeChunk)
 	if err := sharedTemplate.ExecuteTemplate(out, "head", p); err != nil {
@@ -138,17 +138,17 @@ func (p *sharedPage) write(w io.Writer) error {
 // escapeChunk is the number of bytes that are escaped at a time.
 const escapeChunk = 32 << 10
 
-// escaper writes text that is escaped as HTML. The result is valid between tags and in a quoted attribute.
+// escaper escapes text for HTML. Escaped text can be used between tags and in quoted attributes.
 type escaper struct{ out *bufio.Writer }
 
 // Write implements io.Writer.
 func (e escaper) Write(b []byte) (int, error) {
 	template.HTMLEscape(e.out, b)
-	_, err := e.out.Write(nil) // a bufio.Writer keeps its error
+	_, err := e.out.Write(nil) // an empty write returns the earlier error of a bufio.Writer
 	return len(b), err
 }
 
-// WriteString implements io.StringWriter, so that a large text is not copied as a whole.
+// WriteString implements io.StringWriter, so that a large text is copied in chunks.
 func (e escaper) WriteString(s string) (n int, err error) {
 	for err == nil && n < len(s) {
 		piece := s[n:min(n+escapeChunk, len(s))]

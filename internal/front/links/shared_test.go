@@ -25,7 +25,7 @@ const hostile = `<script>alert(1)</script><meta http-equiv="refresh" content="0;
 
 const hostileName = `"><script>alert(4)</script>`
 
-// shows is the content of a page, as far as tests need it.
+// shows is the part of a page's content that tests check.
 type shows struct {
 	text   map[string]string // text of the elements title, h1, pre and dl
 	srcdoc string
@@ -80,8 +80,8 @@ func look(t *testing.T, page string) (s shows) {
 	return s
 }
 
-// The content of a shared email, sent or received, appears only as text of the page and in a frame without any
-// permissions.
+// The content of a shared email appears only as text of the page and in a frame without any permissions. This holds for
+// sent and received emails.
 func TestSharedHostileEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -159,7 +159,7 @@ func TestSharedHostileEmails(t *testing.T) {
 	})
 }
 
-// Sent and received emails are shared with the same operation, rules and answers.
+// Sharing works in the same way for sent and received emails, with the same operation, rules and responses.
 func TestSharing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -209,7 +209,7 @@ func TestSharing(t *testing.T) {
 	})
 }
 
-// A token opens only the email for which it was made.
+// The token of a shared link opens only the email for which it was issued.
 func TestSharedTokens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -277,7 +277,7 @@ func TestSharedTokens(t *testing.T) {
 		if err := s.Teams.Delete(t.Context(), s.Queue, s.team["acme"]); err != nil {
 			t.Fatal(err)
 		}
-		for _, l := range all { // nothing has been deleted yet
+		for _, l := range all { // the team's data still exists
 			s.get(t, l, 404)
 		}
 	})

@@ -12,17 +12,17 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Tracked serves the tracked links of sent emails, /c/{token}, and their pixels, /o/{token}. Each token works only at
-// the host for which it was made.
+// Tracked serves the tracked links of sent emails, /c/{token}, and their tracking pixels, /o/{token}. Each token works
+// only at the host name for which it was issued.
 //
-// Tracked does not use the database. The target of a link is part of its token, and a hit is recorded after the answer.
-// It redirects only to targets in tokens that this installation signed, so it is not an open redirect.
+// Tracked does not use the database, because a link's target is part of its token, and a hit is recorded after the
+// response. Tracked is not an open redirect: it redirects only to targets in tokens that this installation signed.
 type Tracked struct {
 	emails *emails.Service
 	hits   *tracking.Service
 }
 
-// NewTracked returns the handler.
+// NewTracked returns the handler of tracked links and pixels.
 func NewTracked(e *emails.Service, hits *tracking.Service) *Tracked { return &Tracked{e, hits} }
 
 const (
@@ -30,20 +30,20 @@ const (
 	openPath  = "/o/"
 )
 
-// Serves reports whether a path belongs to this handler.
+// Serves reports whether Tracked serves the path.
 func (t *Tracked) Serves(path string) bool {
 	return strings.HasPrefix(path, clickPath) || strings.HasPrefix(path, openPath)
 }
 
-// pixel is a transparent GIF of one pixel.
+// pixel is a transparent 1x1 GIF.
 const pixel = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00" +
 	",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
 
-// ServeHTTP answers a request, and then passes the hit on to be recorded.
+// ServeHTTP responds to a request, and then adds the hit to the hits to be recorded.
 func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "private, no-store, max-age=0")
-	h.Set("Referrer-Policy", "no-referrer") // the referrer would be the webmail page that contains the link
+	h.Set("Referrer-Policy", "no-referrer") // the referrer would reveal the webmail page that contains the link
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 	h.Set("X-Content-Type-Options", "nosniff")
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -69,15 +69,15 @@ func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.Set("Content-Length", strconv.Itoa(len(pixel)))
 		w.WriteHeader(http.StatusOK)
 		if r.Method == http.MethodGet {
-			_, _ = io.WriteString(w, pixel) // if the client has disconnected, the hit still counts
+			_, _ = io.WriteString(w, pixel) // the hit counts even if the client has disconnected
 		}
 	}
 	t.hits.Add(tracking.Hit{EmailID: to.EmailID, Position: to.Position, URL: to.URL, Addr: client(r),
 		UserAgent: r.UserAgent(), Prefetch: isPrefetch(r.Header), Head: r.Method == http.MethodHead})
 }
 
-// location returns the target of a link in a form that is valid in a header: an http or https URL in printable ASCII.
-// It removes tabs and line breaks and escapes other invalid bytes, as browsers do.
+// location returns a link's target as an http or https URL in printable ASCII, which is valid in a header. Like
+// browsers, location removes tabs and line breaks and escapes other invalid bytes.
 func location(target string) (string, bool) {
 	scheme, rest, ok := strings.Cut(target, "://")
 	if !ok || !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") ||
@@ -107,7 +107,7 @@ func host(r *http.Request) string {
 	return strings.Trim(strings.TrimSuffix(name, "."), "[]")
 }
 
-// client returns the address of the client, or the zero Addr if it is not known.
+// client returns the client's IP address, or the zero Addr if the address is unknown.
 func client(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -116,7 +116,7 @@ func client(r *http.Request) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// isPrefetch reports whether the browser says that it only prefetches the page or shows a preview.
+// isPrefetch reports whether a request header says that the browser only prefetches or previews the page.
 func isPrefetch(h http.Header) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		for _, value := range h[name] {

@@ -34,10 +34,10 @@ const (
 	shopLink = "https://shop.example/a?b=1&c=%20d#e"
 )
 
-// linksHost is the host of tracked links.
+// linksHost is the host name of tracked links.
 const linksHost = "links.acme.example"
 
-// token returns the token of a tracked link for a purpose. Package emails makes such tokens for the purpose "track".
+// token returns the token of a tracked link, signed for the given purpose. Package emails uses the purpose "track".
 func token(keys *keyring.Keyring, purpose string, t tokens.TrackedLink) string {
 	u := uuid.MustParse(t.EmailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
@@ -107,8 +107,8 @@ func (tr *tracker) sent() string {
 	return emailID
 }
 
-// A click is redirected to its target, and an open gets an image. Both hits are recorded, except for HEAD requests and
-// prefetches.
+// A click is redirected to the link's target, and an open gets an image. Clicks and opens are recorded, except for HEAD
+// requests and prefetches.
 func TestTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
@@ -156,7 +156,7 @@ func TestTracked(t *testing.T) {
 	})
 }
 
-// A token that was altered, made for another purpose, or is too long gets 404, and nothing is recorded.
+// A request with a token that is altered, too long, or issued for another purpose gets 404, and no hit is recorded.
 func TestForgedTokens(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
@@ -199,7 +199,7 @@ func TestForgedTokens(t *testing.T) {
 	})
 }
 
-// The target of a link cannot add header fields, and is escaped as browsers do.
+// A link's target cannot add fields to the response header, and is escaped in the same way as by browsers.
 func TestTargets(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -216,7 +216,8 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Links still lead to their targets if the database is unavailable, and if the email or its team was deleted.
+// Tracked links still redirect to their targets if the database is unavailable, and if the email or its team was
+// deleted.
 func TestTrackedWithoutDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		tr := newTracker(testnode.New(t, d, testnode.Options{}))
@@ -246,7 +247,7 @@ func TestTrackedWithoutDatabase(t *testing.T) {
 	})
 }
 
-// Hits through a real server are recorded with the client's headers, and a client follows the redirect.
+// A hit over a real HTTP connection is recorded with the client's headers, and the response redirects the client.
 func TestTrackedByHTTP(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -282,7 +283,8 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
-// A link works only at its own host, in any spelling. At another team's host the link would be an open redirect.
+// A tracked link works only at its own host name, in any spelling. If it also worked at another team's host, that host
+// would be an open redirect.
 func TestTrackedHosts(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -301,7 +303,7 @@ func TestTrackedHosts(t *testing.T) {
 	}
 }
 
-// The answer to any request redirects only to a signed target.
+// The fuzz test proves that no request is redirected to an unsigned target.
 func FuzzTracked(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {
@@ -317,7 +319,7 @@ func FuzzTracked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
 			"/c/" + token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
-			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD, which keeps no hits in memory
+			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // the method is HEAD, because HEAD requests keep no hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
@@ -339,7 +341,7 @@ func FuzzTracked(f *testing.F) {
 	})
 }
 
-// escaped returns a URL as browsers write it, byte by byte.
+// escaped returns a URL with the bytes escaped that browsers escape.
 func escaped(url string) string {
 	var b strings.Builder
 	for _, c := range []byte(strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(url)) {
@@ -353,7 +355,8 @@ func escaped(url string) string {
 	return b.String()
 }
 
-// A proxy may get certificates only for hosts of working tracked links.
+// TLSAsk allows a proxy to obtain certificates only for this installation's own hosts and for tracking hosts with
+// working links.
 func TestTLSAsk(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		handler := links.TLSAsk(n.Domains, n.Log, "mail.postrider.test")

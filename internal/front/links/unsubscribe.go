@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the maximum size of a form in bytes. The form of a team with the maximum number of topics needs a third of
-// it. Together with the limits of a page and a token, it limits the memory of a request.
+// formMax is the maximum size of a submitted form in bytes. The form of a team with the maximum number of topics needs
+// a third of formMax. Together with the limits for pages and tokens, formMax limits the memory of a request.
 const formMax = 64 << 10
 
 var (
@@ -31,7 +31,7 @@ var (
 
 	unsubscribeTemplate = template.Must(template.New("unsubscribe").Parse(unsubscribeHTML))
 
-	// unsubscribePolicy allows the style of the page and its forms, and nothing else.
+	// unsubscribePolicy is a Content-Security-Policy that allows only the page's style sheet and forms.
 	unsubscribePolicy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; form-action 'self'; base-uri 'none'; "+
 		"frame-ancestors 'none'", hashOf(unsubscribeCSS))
 )
@@ -43,25 +43,24 @@ func hashOf(text string) string {
 
 // unsubscribeHandler serves /unsubscribe/.
 //
-// GET and HEAD only show a page, because mail programs, scanners and browsers fetch links that nobody clicked. POST
-// makes changes. Mail programs send a POST request for List-Unsubscribe-Post (RFC 8058 section 3.2), and so do the
-// forms of the page. The answer is a page and never a redirect, as the RFC requires. The forms need no protection
-// against requests from other sites: the handler uses no cookies or sessions, and anybody who has the token may make
-// changes.
+// GET and HEAD only show a page, because mail programs, scanners and browsers request links that nobody clicked. Only
+// POST changes subscriptions. Mail programs send a POST request for List-Unsubscribe-Post (RFC 8058 section 3.2), as do
+// the page's forms. The response to a POST is a page and never a redirect, as the RFC requires. The forms need no CSRF
+// protection, because the handler uses no cookies or sessions, and anybody who has the token may make changes.
 type unsubscribeHandler struct {
 	*Links
 	contacts *contacts.Service
 	teams    *teams.Service
 }
 
-// RegisterUnsubscribe adds the handler of unsubscribe links, /unsubscribe/{token}, to a mux.
+// RegisterUnsubscribe adds the handler for unsubscribe links, /unsubscribe/{token}, to a mux.
 func (l *Links) RegisterUnsubscribe(mux *http.ServeMux, c *contacts.Service, t *teams.Service) {
 	u := unsubscribeHandler{l, c, t}
 	mux.HandleFunc("GET /unsubscribe/{token}", u.show)
 	mux.HandleFunc("POST /unsubscribe/{token}", u.change)
 }
 
-// unsubscribePage is the content of a page.
+// unsubscribePage is the content of an unsubscribe page.
 type unsubscribePage struct {
 	Lang     string
 	Text     *unsubscribeTexts
@@ -70,7 +69,8 @@ type unsubscribePage struct {
 	For, All string
 	OneClick string // label of the one-click button; "" hides it
 
-	// Done makes the page a confirmation. Topics and Unsubscribed are then the earlier values, for the undo button.
+	// If Done is true, the page is a confirmation, and Topics and Unsubscribed are the values before the change, which
+	// the undo button restores.
 	Done, Changed bool
 
 	Topics       []unsubscribeTopic
@@ -84,7 +84,8 @@ type unsubscribeTopic struct {
 	On                    bool
 }
 
-// openLink returns the link of a request, and a page in the reader's language with its common content.
+// openLink returns the unsubscribe link of a request, and a page in the reader's language with the content that all
+// pages share.
 func (u *unsubscribeHandler) openLink(r *http.Request) (contacts.Link, *unsubscribePage, error) {
 	link, err := u.contacts.ReadToken(r.PathValue("token"))
 	if err != nil {
@@ -134,7 +135,7 @@ func (u *unsubscribeHandler) show(w http.ResponseWriter, r *http.Request) {
 	u.write(w, r, p)
 }
 
-// topic returns a topic of the page, or nil.
+// topic returns the page's topic with the given id, or nil if the page does not contain it.
 func (p *unsubscribePage) topic(topicID string) *unsubscribeTopic {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -179,13 +180,14 @@ func (u *unsubscribeHandler) change(w http.ResponseWriter, r *http.Request) {
 	p.setPreferences(&before)
 	left := ""
 	if t := p.topic(link.TopicID); leave && t != nil {
-		left = t.Name // even if the contact was unsubscribed from the topic before
+		left = t.Name // set even if the contact was already unsubscribed from the topic
 	}
 	p.confirm(&after, left)
 	u.write(w, r, p)
 }
 
-// confirm sets the heading of a confirmation. left is the topic that the contact unsubscribed from, if any.
+// confirm sets the heading of a confirmation page. left is the name of the topic from which the contact unsubscribed,
+// or "".
 func (p *unsubscribePage) confirm(after *contacts.Preferences, left string) {
 	changes := 0
 	for i, t := range after.Topics {
@@ -209,7 +211,7 @@ func (p *unsubscribePage) confirm(after *contacts.Preferences, left string) {
 	}
 }
 
-// readForm reads a form in either encoding that RFC 8058 section 3.2 allows. A body without a type is read as
+// readForm reads a form in either encoding that RFC 8058 section 3.2 allows. A body without a Content-Type is read as
 // application/x-www-form-urlencoded.
 func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, formMax)
@@ -228,7 +230,8 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 }
 
 func (u *unsubscribeHandler) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
-	// The page is rendered in memory, so that an error does not follow half a page. The number of topics is limited.
+	// The page is rendered in memory, so that a rendering error can replace the whole page. The page's size is limited
+	// because the number of topics is limited.
 	var page bytes.Buffer
 	if err := unsubscribeTemplate.Execute(&page, p); err != nil {
 		u.fail(w, r, fmt.Errorf("render the page of an unsubscribe link: %w", err))

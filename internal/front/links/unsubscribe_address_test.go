@@ -9,10 +9,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// later is the address to which the contact of rita moves.
+// later is the new address of a contact whose address was rita.
 const later = "later@example.org"
 
-// movedPages are unsubscribe pages with the topics News (opt-out by default) and Offers (opt-in by default).
+// movedPages serves unsubscribe pages with the topics News (opt-out by default) and Offers (opt-in by default).
 type movedPages struct {
 	*pages
 	news, offers contacts.Topic
@@ -31,7 +31,8 @@ func (p *movedPages) optIn() contacts.Change {
 	return contacts.Change{Topics: []contacts.Choice{{TopicID: p.news.ID, Subscription: contacts.OptIn}}}
 }
 
-// moved creates a contact who is opted in to News and whose address changes from rita to later. It returns the id.
+// moved creates a contact who is opted in to News, changes the contact's address from rita to later, and returns the
+// contact's id.
 func (p *movedPages) moved() string {
 	p.t.Helper()
 	at, _, err := p.Contacts.Upsert(p.t.Context(), p.team, rita, p.optIn())
@@ -42,13 +43,14 @@ func (p *movedPages) moved() string {
 	return at.ID
 }
 
-// tokenOf returns the token in an email that was sent to a contact at rita's address.
+// tokenOf returns the unsubscribe token in an email that was sent to a contact at the address rita.
 func (p *movedPages) tokenOf(contactID, topicID string) string {
 	return p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: topicID, ContactID: contactID,
 		Address: rita})
 }
 
-// state returns the topics that the contact with an address is opted in to, and "none" if it is unsubscribed.
+// state returns the names of the topics to which the contact is opted in, followed by "none" if the contact is
+// unsubscribed from all emails.
 func (p *movedPages) state(address string) string {
 	p.t.Helper()
 	at, err := p.Contacts.Get(p.t.Context(), p.team, address)
@@ -80,8 +82,8 @@ func (p *movedPages) want(ofLater, ofRita string) {
 	}
 }
 
-// If the address of a contact has changed, one click in an earlier email unsubscribes the contact and the address of
-// the email from the topic.
+// If a contact's address has changed, a one-click unsubscribe from an earlier email unsubscribes both the contact and
+// the email's address from the topic.
 func TestOneClickAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		if a := p.post(p.tokenOf(p.moved(), p.offers.ID), oneClick); a.status != 200 {
@@ -91,7 +93,8 @@ func TestOneClickAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// One click without a topic unsubscribes both addresses from everything.
+// A one-click unsubscribe from an email without a topic unsubscribes both the contact's current address and the email's
+// address from all emails.
 func TestOneClickWithoutTopicAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		if a := p.post(p.tokenOf(p.moved(), ""), oneClick); a.status != 200 {
@@ -101,7 +104,7 @@ func TestOneClickWithoutTopicAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// The page shows the choices of the contact, but not the later address.
+// The unsubscribe page of an earlier email shows the contact's choices, but not the contact's later address.
 func TestPageAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		token := p.tokenOf(p.moved(), p.news.ID)
@@ -122,7 +125,8 @@ func TestPageAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// If another contact has the address of the email by now, that contact is only unsubscribed and never opted in.
+// If the email's address now belongs to another contact, the link can only unsubscribe and never opt in that other
+// contact.
 func TestAddressOfAnotherContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()
@@ -134,8 +138,8 @@ func TestAddressOfAnotherContact(t *testing.T) {
 	})
 }
 
-// If the contact was deleted, the link changes only the address of the email. The link does not change a new contact
-// with the later address.
+// If the contact was deleted, the unsubscribe link changes only the subscription of the email's address. After a
+// contact's deletion, its unsubscribe link does not change a new contact with the later address.
 func TestLinkOfADeletedContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()
@@ -148,7 +152,7 @@ func TestLinkOfADeletedContact(t *testing.T) {
 	})
 }
 
-// A link cannot change contacts of another team.
+// An unsubscribe link cannot change contacts of another team.
 func TestLinkToAContactOfAnotherTeam(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		strange, _, err := p.Contacts.Upsert(t.Context(), p.Other.TeamID, "other@example.org", contacts.Change{})

@@ -56,8 +56,8 @@ func (p *pages) token(topicID string) string {
 	return p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: topicID, Address: rita})
 }
 
-// holds returns the contact's state: the topics that it is opted in to, and "none" if it is unsubscribed from all
-// emails.
+// holds returns the names of the topics to which the contact is opted in, followed by "none" if the contact is
+// unsubscribed from all emails.
 func (p *pages) holds() string {
 	p.t.Helper()
 	var all []string
@@ -80,7 +80,7 @@ func (p *pages) holds() string {
 	return strings.Join(all, " ")
 }
 
-// answer is a response with its parsed page.
+// answer is a response with the parsed page.
 type answer struct {
 	t      *testing.T
 	status int
@@ -127,7 +127,7 @@ func (p *pages) post(token, body string) *answer {
 	return p.request(http.MethodPost, token, body, "Content-Type", "application/x-www-form-urlencoded")
 }
 
-// all returns the elements with a tag name.
+// all returns the page's elements with the given tag name.
 func (a *answer) all(name string) (found []*html.Node) {
 	for n := range a.root.Descendants() {
 		if n.Type == html.ElementNode && n.Data == name {
@@ -165,7 +165,7 @@ func (a *answer) heading() string {
 	return textOf(all[0])
 }
 
-// choices returns the labels of the checkboxes, with a + before checked ones and a - before others.
+// choices returns the labels of the checkboxes, with the prefix + if a box is checked and - if it is not.
 func (a *answer) choices() (all []string) {
 	for _, input := range a.all("input") {
 		if kind, _ := attr(input, "type"); kind != "checkbox" {
@@ -185,8 +185,8 @@ func (a *answer) choices() (all []string) {
 	return all
 }
 
-// submit submits the form that has a button with this label. It checks the boxes whose labels are in the list on, or
-// leaves the boxes as they are if the list is nil.
+// submit submits the form that has a button with the given label. It checks exactly the boxes with labels in the list
+// on, or leaves all boxes unchanged if the list is nil.
 func (p *pages) submit(a *answer, token, button string, on []string) *answer {
 	p.t.Helper()
 	for _, form := range a.all("form") {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Writing a page takes no memory in proportion to its texts.
+// Writing a shared page allocates each of the email's texts only once.
 func TestPageIsWrittenInChunks(t *testing.T) {
 	const size = 8 << 20
 	text := strings.Repeat(`"`, size)
@@ -22,12 +22,12 @@ func TestPageIsWrittenInChunks(t *testing.T) {
 		t.Fatal(err)
 	}
 	runtime.ReadMemStats(&after)
-	if n := after.TotalAlloc - before.TotalAlloc; n > 2*size+size/2 { // each text once, in chunks
+	if n := after.TotalAlloc - before.TotalAlloc; n > 2*size+size/2 { // each text is allocated once, in chunks
 		t.Errorf("a page of %d bytes allocates %d", 2*size, n)
 	}
 }
 
-// A chunk may end anywhere in a text, and an error of the writer ends the page.
+// Escaping in chunks works for any position of the chunk boundaries, and a write error ends the page.
 func TestEscaper(t *testing.T) {
 	text := strings.Repeat("é\"<&'>\u2028x", escapeChunk/9)
 	p := &sharedPage{html: func(w io.Writer) error { _, err := io.WriteString(w, text); return err }, text: "\n" + text}

@@ -21,7 +21,7 @@ import (
 
 const rita = "rita@example.org"
 
-// The page states its language, labels each field, and neither needs nor allows scripts.
+// The unsubscribe page states its language, labels each field, and neither needs nor allows scripts.
 func TestUnsubscribePageIsPlain(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -79,7 +79,7 @@ func TestUnsubscribePageIsPlain(t *testing.T) {
 					}
 				}
 			}
-			// Each field has a label, and each description that a field refers to exists.
+			// Each form field has a label, and each description to which a field refers exists.
 			a := p.request(http.MethodGet, token, "", "Accept-Language", accept)
 			ids := map[string]bool{}
 			for n := range a.root.Descendants() {
@@ -110,7 +110,8 @@ func TestUnsubscribePageIsPlain(t *testing.T) {
 	})
 }
 
-// A GET changes nothing, whether a person, a mail program or a scanner sends it.
+// A GET request for an unsubscribe link changes nothing, no matter whether a person, a mail program or a scanner sends
+// it.
 func TestLookingUnsubscribesNobody(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -148,8 +149,8 @@ func TestLookingUnsubscribesNobody(t *testing.T) {
 	})
 }
 
-// One click unsubscribes from the topic of the email, or from everything if the email has none. Unsubscribing works in
-// each encoding that the RFC allows, can be repeated, and is answered without a redirect.
+// One-click unsubscribe unsubscribes from the email's topic, or from all emails if the email has no topic. It works in
+// each form encoding that RFC 8058 allows, can be repeated, and the response is not a redirect.
 func TestOneClick(t *testing.T) {
 	t.Parallel()
 	var form bytes.Buffer
@@ -200,7 +201,7 @@ func TestOneClick(t *testing.T) {
 	}
 }
 
-// If the topic of the email was deleted, one click unsubscribes from everything.
+// If the email's topic was deleted, one-click unsubscribe unsubscribes from all emails.
 func TestOneClickOfADeletedTopic(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -218,7 +219,7 @@ func TestOneClickOfADeletedTopic(t *testing.T) {
 	})
 }
 
-// A person makes choices on the page, sees the result, and can undo it.
+// A contact can change subscriptions on the unsubscribe page, sees the result, and can undo the change.
 func TestChoosing(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -260,14 +261,15 @@ func TestChoosing(t *testing.T) {
 			t.Error("who is unsubscribed is asked to unsubscribe")
 		}
 		says(p.submit(none, token, "Undo", nil), "Your choice is saved", "News Events")
-		// A topic that was created after the page was shown keeps its subscription.
+		// Saving the page does not change the subscription to a topic that was created after the page was shown.
 		p.topic("Later", contacts.OptIn, contacts.Public)
 		says(p.submit(page, token, "Save", []string{}), "Your choice is saved", "Later")
 	})
 }
 
-// The page shows a private topic to contacts who are subscribed, and to those who unsubscribed on this page, so that
-// they can subscribe again. Other contacts cannot see the topic or subscribe to it.
+// The unsubscribe page shows a private topic to contacts who are subscribed. Contacts who unsubscribed on this page
+// still see the topic, so that they can subscribe again. All other contacts can neither see the private topic nor
+// subscribe to it.
 func TestPrivateTopics(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -303,7 +305,7 @@ func TestPrivateTopics(t *testing.T) {
 		if got := p.holds(); got != "Secret Staff Public" {
 			t.Errorf("it has %q", got)
 		}
-		// If the team unsubscribes the contact, the contact cannot subscribe again.
+		// If the team unsubscribes the contact from a private topic, the contact cannot subscribe to that topic again.
 		out := []contacts.Choice{{TopicID: secret.ID, Subscription: contacts.OptOut},
 			{TopicID: staff.ID, Subscription: contacts.OptOut}}
 		if err := p.Contacts.Subscribe(t.Context(), p.team, at.ID, out); err != nil {
@@ -317,7 +319,7 @@ func TestPrivateTopics(t *testing.T) {
 	})
 }
 
-// If a token was altered or its team was deleted, the answer is 404 and nothing changes.
+// If an unsubscribe token was altered or its team was deleted, the response is 404 and nothing changes.
 func TestUnsubscribeLinksThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -354,7 +356,7 @@ func TestUnsubscribeLinksThatLeadNowhere(t *testing.T) {
 	})
 }
 
-// While the database is unavailable, the answer is an error, so that a mail program can retry.
+// While the database is unavailable, an unsubscribe request gets an error response, so that a mail program can retry.
 func TestUnsubscribingWithoutADatabase(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -368,8 +370,8 @@ func TestUnsubscribingWithoutADatabase(t *testing.T) {
 	})
 }
 
-// Repeated changes with the links of an address cannot fill the disk. After a number of opt-ins, further ones are
-// refused for all links of the address. Opt-outs are never refused.
+// Repeated changes with the unsubscribe links of one address cannot fill the disk. After a limited number of opt-ins,
+// further opt-ins are refused for all links of that address. Opt-outs are never refused.
 func TestOptingInAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -397,13 +399,13 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 				t.Fatalf("%d %s: %q holds", a.status, a.text, p.holds())
 			}
 		}
-		if refused != 18 { // 20 opt-ins, and one for each topic, are allowed
+		if refused != 18 { // 20 opt-ins and one more for each topic are allowed
 			t.Errorf("%d of 40 were refused", refused)
 		}
 		if n := len(p.seen.Take()); n != 1+2*22 {
 			t.Errorf("%d events", n)
 		}
-		// If an opt-in is refused, the opt-outs of the same form still take effect.
+		// If an opt-in is refused, the opt-outs in the same form still take effect.
 		mixed := url.Values{"save": {"1"}, "shown": {news.ID, offers.ID}, "topic": {news.ID}}.Encode()
 		if a := p.post(p.token(""), mixed); a.status != 429 || p.holds() != "" {
 			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
@@ -414,7 +416,7 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 		if a := p.post(p.token(""), "save=1"); a.status != 429 || p.holds() != "none" {
 			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
 		}
-		// Another address has its own limit.
+		// The limit of opt-ins applies to each address separately.
 		other := p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: news.ID,
 			Address: "otto@example.org"})
 		p.post(other, oneClick)

@@ -2,8 +2,8 @@ package links
 
 import "golang.org/x/text/language"
 
-// unsubscribeTexts are the texts of the unsubscribe pages in one language. The comments say what %s is replaced with.
-// To add a language, add it to unsubscribeLanguages.
+// unsubscribeTexts are the texts of the unsubscribe pages in one language. The comment of a field names the value that
+// replaces %s. To add a language, add its texts to unsubscribeLanguages.
 type unsubscribeTexts struct {
 	Heading   string // the team
 	For       string // the address
@@ -92,7 +92,7 @@ var unsubscribeLanguages = []struct {
 	}},
 }
 
-// acceptMax is the number of bytes of Accept-Language that are read.
+// acceptMax is the maximum number of bytes of the Accept-Language field that are read.
 const acceptMax = 512
 
 var unsubscribeMatcher = func() language.Matcher {
@@ -103,9 +103,10 @@ var unsubscribeMatcher = func() language.Matcher {
 	return language.NewMatcher(tags)
 }()
 
-// unsubscribeLanguage chooses the language of a page from an Accept-Language field (RFC 9110 section 12.5.4).
+// unsubscribeLanguage chooses the language of an unsubscribe page from an Accept-Language field (RFC 9110 section
+// 12.5.4).
 func unsubscribeLanguage(accept string) (lang string, texts *unsubscribeTexts) {
-	// If the field is invalid, there are no languages, and the matcher returns the first one.
+	// If the field is invalid, wanted is empty, and the matcher returns the first language.
 	wanted, _, _ := language.ParseAcceptLanguage(accept[:min(len(accept), acceptMax)])
 	_, i, _ := unsubscribeMatcher.Match(wanted...)
 	l := &unsubscribeLanguages[i]

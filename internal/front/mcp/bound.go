@@ -9,11 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// answerMax is the maximum length of an answer in bytes. A longer answer would fill the context of a model with one
-// call.
+// answerMax is the maximum length of a tool's answer in bytes. One longer answer would fill a model's context.
 const answerMax = 64 << 10
 
-// encoded returns JSON with <, > and & unescaped, which is shorter and easier for models to read.
+// encoded returns JSON in which <, > and & are not escaped, because such JSON is shorter and easier for models to read.
 func encoded(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -24,8 +23,8 @@ func encoded(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// bounded returns v as JSON that is not longer than most, in bytes, and notes that say what was left out. It first
-// truncates long texts, shorter and shorter, and then drops items from the end of the list `data`.
+// bounded returns v as JSON of at most the given number of bytes, and notes about omitted content. bounded first
+// truncates long texts to shorter and shorter lengths, and then drops items from the end of the list `data`.
 func bounded(v any, most int) (text string, notes []string) {
 	v, hidden := removeInvisible(v)
 	if hidden > 0 {
@@ -56,9 +55,9 @@ func bounded(v any, most int) (text string, notes []string) {
 	return truncate(string(out), most), append(notes, "The answer was too long and was cut, so it is not complete JSON.")
 }
 
-const textMin = 200 // the least number of characters that truncateTexts leaves of a text
+const textMin = 200 // the shortest length in bytes to which texts are truncated
 
-// truncateList returns m as JSON with as many of the first items as fit.
+// truncateList halves the number of list items until the JSON of m fits.
 func truncateList(m map[string]any, items []any, most int, notes []string) (string, []string) {
 	kept := len(items)
 	for kept > 0 {
@@ -73,7 +72,7 @@ func truncateList(m map[string]any, items []any, most int, notes []string) (stri
 	return "", append(notes, "The answer was too long: ask for fewer items with `limit`.")
 }
 
-// truncateTexts returns v with every text cut to limit bytes, and the number of texts that it cut.
+// truncateTexts returns v with every text truncated to limit bytes, and the number of truncated texts.
 func truncateTexts(v any, limit int) (any, int) {
 	n := 0
 	return walk(v, func(s string) string {
@@ -95,7 +94,7 @@ func removeInvisible(v any) (any, int) {
 	}), n
 }
 
-// walk returns a copy of a decoded JSON value with f applied to each text.
+// walk returns a copy of a decoded JSON value in which f was applied to each string.
 func walk(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:
@@ -116,8 +115,8 @@ func walk(v any, f func(string) string) any {
 	return v
 }
 
-// truncate shortens s to the length most, in bytes. If truncate cuts, the text ends with a note of how many bytes are
-// left out. It does not split characters.
+// truncate shortens s to at most the given number of bytes without splitting characters. A truncated text ends with a
+// note that states the number of omitted bytes.
 func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -130,8 +129,8 @@ func truncate(s string, most int) string {
 }
 
 // visible returns s without invisible characters, which could carry instructions to a model that a person does not see.
-// It removes format and control characters, private-use characters, and tags (Unicode 16 section 23.9). It keeps
-// joiners, because some scripts and emoji need them.
+// visible removes format and control characters, private-use characters, and tags (Unicode 16 section 23.9). visible
+// keeps joiners, because some scripts and emoji need them.
 func visible(s string) (shown string, hidden int) {
 	shown = strings.Map(func(r rune) rune {
 		switch {

@@ -22,14 +22,14 @@ import (
 // caller is the actor that calls a tool.
 type caller struct {
 	teams.Actor
-	from, token, agent string // data of the HTTP request: remote address, Authorization header, User-Agent
+	from, token, agent string // remote address, Authorization header and User-Agent of the HTTP request
 	server             *mcp.Server
 	s                  *Server
 }
 
 type callerKey struct{}
 
-// callerOf returns the caller from the context of a request. The SDK passes the context's values on to tools.
+// callerOf returns the caller from a request's context. The SDK passes the context's values to tools.
 func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
 // operation is one request to the API.
@@ -42,8 +42,8 @@ type operation struct {
 }
 
 const (
-	replyMax   = 2 << 20 // bytes of an API answer
-	replyTries = 4       // tries of a GET request that exceeds the rate limit
+	replyMax   = 2 << 20 // maximum size of an API response in bytes
+	replyTries = 4       // maximum attempts of a GET request that exceeds the rate limit
 )
 
 // refusal is an error response of the API.
@@ -62,8 +62,9 @@ func (e *refusal) Error() string {
 	return text
 }
 
-// perform performs an operation as the caller and decodes the answer into out. The error is a *refusal if the API
-// refuses. If a GET request exceeds the rate limit, perform waits and tries again, because models do not wait.
+// perform performs an API operation as the caller and decodes the response into out. If the API returns an error
+// response, the error is a *refusal. If a GET request exceeds the rate limit, perform waits and retries, because models
+// do not wait.
 func (c *caller) perform(ctx context.Context, o operation, out any) error {
 	for try := 1; ; try++ {
 		err := c.performOnce(ctx, o, out)
@@ -125,12 +126,12 @@ func (c *caller) performOnce(ctx context.Context, o operation, out any) error {
 	return nil
 }
 
-// reply collects an answer of the API in memory.
+// reply collects an API response in memory.
 type reply struct {
 	header http.Header
 	status int
 	body   bytes.Buffer
-	over   bool // the answer exceeded replyMax, so body is incomplete
+	over   bool // the response exceeded replyMax, so body is incomplete
 }
 
 // Header implements http.ResponseWriter.
@@ -143,7 +144,7 @@ func (w *reply) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. It fails once the answer exceeds replyMax.
+// Write implements http.ResponseWriter. Write fails if the response exceeds replyMax.
 func (w *reply) Write(p []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.over = w.over || w.body.Len()+len(p) > replyMax; w.over {
@@ -159,8 +160,9 @@ func (c *caller) may(op string) bool {
 	return ok && c.Require(scope) == nil
 }
 
-// runOperation returns the run function of a tool that performs one operation. Arguments that the path names go into
-// the path, arguments listed in query go into the query, and all others become the body.
+// runOperation returns the run function of a tool that performs one API operation. Arguments that occur in the path
+// pattern replace path parameters, arguments listed in query become query parameters, and all other arguments become
+// the body.
 func runOperation(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		var found any
@@ -169,7 +171,7 @@ func runOperation(op string, query ...string) func(ctx context.Context, c *calle
 	}
 }
 
-// runUntrusted is runOperation for answers that contain text of people outside the team.
+// runUntrusted is like runOperation, for responses that contain text by people outside the team.
 func runUntrusted(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	plain := runOperation(op, query...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
@@ -194,7 +196,7 @@ func request(op string, in arguments, query ...string) operation {
 	o := operation{method: method, path: strings.Join(segments, "/"), query: url.Values{}}
 	for _, name := range query {
 		if value, ok := left[name]; ok {
-			o.query.Set(name, cmp.Or(left.text(name), string(value))) // numbers are used as they are
+			o.query.Set(name, cmp.Or(left.text(name), string(value))) // text returns "" for numbers, so their JSON is used
 			delete(left, name)
 		}
 	}
@@ -207,7 +209,7 @@ func request(op string, in arguments, query ...string) operation {
 // pages returns the names of the paging arguments, followed by those in more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
-// runList is runUntrusted for lists. The default limit is 20 items.
+// runList is like runUntrusted, for lists. The default limit is 20 items.
 func runList(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	all := runUntrusted(op, pages(query...)...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// verdicts explain each state of an email.
+// verdicts maps each state of an email to an explanation.
 var verdicts = map[string]string{
 	"scheduled":        "It is scheduled for later and has not been sent.",
 	"queued":           "It waits to be sent.",
@@ -48,7 +48,7 @@ type attempts struct {
 	More bool `json:"has_more"`
 }
 
-// explainDelivery explains in one text what happened to an email, with the replies of the other servers.
+// explainDelivery returns a text that explains an email's delivery, including the replies of the recipients' servers.
 func explainDelivery(ctx context.Context, c *caller, in arguments) (result, error) {
 	path := "/emails/" + url.PathEscape(in.text("email_id"))
 	all := url.Values{"limit": {"100"}}
@@ -102,7 +102,7 @@ func explainDelivery(ctx context.Context, c *caller, in arguments) (result, erro
 	return result{plain: text, untrusted: true}, nil
 }
 
-// writeTo writes the events, oldest first.
+// writeTo writes the timeline's events, oldest first.
 func (t *timeline) writeTo(b *strings.Builder) {
 	b.WriteString("\nEvents, oldest first:\n")
 	for _, e := range t.Data {
@@ -125,7 +125,7 @@ func (t *timeline) writeTo(b *strings.Builder) {
 	}
 }
 
-// writeTo writes the delivery attempts, oldest first, with the SMTP conversation of the last one.
+// writeTo writes the delivery attempts, oldest first, and the SMTP conversation of the last attempt.
 func (t *attempts) writeTo(b *strings.Builder) {
 	b.WriteString("\nDelivery attempts, oldest first:\n")
 	for _, a := range t.Data {

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is an MCP server with its API on a test node. Acme receives mail at in.acme.example.
+// fixture is an MCP server with its API on a test node. The team Acme receives mail at in.acme.example.
 type fixture struct {
 	*testnode.Node
 	*Server
@@ -71,17 +71,17 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	return f
 }
 
-// grant lets a program act for Acme and returns its access token.
+// grant creates an OAuth grant for the team Acme and returns its access token.
 func (f *fixture) grant(scopes string) string { return f.limited(scopes, grants.Limits{}) }
 
-// limited is grant with limits.
+// limited is like grant, with sending limits.
 func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	f.T.Helper()
 	return f.granted(scopes, testnode.PublicURL+Path, "", limits).Access
 }
 
-// granted lets a program act for Acme. The arguments resource and narrowed are the resources of the grant and of the
-// access token.
+// granted creates an OAuth grant for the team Acme. The arguments resource and narrowed are the resources of the grant
+// and of its access token.
 func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limits) grants.Tokens {
 	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants
@@ -111,7 +111,7 @@ func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// agent is a client of the SDK with a token.
+// agent is an MCP client with an access token.
 type agent struct {
 	t testing.TB
 	*mcp.ClientSession
@@ -127,7 +127,7 @@ func (f *fixture) agent(token string) agent {
 	return agent{f.T, session}
 }
 
-// tools returns the names of the tools that the agent sees.
+// tools returns the names of the tools that the server lists for the agent.
 func (a agent) tools() (names []string) {
 	a.t.Helper()
 	for t, err := range a.Tools(a.t.Context(), nil) {
@@ -139,10 +139,10 @@ func (a agent) tools() (names []string) {
 	return names
 }
 
-// with are arguments of a tool.
+// with contains the arguments of a tool call.
 type with map[string]any
 
-// ask calls a tool and returns the texts of its result, and whether the result is an error.
+// ask calls a tool and returns the result's texts, and whether the result is an error.
 func (a agent) ask(name string, in with) (text string, failed bool) {
 	a.t.Helper()
 	if in == nil {
@@ -159,7 +159,7 @@ func (a agent) ask(name string, in with) (text string, failed bool) {
 	return strings.Join(all, "\n"), r.IsError
 }
 
-// do calls a tool that must succeed. It decodes the result's data into out unless out is nil.
+// do calls a tool that must succeed. If out is not nil, do decodes the result's data into out.
 func (a agent) do(name string, in with, out any) string {
 	a.t.Helper()
 	text, failed := a.ask(name, in)
@@ -174,7 +174,7 @@ func (a agent) do(name string, in with, out any) string {
 	return text
 }
 
-// refused calls a tool that must fail with an error that contains words.
+// refused calls a tool that must fail with an error that contains the given words.
 func (a agent) refused(words, name string, in with) {
 	a.t.Helper()
 	if text, failed := a.ask(name, in); !failed || !strings.Contains(text, words) {

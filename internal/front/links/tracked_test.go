@@ -319,7 +319,7 @@ func FuzzTracked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
 			"/c/" + token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
-			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // the method is HEAD, because HEAD requests keep no hits in memory
+			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD requests keep no hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)

@@ -196,7 +196,7 @@ func request(op string, in arguments, query ...string) operation {
 	o := operation{method: method, path: strings.Join(segments, "/"), query: url.Values{}}
 	for _, name := range query {
 		if value, ok := left[name]; ok {
-			o.query.Set(name, cmp.Or(left.text(name), string(value))) // text returns "" for numbers, so their JSON is used
+			o.query.Set(name, cmp.Or(left.text(name), string(value))) // a number's JSON is used
 			delete(left, name)
 		}
 	}

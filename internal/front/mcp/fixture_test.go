@@ -185,7 +185,7 @@ func (a agent) refused(words, name string, in with) {
 // sent returns the number of accepted emails.
 func (f *fixture) sent() int { return f.Count(`SELECT COUNT(*) FROM emails`) }
 
-// receive delivers a message to Acme and returns its id.
+// receive delivers a message to the team Acme and returns the received email's id.
 func (f *fixture) receive(message string) string {
 	f.T.Helper()
 	ctx := context.WithoutCancel(f.T.Context())

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// post sends a request without the SDK's client.
+// post sends a request without the SDK's MCP client.
 func (f *fixture) post(method, body string, header ...string) *http.Response {
 	f.T.Helper()
 	r, err := http.NewRequestWithContext(f.T.Context(), method, f.url, strings.NewReader(body))
@@ -39,8 +39,8 @@ func (f *fixture) post(method, body string, header ...string) *http.Response {
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 
-// A token works at the resource for which it was issued, or at all resources if it was issued for none. The operations
-// of a tool use the token with which the tool was called.
+// A token works only at the resource for which it was issued, or at all resources if it was issued without a resource.
+// A tool performs its operations with the token of the tool call.
 func TestResources(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const rest, tools = testnode.PublicURL, testnode.PublicURL + Path
@@ -55,7 +55,7 @@ func TestResources(t *testing.T) {
 			works := c.works
 			switch {
 			case c.asked == "" && c.refreshed == "":
-				works = "both" // narrowing an access token does not narrow the grant
+				works = "both" // a narrower access token does not narrow the grant
 			case c.refreshed != "":
 				works = "api"
 			}
@@ -71,8 +71,8 @@ func TestResources(t *testing.T) {
 	})
 }
 
-// wantWorks checks that a token works at "api", "mcp" or "both", and that the other resource refuses it and names its
-// metadata.
+// wantWorks checks that a token works only at "api", "mcp" or "both". A resource that refuses the token must respond
+// with the address of its metadata.
 func (f *fixture) wantWorks(t *testing.T, token, at string) {
 	t.Helper()
 	list := httptest.NewRequestWithContext(t.Context(), "GET", "/emails", nil)
@@ -93,7 +93,7 @@ func (f *fixture) wantWorks(t *testing.T, token, at string) {
 	}
 }
 
-// A request without a valid token is refused, and the response names the metadata of the resource.
+// A request without a valid token is refused, and the response contains the address of the resource's metadata.
 func TestAuthentication(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const at = `Bearer resource_metadata="` + testnode.PublicURL + `/.well-known/oauth-protected-resource/mcp"`
@@ -123,7 +123,7 @@ func TestAuthentication(t *testing.T) {
 			"Bearer "+f.Token); a.StatusCode != 413 {
 			t.Errorf("a long request: %d", a.StatusCode)
 		}
-		// A proxy on the same machine forwards requests with the host name that clients use.
+		// A request that a proxy on the same machine forwards with another host name is accepted.
 		r, err := http.NewRequestWithContext(t.Context(), "POST", f.url, strings.NewReader(listTools))
 		f.Must(err)
 		r.Host, r.Header = "mail.example.com", http.Header{"Content-Type": {"application/json"},
@@ -141,7 +141,7 @@ func TestAuthentication(t *testing.T) {
 	})
 }
 
-// The server refuses a token as soon as its grant is revoked, even during a session.
+// The MCP server refuses a token immediately after its grant is revoked, even if the agent stays connected.
 func TestRevokedGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		token := f.grant("emails:read")
@@ -160,7 +160,7 @@ func TestRevokedGrant(t *testing.T) {
 	})
 }
 
-// An agent sees only the tools that its scopes allow, and cannot call other tools by name.
+// The server lists only the tools that an agent's scopes allow, and the agent cannot call other tools by name.
 func TestToolsByScope(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		_, sending := f.Key(f.Acme.TeamID, teams.NewKey{Name: "s", Permission: teams.SendingAccess})
@@ -202,7 +202,7 @@ func TestToolsByScope(t *testing.T) {
 
 var sorted = gocmp.Transformer("sorted", func(all []string) []string { return slices.Sorted(slices.Values(all)) })
 
-// Each tool's hints match its operations: a tool that changes something has no ReadOnlyHint, and no tool deletes.
+// Each tool's hints match its operations. A tool that changes data has no ReadOnlyHint, and no tool deletes data.
 func TestToolHints(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
@@ -316,7 +316,8 @@ func TestTemplates(t *testing.T) {
 	})
 }
 
-// An agent sees the errors of the API. Arguments that do not match the schema do not reach the API.
+// Tool results contain the API's errors. Arguments that do not match the tool's schema are refused before the API is
+// called.
 func TestRefusals(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		email := f.Send(testnode.Hello("jo@example.net"))
@@ -353,7 +354,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// API requests of agents carry the user agent and address of the agent.
+// API requests that a tool sends have the agent's User-Agent and IP address.
 func TestAgentsAreLogged(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		seen := ""
@@ -390,7 +391,7 @@ func TestPanics(t *testing.T) {
 	a.refused("application_error (502)", "list_emails", nil)
 }
 
-// GET requests that exceed the rate limit are retried; requests that send are not.
+// GET requests that exceed the rate limit are retried, but requests that send emails are not.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

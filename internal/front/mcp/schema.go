@@ -13,13 +13,13 @@ type param struct {
 	schema   *jsonschema.Schema
 }
 
-// must returns the argument as a required one.
+// must returns a copy of the argument that is required.
 func (p param) must() param {
 	p.required = true
 	return p
 }
 
-// orNull returns the argument with null allowed, which removes a value.
+// orNull returns a copy of the argument that also allows null, which removes a value.
 func (p param) orNull() param {
 	s := *p.schema
 	s.Types, s.Type = []string{s.Type, "null"}, ""
@@ -27,19 +27,19 @@ func (p param) orNull() param {
 	return p
 }
 
-// text is a string of 1 to most characters.
+// text returns a string argument of 1 to most characters.
 func text(name, description string, most int) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MinLength: new(1),
 		MaxLength: &most}}
 }
 
-// long is a string that may be empty or as long as a whole request.
+// long returns a string argument that may be empty or as long as a whole request.
 func long(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MaxLength: new(bodyMax)}}
 }
 
-// uuid returns a parameter for an id. Because of the pattern, an id cannot contain text that turns the path into that
-// of another operation.
+// uuid returns an argument for an id. The pattern ensures that an id cannot change the operation's path to another
+// path.
 func uuid(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Format: "uuid",
 		Pattern: "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}}
@@ -58,26 +58,26 @@ func choice(name, description string, values ...any) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Enum: values}}
 }
 
-// texts is a list of strings.
+// texts returns an argument that is a list of strings.
 func texts(name, description string, least, most int) param {
 	return param{name, false, &jsonschema.Schema{Type: "array", Description: description, MinItems: &least,
 		MaxItems: &most,
 		Items:    &jsonschema.Schema{Type: "string", MinLength: new(1), MaxLength: new(2000)}}}
 }
 
-// values is an object whose members have any name and are strings, numbers, booleans or null.
+// values returns an argument that is an object with any field names. The fields are strings, numbers, booleans or null.
 func values(name, description string, most int) param {
 	return param{name, false, &jsonschema.Schema{Type: "object", Description: description, MaxProperties: &most,
 		AdditionalProperties: &jsonschema.Schema{Types: []string{"string", "number", "boolean", "null"}}}}
 }
 
-// list is a list of objects.
+// list returns an argument that is a list of objects.
 func list(name, description string, most int, each ...param) param {
 	return param{name, false, &jsonschema.Schema{Type: "array", Description: description, MaxItems: &most,
 		Items: object(each...)}}
 }
 
-// nested returns a parameter that is an object with fields of its own.
+// nested returns an argument that is an object with the given fields.
 func nested(name, description string, each ...param) param {
 	s := object(each...)
 	s.Description = description
@@ -93,7 +93,7 @@ func paging(more ...param) []param {
 	}, more)
 }
 
-// object is an object with these arguments and no others.
+// object returns the schema of an object that allows only the given fields.
 func object(all ...param) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{},
 		AdditionalProperties: &jsonschema.Schema{Not: &jsonschema.Schema{}}}

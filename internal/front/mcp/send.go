@@ -18,15 +18,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// A confirmation code is signed and contains a random part and a digest of the caller, its team and the request. No
-// table stores it. The idempotency key is derived from the code, so the key's record tells whether the code was used.
+// A confirmation code is signed and contains a random part and a digest of the caller, its team and the request. Codes
+// are not stored in the database. The email's idempotency key is derived from the code, so the stored idempotency key
+// shows whether the code was used.
 const (
 	codePurpose = "mcp confirmation"
 	codeLasts   = 10 * time.Minute
 	codeName    = "confirmation_code"
 )
 
-// emailParams returns the arguments of an email, as in the body of POST /emails, followed by those in more.
+// emailParams returns the arguments for an email, as in the body of POST /emails, followed by the arguments in more.
 func emailParams(more ...param) []param {
 	return slices.Concat([]param{
 		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+
@@ -53,8 +54,8 @@ func emailParams(more ...param) []param {
 	}, more)
 }
 
-// sendEmail describes an email and returns a code to confirm it with. If the caller may not send by itself, sendEmail
-// submits the email for approval instead.
+// sendEmail describes an email and returns a code that confirms the email. If the caller may not send without approval,
+// sendEmail submits the email for approval.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if !c.may("POST /emails") {
 		return c.requestApproval(ctx, in, "")
@@ -89,7 +90,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 		"minutes."}}, nil
 }
 
-// confirmSend sends an email that sendEmail described. Each code sends at most one email.
+// confirmSend sends an email that sendEmail described. Each confirmation code sends at most one email.
 func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 	request := maps.Clone(in)
 	delete(request, codeName)
@@ -102,7 +103,7 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		ID string `json:"id"`
 	}
 	var err error
-	// The approval requirement may have changed since the code was made or first used. A code that was already used
+	// The approval requirement may have changed since the code was issued or first used. A code that was already used
 	// returns the result of its first use.
 	if !c.may("POST /emails") {
 		if sent.ID, err = c.s.EarlierResult(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
@@ -124,14 +125,15 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		"Use explain_delivery later to see whether it arrived."}}, nil
 }
 
-// requestApproval submits an email for approval. With the same key, unless it is "", it creates no second approval.
+// requestApproval submits an email for approval. If key is not "", another call with the same key does not create a
+// second approval.
 func (c *caller) requestApproval(ctx context.Context, request arguments, key string) (result, error) {
 	var made map[string]any
 	o := operation{method: http.MethodPost, path: "/approvals", body: request, key: key}
 	if err := c.perform(ctx, o, &made); err != nil {
 		return result{}, err
 	}
-	delete(made, "email") // the model wrote the request itself
+	delete(made, "email") // the model knows the email, because it wrote the request
 	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": summarize(request),
 		"recipients": countRecipients(request)}
 	if made["status"] != "pending" { // an earlier call with the same key created the approval
@@ -144,7 +146,7 @@ func (c *caller) requestApproval(ctx context.Context, request arguments, key str
 			"approval.url, and get_approval shows their decision."}}, nil
 }
 
-// summarize returns the parts of an email that a person needs in order to agree to it.
+// summarize returns the parts of an email that a person must see before confirming it.
 func summarize(in arguments) map[string]any {
 	all := map[string]any{}
 	for _, name := range []string{"from", "to", "cc", "bcc", "reply_to", "subject", "headers", "tags", "template",
@@ -187,7 +189,7 @@ func countRecipients(in arguments) (n int) {
 	return n
 }
 
-// findings returns the checks that did not pass.
+// findings returns the results of the checks that did not pass.
 func findings(all []map[string]any) []any {
 	some := []any{}
 	for _, check := range all {
@@ -198,7 +200,8 @@ func findings(all []map[string]any) []any {
 	return some
 }
 
-// quota returns the team's usage and limits. It returns nil if the team has no quota or the caller may not read usage.
+// quota returns the team's usage and limits. quota returns nil if the team has no quota or the caller may not read
+// usage.
 func (c *caller) quota(ctx context.Context) map[string]any {
 	if !c.may("GET /usage") {
 		return nil
@@ -207,7 +210,7 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 		Emails map[string]map[string]any `json:"emails"`
 	}
 	if c.perform(ctx, operation{method: http.MethodGet, path: "/usage"}, &u) != nil {
-		return nil // the quota is only additional information
+		return nil // the quota is optional information
 	}
 	all := map[string]any{}
 	for period, of := range u.Emails {
@@ -221,7 +224,7 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 	return all
 }
 
-// limits returns the limits of the caller's grant and how much of them is used. It returns nil if there are none.
+// limits returns the limits of the caller's grant and their usage, or nil if the grant has no limits.
 func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	if c.Kind != teams.GrantActor || !c.Limited {
 		return nil, nil
@@ -250,7 +253,7 @@ func (c *caller) newCode(request arguments) (code string, expires time.Time, err
 	return c.s.Keys.Sign(codePurpose, expires, rand.Text()[:16], digest), expires, nil
 }
 
-// verifyCode returns an error unless the code was made for this caller and request and has not expired.
+// verifyCode returns an error if the code has expired or was issued for another caller or request.
 func (c *caller) verifyCode(code string, request arguments) error {
 	fields, err := c.s.Keys.Verify(codePurpose, code, c.s.Now())
 	switch {
@@ -270,8 +273,8 @@ func (c *caller) verifyCode(code string, request arguments) error {
 	return nil
 }
 
-// digest returns a hash of the caller and the request. It does not depend on the order of members or the spacing of the
-// JSON.
+// digest returns a hash of the caller and the request. The hash does not depend on the order of JSON fields or on white
+// space.
 func (c *caller) digest(request arguments) (string, error) {
 	all := map[string]any{}
 	for name, value := range request {

@@ -28,8 +28,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// Two owners of two teams use pages, programs and tools at the same time. Each owner sees only the data of their own
-// team.
+// The owners of two teams use web pages, OAuth clients and tools at the same time. Each owner sees only the data of
+// their own team.
 func TestTwoTeams(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		at := f.installation()
@@ -59,7 +59,8 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// installation serves all parts at the public address over TLS and returns a transport that connects to it.
+// installation serves the web pages, the API, OAuth and MCP at the public address over TLS. It returns a transport that
+// connects to this server.
 func (f *fixture) installation() http.RoundTripper {
 	f.T.Helper()
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)
@@ -82,23 +83,23 @@ func (f *fixture) installation() http.RoundTripper {
 	}))
 	f.T.Cleanup(server.Close)
 	at := server.Client().Transport.(*http.Transport).Clone()
-	at.TLSClientConfig.ServerName = "example.com" // the name in httptest's certificate
+	at.TLSClientConfig.ServerName = "example.com" // the host name in httptest's certificate
 	at.DialContext = func(ctx context.Context, network, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
 	}
 	return at
 }
 
-// person is the owner of a team, with a browser and a program.
+// person is the owner of a team, with a browser and an OAuth client.
 type person struct {
 	*fixture
-	name    string // text that occurs in all of the person's objects and in no others
+	name    string // text that occurs in all of the person's objects and in no other objects
 	teamID  string
 	userID  string
 	at      http.RoundTripper
 	browser *http.Client
-	client  url.Values // the program's authorization request
-	token   string     // the program's access token
+	client  url.Values // the OAuth client's authorization request
+	token   string     // the OAuth client's access token
 	agent   agent
 	ids     map[string]string // ids of the person's objects, by API path
 	code    string            // confirmation code of an email
@@ -183,7 +184,7 @@ func (p *person) email() with {
 		"text": p.name}
 }
 
-// consenting returns the form with which the person lets the program act for a team.
+// consenting returns the consent form with which the person allows the OAuth client to act for a team.
 func (p *person) consenting(teamID string) url.Values {
 	form := url.Values{"team": {teamID}, "decision": {"allow"}}
 	for name, values := range p.client {
@@ -192,7 +193,7 @@ func (p *person) consenting(teamID string) url.Values {
 	return form
 }
 
-// RoundTrip sends a request with the program's token.
+// RoundTrip sends a request with the OAuth client's access token.
 func (p *person) RoundTrip(r *http.Request) (*http.Response, error) {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+p.token)
@@ -204,7 +205,7 @@ func (p *person) browse(method, path string, form url.Values) (status int, body 
 	return p.send(p.browser, method, path, form.Encode(), "application/x-www-form-urlencoded")
 }
 
-// call sends a request to the API as the program.
+// call sends a request to the API as the OAuth client.
 func (p *person) call(method, path string, in with) (status int, body string) {
 	text, err := json.Marshal(in)
 	p.Must(err)
@@ -230,7 +231,7 @@ func (p *person) send(c *http.Client, method, path, body, media string) (int, st
 	return a.StatusCode, string(text), a.Header
 }
 
-// lacks checks that a text contains nothing of the other person.
+// lacks checks that a text contains no data of the other person.
 func (p *person) lacks(t *testing.T, what, text string, other *person) {
 	t.Helper()
 	secrets := []string{other.name, other.teamID, other.userID, other.code}
@@ -246,7 +247,7 @@ func (p *person) pagesLack(t *testing.T, other *person) {
 	for path, own := range map[string]string{"/account": p.name, "/account/team": "", "/people": p.name,
 		"/approve": p.name, "/approve/" + p.ids["approvals"]: p.name,
 		"/oauth/authorize?" + p.client.Encode(): p.name,
-		// The page ignores the id of the other team and shows the visitor's own team.
+		// The consent page ignores the other team's id and shows the visitor's own team.
 		"/oauth/authorize?team=" + other.teamID + "&" + p.client.Encode(): p.teamID} {
 		status, body, _ := p.browse("GET", path, nil)
 		if status != 200 || !strings.Contains(body, own) {

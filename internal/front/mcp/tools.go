@@ -6,7 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Hints for clients, which use them to decide when to ask a person.
+// Tool hints, from which clients decide when to ask a person.
 var (
 	reads   = mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
 	creates = mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)}
@@ -15,7 +15,7 @@ var (
 	sends   = mcp.ToolAnnotations{DestructiveHint: new(true), IdempotentHint: true, OpenWorldHint: new(true)}
 )
 
-// allTools returns the tools in the order in which clients see them.
+// allTools returns the tools in the order in which the server lists them.
 func (s *Server) allTools() []tool {
 	return slices.Concat(sendingTools(), receivingTools(), domainTools(), contactTools(), templateTools(),
 		broadcastTools(), accountTools())
@@ -39,7 +39,7 @@ func shows(name, title, op, description string, which param) tool {
 		run: runUntrusted(op)}
 }
 
-// writes returns a tool that performs one operation with its arguments as the body.
+// writes returns a tool that performs one operation with the tool's arguments as the request body.
 func writes(name, title, op, description string, hints mcp.ToolAnnotations, in ...param) tool {
 	return tool{name: name, title: title, description: description, operations: []string{op}, hints: hints, in: in,
 		run: runOperation(op)}

@@ -14,12 +14,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// authorizeParams are the parameters of an authorization request. The consent form repeats them.
+// authorizeParams are the parameters of an authorization request, which the consent form repeats.
 var authorizeParams = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
 	"code_challenge_method", "resource", askedHostParam}
 
-// askedHostParam is a parameter of our own. It holds the host at which the client sent its request if people sign in at
-// another host. The response names it as the issuer, which the client checks (RFC 9207).
+// askedHostParam is a non-standard parameter. If people sign in at another host than the host to which the client sent
+// its request, askedHostParam contains the latter host. The authorization response names that host as the issuer, which
+// the client checks (RFC 9207).
 const askedHostParam = "asked_at"
 
 // request is an authorization request.
@@ -28,7 +29,7 @@ type request struct {
 	issuer string // the issuer that the client expects
 }
 
-// parseRequest checks an authorization request.
+// parseRequest parses and checks an authorization request.
 func (s *Server) parseRequest(r *http.Request, given url.Values) (request, params, error) {
 	q := request{issuer: s.address(r)}
 	p, err := single(given)
@@ -36,7 +37,7 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 		return q, nil, err
 	}
 	if host := p[askedHostParam]; host != "" {
-		q.issuer = s.address(&http.Request{Host: host}) // address returns only our own addresses, whatever the host is
+		q.issuer = s.address(&http.Request{Host: host}) // address returns only addresses of this installation, even for an unknown host
 	}
 	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"],
 		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"],
@@ -44,7 +45,7 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 	return q, p, err
 }
 
-// authorize answers an authorization request with the consent page, or with the sign-in page for visitors without a
+// authorize responds to an authorization request with the consent page, or with the sign-in page if the visitor has no
 // session.
 func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	q, _, err := s.parseRequest(r, r.URL.Query())
@@ -69,7 +70,7 @@ func bearer(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// consentByKey consents on behalf of the team of a full-access API key. It is for development only.
+// consentByKey consents on behalf of the team of a full-access API key. Consent by API key is for development only.
 func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *request, token string) error {
 	by, err := s.Teams.Authenticate(r.Context(), token)
 	if err != nil {
@@ -108,7 +109,8 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 		web.LeadsTo(q.RedirectURI))
 }
 
-// chosen returns the visitor's team with this id, or the team that the visitor used last.
+// chosen returns the visitor's team with the given id, or the team that the visitor used last if the visitor is not in
+// a team with that id.
 func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	i := slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })
 	if i >= 0 {
@@ -117,7 +119,7 @@ func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	return v.Team()
 }
 
-// consent handles the form of the consent page.
+// consent handles the submitted form of the consent page.
 func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	form, err := s.Site.Form(w, r)
 	if err != nil {
@@ -149,7 +151,8 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 	return s.approve(w, r, &q, by)
 }
 
-// refused reports an invalid authorization request: to the client by a redirect or as JSON, or to the person on a page.
+// refused reports an invalid authorization request: to the client by a redirect or as JSON, or to the visitor on a
+// page.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err error) error {
 	e, ok := errors.AsType[*grants.Error](err)
 	if !ok {
@@ -171,20 +174,20 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err
 	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
 }
 
-// answer redirects the browser to the client.
+// answer redirects the browser to the client's redirect URI with an authorization response.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pairs ...string) error {
 	w.Header().Set("Location", answerURI(q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	status := http.StatusFound
 	if r.Method == http.MethodPost {
-		status = http.StatusSeeOther // the browser must not repeat the form to the client (RFC 9700 section 4.12)
+		status = http.StatusSeeOther // the browser must not send the form to the client (RFC 9700 section 4.12)
 	}
 	w.WriteHeader(status)
 	return nil
 }
 
-// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered address. It does not
-// parse the address, so the address stays exactly as it was checked.
+// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered redirect URI. It does
+// not parse the URI, so the URI stays exactly as it was checked.
 func answerURI(q *request, pairs ...string) string {
 	more := url.Values{"iss": {q.issuer}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -202,7 +205,7 @@ func answerURI(q *request, pairs ...string) string {
 
 func isWeb(uri string) bool { return strings.HasPrefix(strings.ToLower(uri), "https:") }
 
-// hostOf returns text for a person that says where a redirect address leads.
+// hostOf returns text that tells a person to which host or program a redirect URI leads.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	switch {

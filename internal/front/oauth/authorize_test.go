@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 )
 
-// A person consents to a request on the consent page. The client gets tokens that work, and can refresh and revoke
+// When a person consents to a request on the consent page, the client gets valid tokens and can refresh and revoke
 // them.
 func TestConsent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
@@ -106,8 +106,8 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A person in several teams chooses one. The page shows which requested scopes the person's role in that team does not
-// allow.
+// A person in several teams chooses a team on the consent page. The consent page shows the requested scopes that the
+// person's role in the chosen team does not allow.
 func TestChooseTeam(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -196,9 +196,9 @@ func TestNoConsent(t *testing.T) {
 	})
 }
 
-// Invalid requests are answered as safely as possible. If the redirect address is not known to be the client's, the
-// answer is JSON or a page. If the address is a web page of an unverified client, the answer is a page with a link. All
-// other answers are redirects.
+// The response to an invalid authorization request does not redirect to untrusted addresses. If the redirect URI is not
+// registered for the client, the response is JSON or a page. If the redirect URI is a web page of an unverified client,
+// the response is a page with a link. All other responses are redirects.
 func TestWrongRequests(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		local, site := f.register("Notes", redirect), f.register("Evil", "https://evil.example/cb")
@@ -257,7 +257,7 @@ func TestWrongRequests(t *testing.T) {
 	})
 }
 
-// In development, a full-access API key consents for its team without a page.
+// In development, a request with a full-access API key gives consent for the key's team without a consent page.
 func TestConsentByKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.KeysConsent = true
@@ -304,8 +304,8 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// For every combination of scopes that cause emails, the page lists the ways to send, offers limits, and says what the
-// limits take away.
+// For every combination of scopes that can cause emails, the consent page lists the ways to send, offers limits, and
+// lists the permissions that the limits remove.
 func TestConsentToSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -338,20 +338,20 @@ func TestConsentToSend(t *testing.T) {
 					t.Errorf("%s: the page says of limits: %s", scopes, limits)
 				}
 			}
-			// For a client that cannot send by itself, a limit would only take away what it asks for, so the page
-			// proposes none.
+			// If the client requests no permission to send, the page proposes no limit, because a limit would only
+			// remove requested permissions.
 			if proposed := fields.Get("emails_per_day") != ""; proposed != (set&1 != 0) {
 				t.Errorf("%s: %v is proposed", scopes, fields)
 			}
 		}
 
-		// A limit that the person sets is stored, even if only automations can send.
+		// A limit that the person sets is stored, even if the client can only cause emails through automations.
 		p := readPage(t, f.ask("GET", "/oauth/authorize?"+
 			query(client, redirect, "automations:write automations:read").Encode(), nil))
 		form := p.form(t, "post", "/oauth/authorize")
 		form.fields.Set("decision", "allow")
 		form.fields.Set("emails_per_day", "10")
-		form.fields.Del("approval") // a box that is not ticked
+		form.fields.Del("approval") // browsers omit an unchecked box
 		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
 		by, err := f.Node.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.AutomationsRead) {
@@ -364,8 +364,8 @@ func TestConsentToSend(t *testing.T) {
 	})
 }
 
-// A client may start at another address of this installation. Then the answer names that address as the issuer,
-// although the person consented at the public address. An unknown host never becomes the issuer.
+// If a client starts at another address of this installation, the authorization response names that address as the
+// issuer, although the person consented at the public address. An unknown host never becomes the issuer.
 func TestIssuerOfAnotherAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const host = "127.0.0.1:3000"

@@ -29,21 +29,21 @@ type refusedView struct{ Client, Text, Host, Back string }
 // consentView is the content of the consent page.
 type consentView struct {
 	Client     string
-	Unverified bool   // the client registered itself
-	Host       string // where the browser is sent afterwards, in words
+	Unverified bool   // whether the client registered itself
+	Host       string // text that describes the target of the redirect after consent
 	Team       members.Membership
 	Teams      []members.Membership // the choices
-	Full       bool                 // the request asks for full access
-	May        []string             // sentences about what the app will be able to do
-	LeftOut    []string             // requested, but not allowed by the person's role
-	Ways       []string             // ways in which the app will be able to send emails
+	Full       bool                 // whether the request is for full access
+	May        []string             // sentences about the permissions that the app gets
+	LeftOut    []string             // requested permissions that the person's role does not allow
+	Ways       []string             // ways in which the app can send emails
 	Limits     grants.Limits        // the proposed limits
 	Lost       []string             // permissions that the app loses with any limit
-	Broadcasts bool                 // the app could send or resume broadcasts, but not with any limit
-	Drafts     bool                 // the app can write broadcasts, even with limits
-	Unapproved []string             // permissions beyond Lost that the app loses if a person approves each email
-	Uncounted  bool                 // the app's changes may start automations, whose emails no limit counts
-	Params     []param              // parameters of the request, for the form
+	Broadcasts bool                 // whether the app loses sending or resuming broadcasts with any limit
+	Drafts     bool                 // whether the app can write broadcasts, even with limits
+	Unapproved []string             // further permissions that the app loses if each email needs approval
+	Uncounted  bool                 // whether the app can start automations, whose emails do not count towards limits
+	Params     []param              // request parameters that the form repeats
 }
 
 type param struct{ Name, Value string }
@@ -60,7 +60,7 @@ func pageOf(q *grants.Request, p params, v web.Visitor, m members.Membership, ma
 		Broadcasts: has.Has(teams.EmailsSend) || has.Has(teams.BroadcastsWrite),
 		Unapproved: grants.DescribeScopes(approved.RemovedScopes(has)&^limited.RemovedScopes(has), false),
 		Uncounted:  has.Has(teams.ContactsWrite) || has.Has(teams.TemplatesWrite)}
-	if has.Has(teams.EmailsSend) { // without emails:send, a limit would take away what the client asks for
+	if has.Has(teams.EmailsSend) { // without emails:send, a limit would only remove requested permissions
 		view.Limits = q.Client.DefaultLimits()
 	}
 	for _, name := range authorizeParams {

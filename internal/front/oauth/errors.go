@@ -12,13 +12,13 @@ import (
 
 const serverError grants.Code = "server_error"
 
-// refusal is the body of all errors (RFC 6749 section 5.2).
+// refusal is the JSON body of all error responses (RFC 6749 section 5.2).
 type refusal struct {
 	Error       grants.Code `json:"error"`
 	Description string      `json:"error_description"`
 }
 
-// statusOf returns the HTTP status for an error at the endpoints for programs.
+// statusOf returns the HTTP status for an error at the endpoints that OAuth clients call.
 func statusOf(c grants.Code) int {
 	switch c {
 	case grants.InvalidClient:
@@ -29,7 +29,7 @@ func statusOf(c grants.Code) int {
 	return http.StatusBadRequest
 }
 
-// fail answers with an error. It logs the error unless the server refused the request.
+// fail sends an error response. It logs the error if the request failed for an internal reason.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*grants.Error](err); ok {
 		if h := w.Header(); e.Code == grants.TooManyRequests && h.Get("Retry-After") == "" {
@@ -47,8 +47,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeRefusal(w, http.StatusInternalServerError, serverError, "Something went wrong on our side. Try again.")
 }
 
-// report logs a failure, unless the client has disconnected. While a service is unavailable, it logs only some of the
-// failures.
+// report logs a failure unless the client has disconnected. While a service is unavailable, report limits the rate of
+// log lines.
 func (s *Server) report(r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return

@@ -37,7 +37,7 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 		return q, nil, err
 	}
 	if host := p[askedHostParam]; host != "" {
-		q.issuer = s.address(&http.Request{Host: host}) // address returns only addresses of this installation, even for an unknown host
+		q.issuer = s.address(&http.Request{Host: host}) // never an unknown host, see Options.Address
 	}
 	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"],
 		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"],

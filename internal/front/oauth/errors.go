@@ -69,7 +69,7 @@ func writeRefusal(w http.ResponseWriter, status int, c grants.Code, text string)
 	writeJSON(w, status, refusal{c, text})
 }
 
-// writeJSON writes a JSON answer. Caches may not keep it unless the caller has set Cache-Control.
+// writeJSON writes a JSON response. If the caller has not set Cache-Control, writeJSON forbids caching.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -54,7 +54,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		Members: n.Members, Teams: n.Teams, Site: site, Log: n.Log})}
 }
 
-// signIn creates a user with roles in teams and signs the fixture's browser in as that user.
+// signIn creates a user with the given roles in teams and signs in the fixture's browser as that user.
 func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	f.T.Helper()
 	ctx := context.WithoutCancel(f.T.Context())
@@ -70,8 +70,8 @@ func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	f.cookies = w.Result().Cookies()
 }
 
-// ask sends a request. A body of url.Values is sent as a form and a string as JSON. header is a list of names and
-// values.
+// ask sends a request. A body of type url.Values is sent as a form, and a string is sent as JSON. header contains
+// alternating names and values.
 func (f *fixture) ask(method, path string, body any, header ...string) *httptest.ResponseRecorder {
 	f.T.Helper()
 	var text, media string
@@ -100,7 +100,7 @@ func (f *fixture) ask(method, path string, body any, header ...string) *httptest
 	return w
 }
 
-// register registers a client with one redirect address and returns its id.
+// register registers a client with one redirect URI and returns the client's id.
 func (f *fixture) register(name, redirect string) string {
 	f.T.Helper()
 	w := f.ask("POST", "/oauth/register", `{"client_name":"`+name+`","redirect_uris":["`+redirect+`"]}`)
@@ -118,13 +118,13 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// query returns the query of a valid authorization request.
+// query returns the query parameters of a valid authorization request.
 func query(clientID, redirect, scope string) url.Values {
 	return url.Values{"client_id": {clientID}, "response_type": {"code"}, "redirect_uri": {redirect}, "scope": {scope},
 		"state": {"a state & more"}, "code_challenge": {challengeOf(verifier)}, "code_challenge_method": {"S256"}}
 }
 
-// sentTo returns the parameters of a redirect to an address, and fails the test if the redirect leads elsewhere.
+// sentTo returns the parameters of a redirect. It fails the test if the redirect does not lead to the given address.
 func (f *fixture) sentTo(w *httptest.ResponseRecorder, address string) url.Values {
 	f.T.Helper()
 	to := w.Header().Get("Location")
@@ -140,7 +140,7 @@ func (f *fixture) sentTo(w *httptest.ResponseRecorder, address string) url.Value
 	return q
 }
 
-// tokens exchanges a code for tokens.
+// tokens exchanges an authorization code for tokens.
 func (f *fixture) tokens(clientID, redirect, code string) (t tokenWire) {
 	f.T.Helper()
 	w := f.ask("POST", "/oauth/token", url.Values{"grant_type": {"authorization_code"}, "client_id": {clientID},
@@ -151,7 +151,7 @@ func (f *fixture) tokens(clientID, redirect, code string) (t tokenWire) {
 	return t
 }
 
-// wantRefusal checks that an answer is an error in the format of RFC 6749.
+// wantRefusal checks that a response is the given error in the format of RFC 6749.
 func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code grants.Code) {
 	t.Helper()
 	var r refusal
@@ -165,13 +165,13 @@ func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code gr
 	}
 }
 
-// page is the content of a page.
+// page is the text and the forms of an HTML page.
 type page struct {
 	text  string
 	forms []form
 }
 
-// form is a form of a page: its fields, and its buttons and choices by name.
+// form is an HTML form with its fields, the names of its buttons and its choices.
 type form struct {
 	method, action string
 	fields         url.Values
@@ -216,7 +216,7 @@ func readPage(t *testing.T, w *httptest.ResponseRecorder) (p page) {
 	return p
 }
 
-// form returns the page's form with this method and action.
+// form returns the page's form with the given method and action.
 func (p *page) form(t *testing.T, method, action string) form {
 	t.Helper()
 	for _, f := range p.forms {

@@ -67,7 +67,8 @@ func (s *Server) mcpMetadata(w http.ResponseWriter, r *http.Request) error {
 	return s.resource(w, r, s.MCP, "Postrider MCP server", scopes)
 }
 
-// resource describes one resource. Clients that do not know which scopes they need request all of the listed ones.
+// resource writes the metadata of one resource. Clients that do not know which scopes they need request all listed
+// scopes.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name string, scopes []string) error {
 	u := s.address(r)
 	writeCacheable(w, resourceWire{Resource: u + path, Name: name, Servers: []string{u}, Methods: []string{"header"},
@@ -75,8 +76,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name str
 	return nil
 }
 
-// keys returns the public keys. Anybody can verify access tokens with the public keys, but cannot see whether a grant
-// was revoked.
+// keys writes the public keys as a JWK set. Anybody can verify access tokens with the public keys, but cannot detect
+// that a grant was revoked.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) error {
 	set, err := s.Grants.PublicKeys(r.Context())
 	if err != nil {
@@ -86,7 +87,7 @@ func (s *Server) keys(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// writeCacheable writes an answer that caches may keep for 300 s (API reference section 24.1).
+// writeCacheable writes a response that caches may store for 300 s (API reference section 24.1).
 func writeCacheable(w http.ResponseWriter, v any) {
 	w.Header().Set("Cache-Control", "public, max-age=300")
 	writeJSON(w, http.StatusOK, v)

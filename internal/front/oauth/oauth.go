@@ -1,29 +1,29 @@
-// Package oauth is the OAuth 2.1 server. It translates between HTTP and package grants, and shows the consent page.
+// Package oauth is the OAuth 2.1 server. It is the HTTP interface of package grants, and shows the consent page.
 //
 // # Shape
 //
 // metadata.go publishes the metadata of the server and its resources (RFC 8414, RFC 9728, RFC 7517). register.go
-// registers clients (RFC 7591). authorize.go asks a person for consent. token.go issues, refreshes and revokes tokens
+// registers clients (RFC 7591). authorize.go obtains a person's consent. token.go issues, refreshes and revokes tokens
 // (RFC 6749, RFC 7009).
 //
 // # Invariants
 //
-// The server redirects a browser only to an address that the client registered, compared as a whole. If that address is
-// a web page of an unverified client, the person must first choose something on our page. Otherwise any link to this
-// server could lead anywhere (RFC 9700 section 4.11).
+// The server redirects a browser only to a redirect URI that exactly equals a URI registered by the client. If that URI
+// is a web page of an unverified client, the server redirects only after the person has made a choice on the consent
+// page. Without this rule, the server would be an open redirector (RFC 9700 section 4.11).
 //
-// Consent requires a POST from our own page, which cannot be framed. The server checks the request again at that POST
-// and does not trust the content of the form.
+// Consent requires a POST from the consent page, which cannot be framed. The server repeats all checks of the request
+// when it receives the POST, and does not trust the form's content.
 //
-// Endpoints for programs use no cookies, so they accept requests from pages of all origins.
+// Endpoints for OAuth clients use no cookies, so they accept requests from web pages of all origins.
 //
 // # When it fails
 //
-// If the server itself fails, the client gets server_error. The cause is only logged.
+// If the server fails, the client gets the error server_error. The cause is logged but not sent to the client.
 //
 // # What it does not do
 //
-// The package has no rules about grants. Package api lists and revokes grants for teams.
+// Package oauth has no rules about grants. Listing and revoking grants for a team is part of package api.
 package oauth
 
 import (
@@ -41,9 +41,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Options are the settings and dependencies of the server.
+// Options are the settings and dependencies of the OAuth server.
 type Options struct {
-	PublicURL string   // address of this installation without a slash at its end; also the issuer
+	PublicURL string   // address of this installation without a trailing slash; also the issuer
 	MCP       string   // path of the MCP server; "" if it is off
 	MCPScopes []string // scopes that MCP clients request; nil means all
 	Grants    *grants.Service
@@ -52,12 +52,12 @@ type Options struct {
 	Site      *web.Site
 	Log       *slog.Logger
 
-	// Address returns the address at which a client reaches this installation, without a slash at its end. Clients
-	// compare the issuer and the resource with that address. Nil means that the address is always PublicURL.
+	// Address returns the address at which a client reaches this installation, without a trailing slash. Clients
+	// compare the issuer and the resource with that address. If Address is nil, the address is always PublicURL.
 	Address func(r *http.Request) string
 
-	// KeysConsent lets a full-access API key consent for its team, so that scripts need no browser. It is for
-	// development only.
+	// KeysConsent allows a full-access API key to give consent for its team, so that scripts need no browser.
+	// KeysConsent is for development only.
 	KeysConsent bool
 }
 
@@ -65,8 +65,8 @@ type Options struct {
 type Server struct {
 	Options
 	mux       *http.ServeMux
-	pages     *http.ServeMux // pages that need a signed-in person
-	refusals  teams.Limiter  // refused token requests, by address
+	pages     *http.ServeMux // pages that require a signed-in user
+	refusals  teams.Limiter  // counts refused token requests by network
 	outageLog lograte.Limiter
 	floodLog  lograte.Limiter
 }
@@ -100,16 +100,17 @@ func (s *Server) address(r *http.Request) string {
 	return s.Address(r)
 }
 
-// Serves reports whether path is one of the endpoints.
+// Serves reports whether path is the path of an endpoint.
 func (s *Server) Serves(path string) bool { return slices.Contains(paths, tidy(path)) }
 
-// ServeHTTP serves a request whose path [Server.Serves] accepts.
+// ServeHTTP serves a request with a path that [Server.Serves] accepts.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL.Path, r.URL.RawPath = tidy(r.URL.Path), ""
 	s.mux.ServeHTTP(w, r)
 }
 
-// tidy removes doubled slashes and a slash at the end, which some clients add. Package api does the same.
+// tidy removes duplicate slashes and a trailing slash, which some clients add. Package api normalizes paths in the same
+// way.
 func tidy(path string) string {
 	for strings.Contains(path, "//") {
 		path = strings.ReplaceAll(path, "//", "/")
@@ -117,8 +118,8 @@ func tidy(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// open registers an endpoint for programs. Pages of all origins may use it (Fetch standard, CORS protocol), and it
-// ignores cookies.
+// open registers an endpoint for OAuth clients. Web pages of all origins may call the endpoint (Fetch standard, CORS
+// protocol), and it ignores cookies.
 func (s *Server) open(path, method string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -149,7 +150,7 @@ func (s *Server) open(path, method string, f func(w http.ResponseWriter, r *http
 	})
 }
 
-// peer returns the IP address of the client.
+// peer returns the client's IP address.
 func peer(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-const bodyMax = 64 << 10 // bytes of a request
+const bodyMax = 64 << 10 // maximum size of a request body in bytes
 
 func refuse(c grants.Code, text string) error { return &grants.Error{Code: c, Text: text} }
 
@@ -32,7 +32,7 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 // params are the parameters of a request. Empty values count as missing (RFC 6749 section 3.1).
 type params map[string]string
 
-// readParams reads parameters from a form or from a JSON object with string members.
+// readParams reads parameters from a form or from a JSON object with string values.
 func readParams(contentType string, text []byte) (params, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	switch {
@@ -59,8 +59,8 @@ func readParams(contentType string, text []byte) (params, error) {
 		"application/json.")
 }
 
-// single returns the parameters of a form or query. Each parameter may occur only once (RFC 6749 section 3.1). RFC 8707
-// allows several resources, but this server accepts one.
+// single returns the parameters of a form or query string. Each parameter may occur only once (RFC 6749 section 3.1).
+// RFC 8707 allows several resource parameters, but this server accepts only one.
 func single(form url.Values) (params, error) {
 	all := params{}
 	for name, values := range form {
@@ -72,7 +72,7 @@ func single(form url.Values) (params, error) {
 	return all, nil
 }
 
-// readJSON decodes a JSON object and ignores unknown members.
+// readJSON decodes a JSON object and ignores unknown fields.
 func readJSON(text []byte, into any) error {
 	if !bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{")) || json.Unmarshal(text, into) != nil {
 		return refuse(grants.InvalidRequest,

@@ -14,7 +14,7 @@ var (
 	teamsPage   = pageOf("teams.html")
 )
 
-// doneMessages are the messages that pages show after a redirect, by the value of the query parameter "done".
+// doneMessages maps values of the query parameter "done" to the messages that pages show after a redirect.
 var doneMessages = map[string]string{
 	"begin-again":      "The sign-in took too long, or too many codes were wrong. Start again.",
 	"signed-out":       "You are signed out.",
@@ -102,7 +102,8 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
 }
 
-// accountDone answers a change on the account page. It redirects to the page with a message, or shows the error.
+// accountDone sends the response to a change on the account page. It redirects to the page with a message, or shows the
+// error.
 func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
 	if err == nil {
 		return web.Redirect(w, r, with("/account", "done", what))
@@ -177,7 +178,7 @@ func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return web.Redirect(w, r, next)
 }
 
-// browserName returns a familiar name for a browser and its system from the user agent.
+// browserName returns the names of the browser and operating system in a User-Agent.
 func browserName(userAgent string) string {
 	first := func(of [][2]string, otherwise string) string {
 		for _, x := range of {
@@ -187,7 +188,7 @@ func browserName(userAgent string) string {
 		}
 		return otherwise
 	}
-	// Many browsers also claim to be others, so the most specific names come first.
+	// The most specific names come first, because many user agents also contain the names of other browsers.
 	name := first([][2]string{{"Edg", "Edge"}, {"OPR/", "Opera"}, {"Firefox/", "Firefox"}, {"FxiOS/", "Firefox"},
 		{"CriOS/", "Chrome"}, {"Chrome/", "Chrome"}, {"Safari/", "Safari"}}, "Unknown browser")
 	system := first([][2]string{{"Android", "Android"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"CrOS", "ChromeOS"},

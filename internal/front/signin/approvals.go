@@ -22,20 +22,20 @@ const (
 	decidedShown = 30
 )
 
-// approvalList is the content of the page of a team's approvals.
+// approvalList is the content of the page that lists a team's approvals.
 type approvalList struct {
 	Team, Done       string
 	Pending, Decided []approvals.Approval
-	More             bool // Pending does not contain all pending approvals
+	More             bool // more approvals are pending than Pending contains
 }
 
-// approvalView is the content of the page of one approval: the complete email as it would be sent.
+// approvalView is the content of the page of one approval, with the complete email as it would be sent.
 type approvalView struct {
 	approvals.Approval
 	Team, Done, Problem string
 	TeamID              string
 	MayDecide           bool
-	Text                string // the text part, as mail programs without HTML show it
+	Text                string // the email's plain text part
 	Generated           bool   // Text is generated from the HTML
 	HTML                string
 	Files               []fileView
@@ -72,7 +72,8 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of)
 }
 
-// showApproval shows an approval in any of the visitor's teams, because visitors come by a link in an email.
+// showApproval shows an approval of any of the visitor's teams, because visitors follow a link in an email that does
+// not depend on their current team.
 func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	for _, m := range v.Teams {
 		a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
@@ -129,7 +130,8 @@ func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.decided(w, r, v, &a, one, err)
 }
 
-// decided answers a decision. It redirects to the list with a message, or shows the approval with the error.
+// decided sends the response to a decision about an approval. It redirects to the list with a message, or shows the
+// approval with the error.
 func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, one approvals.Approval,
 	err error) error {
 	switch {

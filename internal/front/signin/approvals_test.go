@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A person sees the complete email, with its HTML only as source, and approves or rejects it.
+// The approval page shows the complete email, with its HTML only as source code, and a person can approve or reject the
+// email.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

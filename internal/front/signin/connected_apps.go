@@ -18,7 +18,7 @@ var connectedAppsPage = pageOf("connected_apps.html")
 
 const appsPerPage = 20 // on one page
 
-// connectedApps is the content of the page of a team's connected apps.
+// connectedApps is the content of the page that lists a team's connected apps.
 type connectedApps struct {
 	Team, TeamID  string
 	Done, Problem string
@@ -27,17 +27,17 @@ type connectedApps struct {
 	Newer, Older  string // links to the neighboring pages; "" if there is none
 }
 
-// connectedApp is a grant, and what the visitor may do with it.
+// connectedApp is a grant with the changes that the visitor may make to it.
 type connectedApp struct {
 	grants.Grant
-	By        string // the person who allowed the grant
+	By        string // name of the user who allowed the grant
 	Full      bool   // the grant has full access without limits
 	May       []string
 	MayLimit  bool
 	MayRevoke bool
 }
 
-// revokedReasons are the reasons why a grant ended, in words.
+// revokedReasons maps each reason why a grant ended to a text.
 var revokedReasons = map[grants.Reason]string{
 	grants.FromAPI:      "it was revoked through the API",
 	grants.FromSite:     "it was revoked on this page",
@@ -69,7 +69,7 @@ func (p *Pages) showConnectedApps(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsPage(w, r, v, &a, http.StatusOK, "")
 }
 
-// pageFromQuery returns the page of the list that a request asks for. It ignores invalid cursors.
+// pageFromQuery returns the requested page of the list. Invalid cursors are ignored.
 func pageFromQuery(r *http.Request) page.Page {
 	at := page.Page{Limit: appsPerPage}
 	q := r.URL.Query()
@@ -127,7 +127,7 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 }
 
 // whoGranted returns a function that returns a user's name and role in the team. The role is "" if the user is not a
-// member. Each user is looked up once.
+// member of the team. The function caches users, so that each user is read from the database only once.
 func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (string, teams.Role, error) {
 	type granter struct {
 		name string
@@ -158,8 +158,8 @@ func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (
 	}
 }
 
-// connectedAppsDone answers a change on the page of connected apps. It redirects to the page with a message, or shows
-// the error.
+// connectedAppsDone sends the response to a change on the page of connected apps. It redirects to the page with a
+// message, or shows the error.
 func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
@@ -182,7 +182,7 @@ func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsPage(w, r, v, a, status, f.Problem)
 }
 
-// limitConnectedApp changes the limits of a grant. It requires the same scope as the API.
+// limitConnectedApp changes a grant's limits. The visitor needs the same scope as for the API operation.
 func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, typed, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
@@ -197,7 +197,7 @@ func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsDone(w, r, v, &a, "program-limited", err)
 }
 
-// revokeConnectedApp revokes a grant. All members may revoke grants that they allowed themselves.
+// revokeConnectedApp revokes a grant. Members of every role may revoke grants that they allowed themselves.
 func (p *Pages) revokeConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, _, err := p.readTeamForm(w, r, &v, teams.GrantsRead)
 	if err != nil {

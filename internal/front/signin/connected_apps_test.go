@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// allow lets a program act for Acme with a user's consent, and returns its access token.
+// allow creates an OAuth grant for the team Acme with the consent of the user by, and returns the grant's access token.
 func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	x.T.Helper()
 	const redirect, verifier = "http://127.0.0.1:4711/callback", "a-verifier-of-43-characters-at-least-0123456789"
@@ -32,7 +32,7 @@ func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	return t.Access
 }
 
-// action returns the action of the page's form that ends with suffix, or "".
+// action returns the action of the page's form that ends with the given suffix, or "" if the page has no such form.
 func (b *browser) action(ends string) (found string) {
 	for n := range elements(b.t, b.body) {
 		path, _, _ := strings.Cut(attr(n, "action"), "?")
@@ -43,7 +43,7 @@ func (b *browser) action(ends string) (found string) {
 	return found
 }
 
-// Members see their team's connected apps, with scopes and limits, change the limits, and revoke grants.
+// Members see their team's connected apps with scopes and limits, and can change the limits and revoke grants.
 func TestConnectedApps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -64,7 +64,7 @@ func TestConnectedApps(t *testing.T) {
 			t.Error("the name of a program is HTML in the page")
 		}
 
-		// A limit is stored, recorded in the audit log, and takes away the scopes that would bypass it.
+		// A limit on a grant is stored and recorded in the audit log, and removes the scopes that would bypass it.
 		b.submit(b.action("/limits"), "emails_per_day", "7", "approval", "").
 			want(200, "The limits are saved", "At most 7 emails a day", "and no broadcasts")
 		if strings.Contains(b.body, "Make and change automations") {
@@ -79,7 +79,8 @@ func TestConnectedApps(t *testing.T) {
 		b.submit(b.action("/limits"), "recipients_per_email", "151").want(422, "must be 1 to 150")
 		b.submit(b.action("/limits"), "emails_per_day", "", "approval", "").want(200, "No limits.")
 
-		// A viewer sees the list, and can revoke only grants that the viewer allowed.
+		// A member with the role viewer sees the list of connected apps, and can revoke only grants that the viewer
+		// allowed.
 		revoke := b.action("/revoke")
 		team := url.Values{"team": {x.Acme.TeamID}}
 		v := x.browser(t).signIn("vic@acme.example").get("/programs").want(200, "Notes <b>")
@@ -98,7 +99,7 @@ func TestConnectedApps(t *testing.T) {
 			t.Error("a token works that was revoked")
 		}
 
-		// A user of another team sees nothing.
+		// A user of another team sees none of the team's connected apps.
 		e := x.browser(t).signIn("eve@other.example")
 		e.post(revoke, team).want(403)
 		e.get("/programs").want(200, "You are not a member of a team")
@@ -126,8 +127,8 @@ func TestConnectedApps(t *testing.T) {
 	})
 }
 
-// The list has several pages, and a change on one of them returns to that page. The list names people who have left the
-// team.
+// After a change on one page of a long list of connected apps, the browser returns to the same page. The list shows the
+// names of users who have left the team.
 func TestPagesOfConnectedApps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

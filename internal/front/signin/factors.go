@@ -55,7 +55,7 @@ func (p *Pages) prove(w http.ResponseWriter, r *http.Request, v web.Visitor) err
 	return p.provePage(w, r, v, status, f, typed.Get("next"))
 }
 
-// passwordForm asks for the new password, and for the current one if the user has one.
+// passwordForm returns a form for the new password and, if the user has a password, the current password.
 func passwordForm(u *users.User) *web.Form {
 	f := web.NewForm(newPasswordField())
 	if u.HasPassword {
@@ -101,7 +101,8 @@ func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visito
 	return p.passwordPage(w, r, v, status, f)
 }
 
-// authenticator is the content of the page that sets up an authenticator app. Token is "" before the set-up begins.
+// authenticator is the content of the page that sets up an authenticator app. Token is "" before the authenticator
+// set-up begins.
 type authenticator struct {
 	Secret, Token string
 	QR            template.URL
@@ -129,8 +130,8 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: totpForm()})
 }
 
-// confirmTOTP turns on two-factor authentication and answers with the recovery codes. After a wrong code, the page no
-// longer shows the secret, because the app has it.
+// confirmTOTP enables two-factor authentication and shows the recovery codes. After a wrong code, the page no longer
+// shows the secret, because the authenticator app already has the secret.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -142,7 +143,7 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 	}
 	f := totpForm()
 	status, blamed := f.SetError(err)
-	if blamed != nil || f.Fields[0].Error == "" { // the token has expired, or the visitor must enter a password or passkey
+	if blamed != nil || f.Fields[0].Error == "" { // expired token, or a password or passkey is required
 		return err
 	}
 	return p.Site.Show(w, r, status, totpPage, authenticator{Token: typed.Get("token"), Form: f})

@@ -25,21 +25,21 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// password is the password of all users here.
+// password is the password of all test users.
 const password = "correct horse battery"
 
-// mail is an email that the pages sent.
+// mail is an email that the tested pages sent.
 type mail struct{ to, text string }
 
-// fixture is the pages with a database of their own.
+// fixture is the sign-in pages with a separate database.
 type fixture struct {
 	*testnode.Node
 	users   *users.Service
 	members *members.Service
 	mails   []mail
 	mux     *http.ServeMux
-	second  int64 // seconds of the clock that rate limits use; each request advances it
-	stopped bool  // the clock does not advance
+	second  int64 // the rate limit clock in seconds; each request advances it by one
+	stopped bool  // stops the rate limit clock
 }
 
 func each(t *testing.T, f func(t *testing.T, x *fixture)) {
@@ -76,7 +76,7 @@ func (x *fixture) tick() time.Time {
 	return time.Unix(x.second, 0)
 }
 
-// person creates a user who is a member of Acme, or of no team if role is "".
+// person creates a user with the given role in the team Acme. If role is "", the user is in no team.
 func (x *fixture) person(email string, role teams.Role) users.User {
 	x.T.Helper()
 	u, err := x.users.Create(x.T.Context(), users.NewUser{Email: email, Name: strings.Split(email, "@")[0],
@@ -90,14 +90,14 @@ func (x *fixture) person(email string, role teams.Role) users.User {
 	return u
 }
 
-// work runs the background work of the users' service.
+// work runs the background work of the users service.
 func (x *fixture) work() {
 	ended, end := context.WithCancel(x.T.Context())
 	end()
 	x.Must(x.users.Run(ended))
 }
 
-// lastLink returns the path of the link in the last email.
+// lastLink returns the path of the link in the last sent email.
 func (x *fixture) lastLink(to string) string {
 	x.T.Helper()
 	x.work()
@@ -112,7 +112,7 @@ func (x *fixture) lastLink(to string) string {
 	return strings.Fields(text[i+len(testnode.PublicURL):])[0]
 }
 
-// browser is a simple browser: it stores cookies and submits the forms of pages.
+// browser is a simulated browser that stores cookies and submits forms.
 type browser struct {
 	*fixture
 	t       *testing.T
@@ -153,7 +153,7 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	// Browsers reject larger cookies (RFC 6265bis section 5.7).
 	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
 		pair, _, _ := strings.Cut(line, ";")
-		return len(pair) > 4097 // including the equals sign
+		return len(pair) > 4097 // the length includes the equals sign
 	})
 	return answer, nil
 }
@@ -185,7 +185,7 @@ func (b *browser) get(path string) *browser {
 	return b.do(r)
 }
 
-// post sends a form that the page need not contain.
+// post sends a form, even if the current page does not contain this form.
 func (b *browser) post(path string, form url.Values) *browser {
 	b.t.Helper()
 	return b.do(b.posting(path, form))
@@ -202,7 +202,7 @@ func (b *browser) posting(path string, form url.Values) *http.Request {
 	return r
 }
 
-// submit fills in and sends the page's form with an action. typed are alternating names and values.
+// submit fills in and sends the page's form with the given action. typed contains alternating field names and values.
 func (b *browser) submit(action string, typed ...string) *browser {
 	b.t.Helper()
 	form := b.form(action)
@@ -218,7 +218,7 @@ func (b *browser) submit(action string, typed ...string) *browser {
 	return b.post(action, form)
 }
 
-// form returns the fields of the page's form with an action, or nil.
+// form returns the fields of the page's form with the given action, or nil if the page has no such form.
 func (b *browser) form(action string) url.Values {
 	var form url.Values
 	for n := range elements(b.t, b.body) {
@@ -241,7 +241,7 @@ func (b *browser) form(action string) url.Values {
 	return form
 }
 
-// want checks that the page has the status and contains each of the texts.
+// want checks that the page has the given status and contains each of the given texts.
 func (b *browser) want(status int, texts ...string) *browser {
 	b.t.Helper()
 	plain := html.UnescapeString(b.body)
@@ -256,7 +256,7 @@ func (b *browser) want(status int, texts ...string) *browser {
 	return b
 }
 
-// signIn gives the browser a session without the sign-in page. TestSignIn tests that page.
+// signIn gives the browser a session without using the sign-in page. TestSignIn covers the sign-in page.
 func (b *browser) signIn(email string) *browser {
 	b.t.Helper()
 	var token string
@@ -272,7 +272,8 @@ func (b *browser) signIn(email string) *browser {
 	return b.get("/account").want(200, "Your account")
 }
 
-// checkPage checks what all pages have: headers, a label for each input, and existing descriptions of inputs.
+// checkPage checks the requirements for all pages: security headers, a label for each input, and existing descriptions
+// of inputs.
 func (b *browser) checkPage() {
 	b.t.Helper()
 	policy := b.header.Get("Content-Security-Policy")

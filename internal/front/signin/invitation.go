@@ -13,12 +13,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// invitationPath is the path prefix of invitations; the token follows.
+// invitationPath is the path prefix of invitation links. It is followed by the token.
 const invitationPath = "/invitations/"
 
 var invitationPage = pageOf("invitation.html")
 
-// roleDescriptions describe what members with a role may do.
+// roleDescriptions describes the permissions of each role.
 var roleDescriptions = map[teams.Role]string{
 	teams.Owner:  "An owner can do everything, including adding and removing owners.",
 	teams.Admin:  "An admin can do everything except add and remove owners.",
@@ -26,11 +26,11 @@ var roleDescriptions = map[teams.Role]string{
 	teams.Viewer: "A viewer can see everything except secrets, and can change nothing.",
 }
 
-// invitation is the content of the page of an invitation.
+// invitation is the content of an invitation page.
 type invitation struct {
 	members.Invitation
 	Team, Inviter, Means, Path, Problem, Provider string
-	SignedIn, Known                               bool // the visitor has a session; the address has an account
+	SignedIn, Known                               bool // Known: the address has an account
 	Form                                          *web.Form
 }
 
@@ -40,7 +40,7 @@ func joinForm() *web.Form {
 			Hint: "At least 10 characters."})
 }
 
-// invitation returns the content of the page. A visitor with the link learns whether the address has an account,
+// invitation returns the content of the invitation page. The page reveals whether the invited address has an account,
 // because the link was sent only to that address.
 func (p *Pages) invitation(r *http.Request) (of invitation, v web.Visitor, err error) {
 	ctx, token := r.Context(), r.PathValue("token")
@@ -87,8 +87,8 @@ func (p *Pages) showInvitation(w http.ResponseWriter, r *http.Request) error {
 	return p.Site.Show(w, r, http.StatusOK, invitationPage, of)
 }
 
-// accept adds the visitor to the team. If the address has no account, it also creates the account and signs the visitor
-// in.
+// accept adds the visitor to the team. If the invited address has no account, accept also creates the account and signs
+// in the visitor.
 func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	return web.Redirect(w, r, "/people?done=joined")
 }
 
-// badInvitation answers that an invitation was used, revoked or replaced, or has expired.
+// badInvitation shows that an invitation was used, revoked or replaced, or has expired.
 func (p *Pages) badInvitation(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

@@ -17,13 +17,13 @@ import (
 
 var leavePage = pageOf("leave.html")
 
-// oidcLifetime is how long a browser stores the state of a sign-in at the provider.
+// oidcLifetime is the lifetime of the cookies with the state of a sign-in at the provider.
 const oidcLifetime = 10 * time.Minute
 
-// linking is stored in place of the next page when the visitor links an account.
+// linking is stored instead of the next page when the visitor links an account.
 const linking = "link"
 
-// beginOIDC redirects to the provider. It may be a GET, because only this browser can complete the sign-in.
+// beginOIDC redirects to the provider. A GET is allowed, because only the same browser can complete the sign-in.
 func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	next, err := web.Next(r.URL.Query().Get("next"))
 	if err != nil {
@@ -40,8 +40,8 @@ func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// link starts linking an account at the provider to the visitor's account. The content security policy forbids a
-// redirect of a form to another site, so the answer is a page that leads to the provider.
+// link starts linking an account at the provider to the visitor's account. The Content-Security-Policy forbids that a
+// form submission redirects to another site, so the response is a page with a link to the provider.
 func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	if err := p.requireFresh(&v); err != nil {
 		return err
@@ -72,7 +72,7 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var session *users.Session
-	if ok && next == linking { // package users checks whether the flow was started for linking
+	if ok && next == linking { // package users checks whether the sign-in was started for linking
 		session = &v.Session
 	}
 	next = web.Local(next)
@@ -90,15 +90,16 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	return p.completeSignIn(w, r, of.Outcome, next)
 }
 
-// nextCookieBytes is how many bytes of the next page one cookie holds. Browsers reject cookies of more than 4,096 bytes
-// with the name (RFC 6265bis section 5.7).
+// nextCookieBytes is the maximum number of bytes of the next page's encoded address in one cookie. Browsers reject
+// cookies with a name and value of more than 4,096 bytes (RFC 6265bis section 5.7).
 const nextCookieBytes = 3500
 
-// nextCookiesMax is the maximum number of cookies for the next page. The longest allowed address needs fewer.
+// nextCookiesMax is the maximum number of cookies for the next page. The longest allowed address needs fewer cookies.
 const nextCookiesMax = 9
 
-// storeNext stores the next page in cookies while the browser is at the provider. The address is encoded in base64,
-// because it may contain characters that cookies must not have. The first cookie starts with the number of cookies.
+// storeNext stores the next page's address in cookies while the browser is at the provider. The address is encoded in
+// base64, because it may contain characters that are not allowed in cookies. The first cookie starts with the number of
+// cookies.
 func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 	all := slices.Collect(slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString([]byte(next))), nextCookieBytes))
 	if len(all) == 0 {
@@ -115,7 +116,8 @@ func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 
 func nextCookie(i int) string { return "oidc-next" + strconv.Itoa(i) }
 
-// takeNext returns the next page that storeNext stored, and deletes the cookies. It returns "" if a cookie is missing.
+// takeNext returns the next page that storeNext stored, and deletes the cookies. If a cookie is missing, takeNext
+// returns "".
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	first := p.Site.Cookie(r, nextCookie(0))
 	if first == "" {
@@ -137,8 +139,8 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return string(next)
 }
 
-// unknown creates an account for a person whom the provider has authenticated. The person must come from an invitation
-// to the same address, or the installation must allow the address's domain.
+// unknown creates an account for a person without an account whom the provider has authenticated. The person must have
+// followed an invitation to the same address, or the installation must allow the address's domain.
 func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Person, next string) error {
 	if !who.Allowed {
 		if err := p.invited(r.Context(), who.Email, next); err != nil {
@@ -159,7 +161,7 @@ func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Perso
 	return p.completeSignIn(w, r, users.Outcome{Token: token}, next)
 }
 
-// invited returns a fault unless page is an invitation to the address.
+// invited returns a fault if page is not an invitation to the address email.
 func (p *Pages) invited(ctx context.Context, email, page string) error {
 	if token, ok := strings.CutPrefix(page, invitationPath); ok {
 		address, err := users.Address(email)

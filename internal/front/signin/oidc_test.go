@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// provider is a small OIDC provider. The ID tokens of the provider contain the fixture's claims.
+// provider is a fake OIDC provider. Its ID tokens contain the given claims.
 type provider struct {
 	*httptest.Server
 	claims map[string]any
@@ -72,8 +72,8 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// through takes a link to the provider, as if the user signed in there, and returns to the callback. The provider then
-// gives claims with subject and email.
+// through simulates that the user follows a link to the provider, signs in, and returns to the callback. The provider's
+// ID token contains the given subject and email.
 func (p *provider) through(b *browser, address, subject, email string) *browser {
 	b.t.Helper()
 	u, err := url.Parse(address)
@@ -85,7 +85,7 @@ func (p *provider) through(b *browser, address, subject, email string) *browser 
 	return b.get("/sign-in/oidc/callback?" + url.Values{"state": {u.Query().Get("state")}, "code": {"1"}}.Encode())
 }
 
-// begin requests a page that redirects to the provider.
+// begin requests a page that redirects to the provider, and returns the target of the redirect.
 func (b *browser) begin(path string) (address string) {
 	b.t.Helper()
 	b.c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
@@ -93,7 +93,8 @@ func (b *browser) begin(path string) (address string) {
 	return b.get(path).header.Get("Location")
 }
 
-// A user can sign in with an account at the provider, join a team with it, and link it to an existing account.
+// A user can sign in with an account at the provider, join a team with that account, and link it to an existing
+// account.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -105,13 +106,13 @@ func TestOIDC(t *testing.T) {
 		ada.get("/people").submit("/people/invite", "email", "olga@acme.example", "role", "viewer").want(200)
 		link := x.lastLink("olga@acme.example")
 
-		// Without an invitation, or with one to another address, there is no account.
+		// Without an invitation to the same address, signing in at the provider creates no account.
 		b := x.browser(t).get("/sign-in").want(200, "Sign in with Acme ID")
 		p.through(b, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "no invitation to this address")
 		p.through(b, b.begin("/sign-in/oidc?next="+link), "2", "eve@acme.example").
 			want(403, "no invitation to this address")
 
-		// An invitation to the address creates the account.
+		// After an invitation to the address, signing in at the provider creates the account.
 		b.get(link).want(200, "Join with Acme ID")
 		var follow string
 		for n := range elements(t, b.body) {
@@ -125,12 +126,13 @@ func TestOIDC(t *testing.T) {
 		p.through(b, b.begin("/sign-in/oidc?next=%2Fpeople"), "1", "renamed@elsewhere.example").
 			want(200, "People of Acme")
 
-		// A sign-in works only in the browser that started it, and only once.
+		// A sign-in at the provider can be completed only in the browser that started it, and only once.
 		other := x.browser(t)
 		p.through(other, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "did not start in this browser")
 		b.get("/sign-in/oidc/callback?state=x&code=1").want(401)
 
-		// A provider account with the same address does not take over an existing account; its user can link it.
+		// A provider account with the same address cannot sign in to an existing account until the existing account's
+		// user links it.
 		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
 			want(403, "link it on the page of your account")
 		ada.get("/account").submit("/account/oidc").want(200, "Continuing to Acme ID")
@@ -149,7 +151,7 @@ func TestOIDC(t *testing.T) {
 		}
 		ada.submit(follow).want(200, "no longer linked")
 
-		// If the domain is allowed, no invitation is needed.
+		// If the address's domain is allowed, no invitation is needed.
 		p.through(x.browser(t), x.browser(t).begin("/sign-in/oidc"), "4", "new@allowed.example").want(403)
 		fresh := x.browser(t)
 		p.through(fresh, fresh.begin("/sign-in/oidc"), "4", "new@allowed.example").want(200, "Your account")
@@ -160,8 +162,8 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// A long authorization request survives a sign-in at the provider. A request that is too long is refused before the
-// sign-in.
+// After a sign-in at the provider, a long authorization request continues unchanged. A too long authorization request
+// is refused before the sign-in.
 func TestLongNextPage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -169,8 +171,8 @@ func TestLongNextPage(t *testing.T) {
 		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
 			Domains: []string{"allowed.example"}})
 		for _, n := range []int{100, 2000, 5000} {
-			// Each character here takes three characters in an encoded address, and five in an address that contains
-			// that one.
+			// Each & is encoded with three characters, and with five characters in an address that contains the encoded
+			// address as a parameter.
 			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)
@@ -202,7 +204,7 @@ func TestLongNextPage(t *testing.T) {
 	})
 }
 
-// kept returns the number of the browser's cookies whose names start with a prefix.
+// kept returns the number of the browser's cookies with names that start with the prefix.
 func (b *browser) kept(name string) (n int) {
 	for _, c := range b.c.Jar.Cookies(&url.URL{Scheme: "https", Host: "postrider.test", Path: "/"}) {
 		if strings.HasPrefix(c.Name, "__Host-postrider-"+name) {

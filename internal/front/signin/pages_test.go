@@ -21,9 +21,9 @@ const pagesFile = "testdata/pages.txt"
 
 var update = flag.Bool("update", false, "write what was answered into the table of pages")
 
-// The test requests every page without a session, without a team, and in each role, and compares the results with the
-// table in testdata. Run it with -update to write the table, and review the difference. Each new page is a new line of
-// the table.
+// TestPages requests every page without a session, without a team, and in each role, and compares the results with the
+// table in testdata. Run the test with -update to write the table, and review the difference. Each new page adds a line
+// to the table.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(pagesFile)
@@ -53,11 +53,11 @@ func TestPages(t *testing.T) {
 		for _, o := range (&Pages{}).routes() {
 			method, path, _ := strings.Cut(o.pattern, " ")
 			if path == "/sign-out" {
-				continue // this page ends the sessions that the test needs; TestSignIn covers it
+				continue // this page would end sessions that the test needs; TestSignIn covers it
 			}
 			fmt.Fprint(w, o.pattern)
 			for _, v := range visitors {
-				// Forget the recent proof, so that all visitors get the same answer.
+				// Delete the record of recent password checks, so that all visitors get the same response.
 				x.Update(func(tx *db.Tx) error {
 					_, err := tx.Exec(t.Context(), `DELETE FROM user_attempts`)
 					return err

@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 )
 
-// passkeyChallenge is what a page's script needs to call the browser's authenticator.
+// passkeyChallenge contains the data with which a page's script calls the browser's authenticator.
 type passkeyChallenge struct {
 	Token   string         `json:"token"`
 	Options jsontext.Value `json:"options"`
 }
 
-// passkeyAnswer is what the script sends after the authenticator has answered.
+// passkeyAnswer contains the authenticator's result, which the page's script sends.
 type passkeyAnswer struct {
 	Token      string         `json:"token"`
 	Credential jsontext.Value `json:"credential"`
-	Name       string         `json:"name"` // the name of a new passkey
+	Name       string         `json:"name"` // the name for a new passkey
 	Next       string         `json:"next"`
 }
 

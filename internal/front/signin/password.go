@@ -20,11 +20,11 @@ var (
 	errNoPage = fault.NotFoundf("There is no page at this address.")
 )
 
-// pendingLifetime is how long the browser stores the token of a sign-in that waits for the second factor. Package users
-// forgets it after the same time.
+// pendingLifetime is the lifetime of the cookie with the token of a sign-in that waits for the second factor. In
+// package users, the token expires after the same time.
 const pendingLifetime = 5 * time.Minute
 
-// message is the content of a page with a text and a link.
+// message is the content of a page that shows a text and a link.
 type message struct{ Title, Text, Link, Label string }
 
 func emailField() *web.Field {
@@ -155,7 +155,7 @@ func (p *Pages) showForgot(w http.ResponseWriter, r *http.Request) error {
 	return p.forgotPage(w, r, http.StatusOK, web.NewForm(emailField()))
 }
 
-// forgot gives the same answer whether or not the address has an account.
+// forgot handles the form for a forgotten password. The response is the same whether or not the address has an account.
 func (p *Pages) forgot(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -208,7 +208,7 @@ func (p *Pages) reset(w http.ResponseWriter, r *http.Request) error {
 	return p.resetPage(w, r, status, f, typed.Get("token"))
 }
 
-// badLink answers that a link is not valid.
+// badLink shows that a link is invalid.
 func (p *Pages) badLink(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

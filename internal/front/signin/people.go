@@ -14,10 +14,11 @@ import (
 
 var peoplePage = pageOf("people.html")
 
-// peopleShown is the maximum number of members and of invitations on the page. A team cannot have more.
+// peopleShown is the maximum number of members and of invitations on the page. A team cannot have more members or
+// invitations.
 const peopleShown = 200
 
-// people is the content of the page of a team's members.
+// people is the content of the page that lists a team's members.
 type people struct {
 	Team, TeamID  string
 	Done, Problem string
@@ -27,14 +28,15 @@ type people struct {
 	Invite        *web.Form
 }
 
-// member is a member, and what the visitor may do about it.
+// member is a team member with the changes that the visitor may make.
 type member struct {
 	members.Membership
 	Self, Removable bool
 	Roles           []teams.Role // roles that the visitor may assign; nil if the visitor may not change the role
 }
 
-// openInvitation is an open invitation. Expired is also true if the inviter may no longer invite people.
+// openInvitation is an invitation that was not accepted. Expired is also true if the inviter may no longer invite
+// people.
 type openInvitation struct {
 	members.Invitation
 	Expired bool
@@ -55,7 +57,7 @@ func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs tea
 	return a, explainScope(err)
 }
 
-// explainScope replaces a fault about a missing scope with one that people understand.
+// explainScope replaces a fault about a missing scope by a fault with a text that users understand.
 func explainScope(err error) error {
 	if fault.KindOf(err) == fault.OutOfScope {
 		return errRole.Because(err)
@@ -63,8 +65,8 @@ func explainScope(err error) error {
 	return err
 }
 
-// readTeamForm reads a form that changes something in a team. The form names the team, because the visitor may have
-// switched teams since the page was shown.
+// readTeamForm reads a form that changes a team. The form contains the team's id, because the visitor may have switched
+// teams since the page was shown.
 func (p *Pages) readTeamForm(w http.ResponseWriter, r *http.Request, v *web.Visitor, needs teams.Scope) (teams.Actor,
 	url.Values, error) {
 	typed, err := p.Site.Form(w, r)
@@ -90,7 +92,7 @@ func grantableRoles(a *teams.Actor) (roles []teams.Role) {
 	return roles
 }
 
-// roleSummaries describe each role in a few words, for the options of a field.
+// roleSummaries describes each role in a few words, for the options of a form field.
 var roleSummaries = map[teams.Role]string{teams.Owner: "everything", teams.Admin: "everything except managing owners",
 	teams.Member: "emails, domains, webhooks, contacts", teams.Viewer: "read only"}
 
@@ -143,7 +145,8 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return p.Site.Show(w, r, status, peoplePage, of)
 }
 
-// peopleDone answers a change on the page of members. It redirects to the page with a message, or shows the error.
+// peopleDone sends the response to a change on the members page. It redirects to the page with a message, or shows the
+// error.
 func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
@@ -208,7 +211,7 @@ func (p *Pages) remove(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.peopleDone(w, r, v, &a, "removed", p.Members.Remove(r.Context(), a, pathID(r)))
 }
 
-// leave ends the visitor's own membership. All members may leave.
+// leave ends the visitor's own membership. Members of every role may leave.
 func (p *Pages) leave(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, _, err := p.readTeamForm(w, r, &v, teams.MembersRead)
 	if err != nil {

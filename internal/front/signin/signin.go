@@ -1,18 +1,19 @@
-// Package signin is the pages for people. On these pages, people sign in, manage their account and the members of their
-// team, see the team's connected apps, and approve or reject emails that apps want to send.
+// Package signin serves the web pages for users. On these pages, users sign in, manage their account and their team's
+// members, see the team's connected apps, and approve or reject emails from apps.
 //
 // # Invariants
 //
-// Pages make changes only by POST, and answer with a redirect, so reloading a page submits nothing again. Only secrets
-// that are shown once (recovery codes, the secret of an authenticator app) are in the answer to the POST itself.
+// Only POST requests make changes. The response to a POST is a redirect, so that reloading the page does not submit the
+// form again. The only exceptions are pages with secrets that are shown once: recovery codes and the secret of an
+// authenticator app.
 //
-// Pages for visitors without a session do not reveal whether an address has an account. A visitor with the link of an
-// invitation or a password reset sees what the link is for.
+// Pages for visitors without a session do not reveal whether an address has an account. Pages of invitation links and
+// password reset links show the link's purpose without a session.
 //
 // # What it does not do
 //
-// The package has no rules. The rules of sign-in are in package users, those of teams in package members, those of
-// connected apps in package grants, and those of approvals in package approvals.
+// Package signin contains no business rules. Package users has the rules of sign-in, package members has the rules of
+// teams, package grants has the rules of connected apps, and package approvals has the rules of approvals.
 package signin
 
 import (
@@ -43,7 +44,7 @@ var texts embed.FS
 //go:embed passkeys.js
 var passkeysJS string
 
-// pageOf returns the template of a file in pages.
+// pageOf returns the template of a file in the folder pages.
 func pageOf(name string) *web.Template {
 	text, err := texts.ReadFile("pages/" + name)
 	if err != nil {
@@ -52,7 +53,7 @@ func pageOf(name string) *web.Template {
 	return web.Page(string(text))
 }
 
-// Deps are the dependencies of the pages.
+// Deps are the dependencies of the sign-in pages.
 type Deps struct {
 	Site    *web.Site
 	DB      *db.DB
@@ -68,7 +69,7 @@ type Deps struct {
 // Pages serves the pages.
 type Pages struct{ Deps }
 
-// New returns the pages. It fails if a dependency is missing.
+// New returns the sign-in pages, or an error if a dependency is missing.
 func New(d Deps) (*Pages, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -76,11 +77,11 @@ func New(d Deps) (*Pages, error) {
 	return &Pages{d}, nil
 }
 
-// prefixes are the path prefixes of the pages. The API uses none of them.
+// prefixes are the path prefixes of the sign-in pages. The API uses none of these prefixes.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",
 	"/programs", "/approve"}
 
-// Serves reports whether a path belongs to these pages.
+// Serves reports whether a path belongs to the sign-in pages.
 func Serves(path string) bool {
 	for _, p := range prefixes {
 		if rest, ok := strings.CutPrefix(path, p); ok && (rest == "" || rest[0] == '/') {
@@ -90,7 +91,7 @@ func Serves(path string) bool {
 	return false
 }
 
-// Register adds the pages to a mux.
+// Register adds the sign-in pages to a mux.
 func (p *Pages) Register(mux *http.ServeMux) {
 	for _, x := range p.routes() {
 		if x.signedIn == nil {
@@ -106,7 +107,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 	}
 }
 
-// route is a page. Exactly one of public and signedIn is set.
+// route is a page with its handler. Exactly one of public and signedIn is set.
 type route struct {
 	pattern  string
 	public   func(w http.ResponseWriter, r *http.Request) error
@@ -179,8 +180,8 @@ func (p *Pages) routes() []route {
 	}
 }
 
-// withProof runs f. If f returns [users.ErrProve], it redirects the visitor to the page that asks for a password or
-// passkey. The page that asks for a password or passkey leads back to the current page.
+// withProof runs f. If f returns [users.ErrProve], withProof redirects the visitor to a page that requires a password
+// or passkey. After the visitor has entered it, that page redirects to the current page.
 func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
 	*http.Request, web.Visitor) error {
 	return func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
@@ -200,7 +201,7 @@ func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor
 	}
 }
 
-// requireFresh returns [users.ErrProve] unless the visitor entered a password or used a passkey recently.
+// requireFresh returns [users.ErrProve] if the visitor has not entered a password or used a passkey recently.
 func (p *Pages) requireFresh(v *web.Visitor) error {
 	if !v.Session.Fresh(p.DB.Now()) {
 		return users.ErrProve
@@ -208,12 +209,12 @@ func (p *Pages) requireFresh(v *web.Visitor) error {
 	return nil
 }
 
-// next tells a page's script which path to open.
+// next is the JSON response that tells a page's script which path to open.
 type next struct {
 	Next string `json:"next"`
 }
 
-// answer sends JSON to a page's script.
+// answer sends a JSON response to a page's script.
 func answer(w http.ResponseWriter, status int, with any) error {
 	text, err := json.Marshal(with)
 	if err != nil {
@@ -225,7 +226,7 @@ func answer(w http.ResponseWriter, status int, with any) error {
 	return nil
 }
 
-// with returns the path with a query of one parameter, or without a query if value is empty.
+// with returns the path with one query parameter, or without a query if value is empty.
 func with(path, name, value string) string {
 	if value == "" {
 		return path
@@ -233,7 +234,8 @@ func with(path, name, value string) string {
 	return path + "?" + url.Values{name: {value}}.Encode()
 }
 
-// pathID returns the id in the path. If the path has no valid id, it returns "-", which matches no object.
+// pathID returns the id in the request's path. If the path contains no valid id, pathID returns "-", which matches no
+// object.
 func pathID(r *http.Request) string {
 	if text := strings.ToLower(r.PathValue("id")); id.Valid(text) {
 		return text
@@ -241,7 +243,7 @@ func pathID(r *http.Request) string {
 	return "-"
 }
 
-// client returns the address and user agent of a request.
+// client returns the IP address and User-Agent of a request.
 func client(r *http.Request) users.Client {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

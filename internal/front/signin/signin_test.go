@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The first owner signs up with a set-up link, which works once.
+// The first owner signs up with a set-up link, which works only once.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -55,7 +55,7 @@ func TestSetUp(t *testing.T) {
 	})
 }
 
-// The answers to a wrong password and to an unknown address are identical, byte for byte.
+// The responses to a wrong password and to an unknown address are identical, byte for byte.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -76,7 +76,7 @@ func TestSignIn(t *testing.T) {
 			t.Error("the address is not kept")
 		}
 
-		// The server does not use a session that somebody planted in the browser.
+		// After a sign-in, the server does not use a session cookie that an attacker planted in the browser.
 		planted := &http.Cookie{Name: "__Host-postrider", Value: strings.Repeat("A", 43), Path: "/", Secure: true}
 		base, _ := url.Parse(testnode.PublicURL)
 		b.c.Jar.SetCookies(base, []*http.Cookie{planted})
@@ -105,7 +105,8 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// The session cookie is sent only to this host, only over TLS, and not to scripts or with requests of other sites.
+// The session cookie is restricted to this host and to TLS. Scripts cannot read it, and browsers do not send it with
+// requests from other sites.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -125,7 +126,7 @@ func TestCookie(t *testing.T) {
 	})
 }
 
-// A user who requests too many pages must wait, and nothing is changed. Other users are not affected.
+// A user who requests too many pages must wait, and the refused requests change nothing. Other users are not affected.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -152,7 +153,7 @@ func TestTooManyPages(t *testing.T) {
 	})
 }
 
-// No value of the parameter "next" leads to another site.
+// No value of the query parameter "next" redirects to another site.
 func TestOpenRedirects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -184,7 +185,7 @@ func TestOpenRedirects(t *testing.T) {
 	})
 }
 
-// After the password, the page asks for a code of the app or a recovery code. Each code works once.
+// After the password, a page asks for a code from the authenticator app or a recovery code. Each code works only once.
 func TestCodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -250,7 +251,8 @@ func TestCodes(t *testing.T) {
 	})
 }
 
-// The answer to a forgotten password is the same for every address. The link works once and ends all sessions.
+// The response to the form for a forgotten password is the same for every address. The password reset link works only
+// once, and its use ends all sessions of the user.
 func TestForgottenPassword(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -278,7 +280,7 @@ func TestForgottenPassword(t *testing.T) {
 		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
 		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
 
-		// If no email can be sent, the page says so.
+		// If no email can be sent, the page for a forgotten password says so.
 		x.users.Mail = nil
 		for _, email := range []string{"ada@acme.example", "eve@acme.example"} {
 			x.browser(t).get("/password/forgot").submit("/password/forgot", "email", email).
@@ -287,7 +289,7 @@ func TestForgottenPassword(t *testing.T) {
 	})
 }
 
-// An invitation can be accepted once, and only with its address.
+// An invitation can be accepted only once, and only by a user with the invited address.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -302,7 +304,7 @@ func TestInvitations(t *testing.T) {
 			return x.lastLink(email)
 		}
 
-		// This person has no account.
+		// The invited person has no account.
 		link := invite("new@acme.example", teams.Viewer)
 		b := x.browser(t).get(link).want(200, "Join Acme", "ada (ada@acme.example)", "new@acme.example", "viewer")
 		b.submit(link, "name", "Nora", "password", "short").want(422)
@@ -314,7 +316,8 @@ func TestInvitations(t *testing.T) {
 		again.submit(link, "password", password).want(404, "no longer works")
 		again.get(link).want(404)
 
-		// A person with an account signs in first. The server refuses another user who opens the link.
+		// An invited person with an account must sign in first. If another user opens the invitation link, the server
+		// refuses the request.
 		link = invite("bob@acme.example", teams.Member)
 		b = x.browser(t).get(link).want(200, "This address already has an account")
 		if b.form(link) != nil {
@@ -327,7 +330,7 @@ func TestInvitations(t *testing.T) {
 		b.submit("/sign-in", "email", "bob@acme.example", "password", password).want(200, "Join Acme").
 			submit(link).want(200, "You have joined the team")
 
-		// The server refuses revoked, replaced and expired invitations.
+		// Revoked, replaced and expired invitations no longer work.
 		link = invite("carol@acme.example", teams.Member)
 		second := invite("carol@acme.example", teams.Member)
 		x.browser(t).get(link).want(404, "no longer works")
@@ -347,7 +350,7 @@ func TestInvitations(t *testing.T) {
 		owner.get("/people").want(200, "member, valid until")
 		all, _, err = x.members.Invitations(t.Context(), x.Acme.TeamID, page.Page{})
 		x.Must(err)
-		x.Update(func(tx *db.Tx) error { // as if a deleted API key had sent the invitation
+		x.Update(func(tx *db.Tx) error { // simulates an invitation that was sent by a deleted API key
 			_, err := tx.Exec(t.Context(), `UPDATE invitations SET actor_kind = 'key' WHERE id = $1`, all[0].ID)
 			return err
 		})
@@ -366,7 +369,7 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// Changes that protect an account need a recent password or passkey.
+// Changes to the protection of an account require that the user recently entered a password or used a passkey.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -393,14 +396,15 @@ func TestProof(t *testing.T) {
 	})
 }
 
-// Too many wrong passwords block further attempts, with or without an account. Other users can still sign in.
+// Too many wrong passwords for an address block further attempts, whether or not the address has an account. Other
+// users can still sign in.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
 		x.person("ada@acme.example", "")
 		x.person("bob@acme.example", "")
 		clock := x.DB.Now()
-		x.users.Now = func() time.Time { return clock } // the answers say how long to wait
+		x.users.Now = func() time.Time { return clock } // fixed, because the responses contain the waiting time
 		var answers [2][]string
 		for i, email := range []string{"ada@acme.example", "eve@acme.example"} {
 			b := x.browser(t).get("/sign-in")
@@ -418,7 +422,7 @@ func TestGuessing(t *testing.T) {
 	})
 }
 
-// A user neither sees nor changes anything of another team.
+// A user can neither see nor change data of another team.
 func TestTwoTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -451,7 +455,7 @@ func TestTwoTeams(t *testing.T) {
 		}
 		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
 
-		// If a role does not allow a change, the page says so in plain words.
+		// If the user's role does not allow a change, the page explains this without technical terms.
 		adam := x.person("adam@acme.example", teams.Admin)
 		admin := x.browser(t).signIn(adam.Email)
 		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
@@ -460,7 +464,7 @@ func TestTwoTeams(t *testing.T) {
 				want(403, "Your role in this team does not allow this")
 		}
 
-		// The current team belongs to the session, and the page names it.
+		// Each session has its own current team, and the page shows the team's name.
 		x.Update(func(tx *db.Tx) error {
 			return x.members.AddIn(t.Context(), tx, x.Acme.TeamID, eve.ID, teams.Viewer)
 		})
@@ -473,7 +477,7 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// The account page shows the user's sessions, and can end each of them.
+// The account page lists the user's sessions, and the user can end each session.
 func TestSessions(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -527,11 +531,11 @@ func TestForeignRequests(t *testing.T) {
 		if n < 20 {
 			t.Errorf("only %d pages were asked", n)
 		}
-		b.get("/account").want(200, "Your account") // the session still exists
+		b.get("/account").want(200, "Your account") // the session must still exist
 	})
 }
 
-// Malformed requests are refused, and never cause an internal error.
+// Malformed requests are refused and never cause an internal error.
 func TestBadRequests(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -19,19 +19,19 @@ import (
 )
 
 const (
-	scope            = "SMTP" // scope of idempotency keys, separate from that of the API
+	scope            = "SMTP" // scope of idempotency keys, separate from the API's scope
 	largeMessageWait = time.Minute
 	maxMessageID     = 900 // bytes
 )
 
-// Data turns the message into an email and returns after the email is stored.
+// Data converts the message to an email and returns after the email is stored.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	raw, done, err := c.read(ctx, r)
 	defer done()
 	if err != nil {
 		return "", err
 	}
-	// The message may have taken minutes to arrive, and the key may have been deleted since.
+	// The API key is checked again, because it may have been deleted during the minutes in which the message arrived.
 	if err := c.checkKey(ctx); err != nil {
 		return "", err
 	}
@@ -46,9 +46,9 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return id, nil
 }
 
-// read reads the message. A large message is written to a file while it arrives, so that slow clients use no memory.
-// When the message is complete, read waits for a slot in memory, so that many large messages cannot fill it. Teams
-// share the slots. done releases the slot.
+// read reads the message. While a large message arrives, it is written to a file, so that slow clients use no memory.
+// After the message has arrived, read waits for one of the slots that all teams share. The slots limit the number of
+// large messages in memory. The function done releases the slot.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -84,7 +84,7 @@ func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(
 	return raw, done, nil
 }
 
-// email builds the email from the message.
+// email converts the message to an email.
 func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	h, r := split(raw)
 	if r == nil && bytes.Contains(raw, []byte{0}) {
@@ -115,7 +115,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content:   f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		// An id that the parser decoded or repaired is not the one that other hosts report.
+		// The Message-ID must occur unchanged in the message, because other hosts do not report an id that the parser
+		// decoded or repaired.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
 			return in, emails.Idempotency{}, smtpserver.Refuse(554, "5.6.0",
@@ -126,8 +127,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	return in, key, err
 }
 
-// trace returns the trace information of the Received field (RFC 5321 section 4.4, RFC 3848). It does not name the
-// client, because recipients can read it.
+// trace returns the trace information for the Received field (RFC 5321 section 4.4, RFC 3848). The trace information
+// does not name the client, because recipients can read it.
 func (c *session) trace() string {
 	with := "ESMTPA"
 	if c.peer.TLS != nil {
@@ -136,14 +137,15 @@ func (c *session) trace() string {
 	return "by " + c.s.c.Hostname + " with " + with
 }
 
-// options reads the header fields that are options of this service, and copies the others to in.
+// options reads the header fields that set options of the submission service, and copies the other fields to in.
 func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	var key emails.Idempotency
 	for _, f := range p.Header {
 		value := strings.TrimSpace(f.Value)
 		switch strings.ToLower(f.Name) {
 		case "resend-idempotency-key", "postrider-idempotency-key":
-			// Without a key, or with one of two different keys, a retried message would become a second email.
+			// An empty or ambiguous idempotency key is refused, because a retry of the message could become a second
+			// email.
 			if value == "" || key.Key != "" && key.Key != value {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty, or differs from another one; give one key",
 					f.Name)
@@ -156,8 +158,8 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 			}
 			in.Tags = append(in.Tags, emails.Tag{Name: strings.TrimSpace(name), Value: strings.TrimSpace(text)})
 		case "x-postrider-topic", "x-postrider-topic-id":
-			// An empty field does not mean "no topic": the email would then also go to contacts who unsubscribed from
-			// the intended topic.
+			// An empty topic field is refused. If it meant "no topic", the email would also go to contacts who
+			// unsubscribed from the intended topic.
 			if value == "" {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty; give the id of a topic, or leave it out",
 					f.Name)
@@ -176,8 +178,8 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	return key, nil
 }
 
-// hash returns a hash of the content of a message. It ignores Date, Message-ID and boundaries, because programs choose
-// new ones when they send a message again.
+// hash returns a hash of a message's content. hash ignores Date, Message-ID and MIME boundaries, because programs
+// choose new values for them when they retry a message.
 func hash(in *emails.Raw) string {
 	h := sha256.New()
 	add := func(kind string, texts ...string) {
@@ -212,7 +214,7 @@ func hash(in *emails.Raw) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// formatAddress returns an address with its name, in UTF-8.
+// formatAddress returns an address with its display name in UTF-8.
 func formatAddress(a message.Address) string {
 	name := oneLine(a.Name)
 	switch {
@@ -224,8 +226,8 @@ func formatAddress(a message.Address) string {
 	return name + " <" + a.Addr() + ">"
 }
 
-// formatAddresses formats addresses. It skips addresses that are not deliverable, such as root@localhost; the header
-// still contains them.
+// formatAddresses formats addresses. formatAddresses skips undeliverable addresses, such as root@localhost, which
+// remain in the message's header.
 func formatAddresses(list []message.Address) (all []string) {
 	for _, a := range list {
 		text := formatAddress(a)
@@ -236,7 +238,7 @@ func formatAddresses(list []message.Address) (all []string) {
 	return all
 }
 
-// oneLine returns text with control characters replaced by spaces. Encoded words may contain such characters.
+// oneLine replaces control characters in text by spaces, because encoded words may contain control characters.
 func oneLine(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const maxSize = 1 << 20
 
-// fixture is a node with a submission listener and a sending-only API key of Acme.
+// fixture is a node with a submission listener and a sending-only API key of the team Acme.
 type fixture struct {
 	*testnode.Node
 	limits   *teams.Limiter
@@ -35,7 +35,7 @@ type fixture struct {
 	spool    string // folder for large messages
 	key      teams.Key
 	password string // the API key
-	stop     func() // ends the listener and its sessions
+	stop     func() // closes the listener and ends its sessions
 }
 
 func newFixture(t *testing.T, d *db.DB) *fixture {
@@ -43,7 +43,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 	return newFixtureAt(t, d, t.TempDir())
 }
 
-// newFixtureAt is newFixture with a blob store.
+// newFixtureAt is like newFixture, with a blob store.
 func newFixtureAt(t *testing.T, d *db.DB, blobs string) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: blobs}), limits: &teams.Limiter{}}
@@ -87,7 +87,7 @@ func (f *fixture) listen() {
 	f.addr = l.Addr().String()
 }
 
-// client connects, and authenticates unless the key is empty.
+// client connects to the listener, and authenticates if the key is not empty.
 func (f *fixture) client(token string) (*smtp.Client, error) {
 	f.T.Helper()
 	c, err := smtp.Dial(f.addr)
@@ -101,7 +101,7 @@ func (f *fixture) client(token string) (*smtp.Client, error) {
 	return c, c.Auth(sasl.NewPlainClient("", "postrider", token))
 }
 
-// submit sends a message, whose lines may end with LF only, and returns the id of the email.
+// submit sends a message and returns the email's id. The message's lines may end with LF only.
 func (f *fixture) submit(token, text string, to ...string) (string, error) {
 	f.T.Helper()
 	c, err := f.client(token)
@@ -143,7 +143,7 @@ func (f *fixture) mustSubmit(text string, to ...string) string {
 	return id
 }
 
-// outgoing returns the message as delivery composes it.
+// outgoing returns the message that delivery would send for an email.
 func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 	f.T.Helper()
 	o, err := f.Emails.Outgoing(f.T.Context(), emails.Delivery{EmailID: id, Domain: domain})
@@ -159,7 +159,7 @@ func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 
 func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 
-// refused returns the codes and the text of a reply.
+// refused returns the codes and the text of the SMTP reply in err.
 func refused(err error) (code int, text string) {
 	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return e.Code, e.Error()

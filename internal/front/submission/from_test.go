@@ -16,7 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// sendUTF8 submits with SMTPUTF8 and returns the id, or the reply as in "550 5.6.0".
+// sendUTF8 submits a message with SMTPUTF8 and returns the email's id, or the codes of the error reply, such as "550
+// 5.6.0".
 func (f *fixture) sendUTF8(text string) (id, answer string) {
 	f.T.Helper()
 	c, err := f.client(f.password)
@@ -34,7 +35,7 @@ func (f *fixture) sendUTF8(text string) (id, answer string) {
 	return id, ""
 }
 
-// isFrom checks that the email is shown, sent and signed as from addr.
+// isFrom checks that the API response, the sent message and the DKIM signature all use the sender addr.
 func (f *fixture) isFrom(id, addr string) {
 	f.T.Helper()
 	a, err := message.ParseFrom(f.Email(id).From)
@@ -53,7 +54,7 @@ func (f *fixture) isFrom(id, addr string) {
 	}
 }
 
-// From fields that readers interpret differently are refused; those that all readers interpret alike are accepted.
+// A From field is accepted only if all message parsers interpret it in the same way.
 func TestFromForms(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -85,7 +86,7 @@ func TestFromForms(t *testing.T) {
 	})
 }
 
-// Headers that name the sender more than once, or in several fields, are refused unless they agree.
+// Headers with several senders or several sender fields are refused if the senders differ.
 func TestSenderHeaders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.domain("two.example")
@@ -153,7 +154,7 @@ func TestSenderHeaders(t *testing.T) {
 	}
 }
 
-// Fields that customers may not write are removed before others receive the message.
+// Header fields that customers must not set are removed from the sent message.
 func TestForgedFields(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	id := f.mustSubmit("From: a@acme.example\nAuthentication-Results: mx.test; dmarc=pass\n header.from=bank.example\n"+
@@ -173,7 +174,7 @@ func TestForgedFields(t *testing.T) {
 	}
 }
 
-// Message-IDs that Postrider would report in another form than other hosts are refused.
+// A Message-ID is refused if Postrider and other hosts would report it in different forms.
 func TestMessageIDIsWhatIsSent(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	with := func(value string) string { return "From: a@acme.example\nMessage-ID: " + value + "\n\nHello.\n" }

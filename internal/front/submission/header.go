@@ -12,49 +12,49 @@ import (
 const (
 	maxHeader = 256 << 10 // bytes
 	maxFields = 1000
-	maxHops   = 50 // Received fields; a message with more is in a loop (RFC 5321 section 6.3)
+	maxHops   = 50 // maximum number of Received fields, to detect mail loops (RFC 5321 section 6.3)
 )
 
-// removedFields are not passed on. Removed fields are options of this service, would reveal recipients to each other,
-// or may be written only by a receiving host (RFC 8601 section 5).
+// removedFields are header fields that are removed from the sent message. They set options of the submission service,
+// would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
-// ownPrefix is the prefix of this service's own fields. Unknown ones are removed too, so that clients cannot send
-// fields that will get a meaning later.
+// ownPrefix is the prefix of Postrider's own header fields. Unknown fields with this prefix are also removed, so that
+// clients cannot send fields that later versions define.
 const ownPrefix = "x-postrider-"
 
-// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). If a field occurs twice, readers
-// differ in which one they show, so the field that was checked and signed might not be the one that is shown.
+// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). If such a field occurs twice,
+// mail programs may show the field that was not checked and signed.
 var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true,
 	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true,
 	"content-transfer-encoding": true}
 
-// senderFields are the fields that name the author or the sender of a message.
+// senderFields are the header fields that name a message's author or sender.
 var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
 
-// addressFields are the fields with mailboxes. The fields that are also in senderFields have one mailbox, which is
-// parsed strictly.
+// addressFields are the header fields that contain mailboxes. Fields that are also in senderFields contain one mailbox,
+// which is parsed strictly.
 var addressFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
 	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
 // header is the parsed header of a message.
 type header struct {
-	kept     []byte          // the fields that are passed on, unchanged
-	body     []byte          // the empty line and all that follows
-	has      map[string]bool // names of fields, in lower case
+	kept     []byte          // the unchanged fields that are sent
+	body     []byte          // the empty line and all following bytes
+	has      map[string]bool // names of the header's fields, in lower case
 	senders  []field         // fields that name the author or the sender
-	eightBit bool            // a field that is passed on contains non-ASCII characters
+	eightBit bool            // kept contains non-ASCII characters
 }
 
-// field is a field of the header.
+// field is a header field.
 type field struct {
 	name  string // in lower case
-	value []byte // folded, without the line end
+	value []byte // folded, without the final line ending
 }
 
-// split splits a message with CRLF line ends into header and body, and checks the syntax of the header. kept is a copy;
-// body is part of raw.
+// split splits a message with CRLF line endings into header and body, and checks the header's syntax. kept is a copy,
+// but body shares the memory of raw.
 func split(raw []byte) (*header, *smtpserver.Refusal) {
 	h := &header{has: map[string]bool{}}
 	count, hops := 0, 0
@@ -66,8 +66,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 		before, value, ok := bytes.Cut(whole, []byte(":"))
 		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
 		if !ok || !isFieldName(f.name) {
-			// White space before the colon is obsolete (RFC 5322 section 4.5). Some readers take such a line for a
-			// field, others do not.
+			// White space before the colon is obsolete (RFC 5322 section 4.5) and refused, because only some parsers
+			// treat such a line as a field.
 			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
 				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))
@@ -103,9 +103,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 	return h, nil
 }
 
-// from returns the sender of the message. Each field that names a sender must have one mailbox that all readers
-// interpret in the same way. All these mailboxes must be at one domain, which the team has verified and which signs the
-// message.
+// from returns the message's sender. Each sender field must contain one mailbox that all parsers interpret in the same
+// way. All these mailboxes must be at the same domain, which the team must have verified and which signs the message.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")
@@ -132,8 +131,8 @@ func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusa
 	return from, nil
 }
 
-// refuseField refuses a field. For fields that name the sender and for Reply-To, the code 550 says that the message
-// will never be accepted.
+// refuseField returns the refusal of an invalid header field. For sender fields and Reply-To, the reply code is 550,
+// which tells clients that the message will never be accepted.
 func refuseField(name, format string, a ...any) *smtpserver.Refusal {
 	if senderFields[name] || name == "reply-to" {
 		return smtpserver.Refuse(550, "5.6.0", format, a...)
@@ -151,7 +150,8 @@ func hasControl(value []byte) bool {
 	return false
 }
 
-// fieldLength returns the length of the field at the start of b, including folded lines and the line end.
+// fieldLength returns the length of the header field at the start of b, including folded lines and the final line
+// ending.
 func fieldLength(b []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(b[at:], '\n')

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzSplit checks that split keeps fields in order and unchanged, and removes those that must be removed.
+// FuzzSplit checks that split removes only the fields that must be removed, and keeps all other fields unchanged and in
+// order.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb",
 		"X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {
@@ -44,7 +45,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// The limits of a header are exact, and each refusal names its cause.
+// The limits for headers are exact, and each refusal states its cause.
 func TestBoundsOfHeaders(t *testing.T) {
 	x := func(n int) string { return "X: " + strings.Repeat("x", n-len("X: \r\n")) + "\r\n" }
 	for _, c := range []struct {

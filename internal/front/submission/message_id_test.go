@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// A large message is listed by the time when it was stored completely, and
-// it contains the id that it got then.
+// In the list of emails, a large message is sorted by the time at which it was stored completely. The message contains
+// the id that it got at that time.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)
@@ -39,7 +39,7 @@ func TestSlowMessageIsTheNewest(t *testing.T) {
 	})
 }
 
-// bears checks that an email equals the submitted message, with the email's id in the fields that were added.
+// bears checks that the sent message equals the submitted message plus header fields that contain the email's id.
 func (f *fixture) bears(id, submitted string) {
 	f.T.Helper()
 	got, _ := f.outgoing(id, "one.example")
@@ -53,7 +53,7 @@ func (f *fixture) bears(id, submitted string) {
 	}
 }
 
-// If a transaction is retried, the message contains the id of the run that was committed.
+// If the transaction that stores an email is retried, the message contains the id from the committed attempt.
 func TestMessageOfASecondRun(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 4*time.Second)
 	f := newFixture(t, d)

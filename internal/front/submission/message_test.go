@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An idempotency key treats two messages as the same only if recipients, senders and content are the same.
+// Two messages with the same idempotency key count as equal only if recipients, senders and content are the same.
 func TestHash(t *testing.T) {
 	one := func() *emails.Raw {
 		r := &emails.Raw{Recipients: []message.Address{{Local: "a", Domain: "one.example"},
@@ -78,7 +78,7 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// An address is formatted with its name, which is quoted if it contains a special character.
+// An address is formatted with its display name, which is quoted if it contains a special character.
 func TestFormatAddress(t *testing.T) {
 	at := func(name string) message.Address {
 		return message.Address{Name: name, Local: "a", Domain: "one.example"}
@@ -97,7 +97,8 @@ func TestFormatAddress(t *testing.T) {
 	}
 }
 
-// Each kind of fault has its code. Internal and unknown errors are left for the listener to log.
+// Each kind of fault is converted to a specific SMTP reply. Internal and unknown errors are returned unchanged, so that
+// the listener logs them.
 func TestRefusalCodes(t *testing.T) {
 	cause := errors.New("the disk is away")
 	for _, c := range []struct {
@@ -136,7 +137,7 @@ func TestRefusalCodes(t *testing.T) {
 	}
 }
 
-// Wrong keys are counted by IPv4 address, or by IPv6 network of 64 bits.
+// Attempts with wrong API keys are counted per IPv4 address or per IPv6 /64 network.
 func TestAddress(t *testing.T) {
 	of := func(addr string) string {
 		return (&session{peer: smtpserver.Peer{Addr: netip.MustParseAddrPort(addr)}}).address()
@@ -149,7 +150,7 @@ func TestAddress(t *testing.T) {
 	}
 }
 
-// Sessions refuse to continue without a password, and their trace says how the message was submitted.
+// A session refuses commands before authentication, and its trace information states how the message was submitted.
 func TestSessions(t *testing.T) {
 	s := &Service{c: Config{Hostname: "mx.test"}}
 	c := &session{s: s}
@@ -217,8 +218,8 @@ func TestFieldsOfMessages(t *testing.T) {
 	}
 }
 
-// A message of less than 256 KiB is read in memory; a larger one uses the spool. A message that ends early is an error
-// in both cases.
+// A message of less than 256 KiB is read into memory, and a larger message is written to the spool folder. In both
+// cases, a message that ends early causes an error.
 func TestReadLargeMessages(t *testing.T) {
 	s, err := newService(Config{Spool: t.TempDir()}, Deps{})
 	if err != nil {
@@ -281,7 +282,7 @@ func TestInvalidSpool(t *testing.T) {
 	if _, err := newService(Config{Spool: file}, Deps{}); err == nil {
 		t.Error("a file is a spool")
 	}
-	// A leftover that cannot be removed is an error. The leftover in this test is a folder that is not empty.
+	// A leftover file that cannot be removed causes an error. The test simulates such a file with a non-empty folder.
 	if err := os.MkdirAll(filepath.Join(folder, "message-1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}

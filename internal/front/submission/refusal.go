@@ -16,7 +16,7 @@ type code struct {
 	enhanced string
 }
 
-// codes maps the kinds of faults to codes. Faults of other kinds are internal errors.
+// codes maps kinds of faults to SMTP replies. Faults of other kinds are internal errors.
 var codes = map[fault.Kind]code{
 	fault.Invalid:             {554, "5.6.0"},
 	fault.Missing:             {554, "5.6.0"},
@@ -38,15 +38,15 @@ var codes = map[fault.Kind]code{
 	fault.Unavailable:         {451, "4.3.0"},
 }
 
-// fields maps faults of some fields to more specific codes.
+// fields contains more specific replies for faults about certain fields.
 var fields = map[string]code{
 	"from": {550, "5.6.0"}, // as in refuseField
 	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
-	"attachments": {552, "5.3.4"}, // attachments are Invalid only because of their size
+	"attachments": {552, "5.3.4"}, // attachments are invalid only because of their size
 }
 
-// refusal converts an error into the reply. It returns an error that is not a fault unchanged: the listener logs it and
-// asks the client to retry.
+// refusal converts a fault into an SMTP reply. It returns any other error unchanged, so that the listener logs the
+// error and tells the client to retry.
 func refusal(err error) error {
 	if errors.Is(err, blob.ErrFull) {
 		return smtpserver.Refuse(452, "4.3.1", "There is no room for the message at present, try again later")
@@ -63,7 +63,7 @@ func refusal(err error) error {
 	}
 	c, known := codes[e.Kind]
 	if cause := e.Unwrap(); cause != nil && (!known || e.Kind == fault.Unavailable) {
-		return fmt.Errorf("accept a submitted message: %w", cause) // for the log; the client gets the text of e
+		return fmt.Errorf("accept a submitted message: %w", cause) // the cause is only logged
 	}
 	if !known {
 		return err

@@ -8,17 +8,17 @@ import (
 	"path/filepath"
 )
 
-// spool is the folder for large messages while they arrive. A file is unlinked as soon as it is open, so that nothing
-// of a message remains when the process ends. A process that died between these two steps leaves a named file. Any
-// process may remove it, because no process opens files by name.
+// spool is the folder for large messages while they arrive. Each file is unlinked immediately after it is opened, so
+// that no message remains on disk when the process ends. A process that dies before it unlinks the file leaves a named
+// file. Any process may remove such a leftover file, because no process opens spool files by name.
 type spool string
 
-// newSpool creates the folder for its owner only, and removes leftover files.
+// newSpool creates the spool folder with access only for its owner, and removes leftover files.
 func newSpool(folder string) (spool, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("create the folder for large messages: %w", err)
 	}
-	if err := os.Chmod(folder, 0o700); err != nil { // the folder may have existed
+	if err := os.Chmod(folder, 0o700); err != nil { // the folder may already have existed
 		return "", fmt.Errorf("restrict the folder for large messages to its owner: %w", err)
 	}
 	left, err := filepath.Glob(filepath.Join(folder, spoolPattern))
@@ -33,7 +33,7 @@ func newSpool(folder string) (spool, error) {
 
 const spoolPattern = "message-*"
 
-// file returns a new file that only its owner can read. Closing it frees its space.
+// file returns a new file that only its owner can read. Closing the file frees its disk space.
 func (s spool) file() (*os.File, error) {
 	f, err := os.CreateTemp(string(s), spoolPattern) // mode 0600
 	if err != nil {
@@ -46,7 +46,7 @@ func (s spool) file() (*os.File, error) {
 	return f, nil
 }
 
-// remove removes a file. Another process may remove the same file at the same time.
+// remove removes a file. It returns no error if another process has removed the same file.
 func remove(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

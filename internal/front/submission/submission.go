@@ -1,28 +1,28 @@
-// Package submission accepts mail from customers' programs over SMTP (RFC 6409) and turns each message into an email.
+// Package submission accepts mail from customers' programs over SMTP (RFC 6409) and converts each message to an email.
 //
 // # Invariants
 //
-// A client authenticates with an API key as its password. The user name can be anything except empty.
+// A client authenticates with an API key as its password. Any non-empty user name is accepted.
 //
-// Each message becomes one email, with the same rules, rate limit, suppressions, events and errors as over the API. The
-// recipients of the envelope receive it. From and all other fields that name a sender are parsed strictly and must
-// belong to one verified domain. Strict parsing ensures that all readers see the sender that the signature covers.
+// Each message becomes one email to the recipients of the envelope, with the same rules, rate limit, suppressions,
+// events and errors as in the API. From and all other sender fields are parsed strictly and must belong to one verified
+// domain. Strict parsing ensures that all mail programs show the sender that the DKIM signature covers.
 //
 // The message is sent byte for byte as it was submitted, except for a few fields. Bcc, Return-Path,
-// Authentication-Results and the fields that are options of this service are removed. Received is added, and so are
-// Date and Message-ID if they are missing; delivery adds DKIM, the proof for complaints and the return path. The client
-// gets 250 only after the email is on disk.
+// Authentication-Results and the fields that set options of the service are removed. Received is added, as are missing
+// Date and Message-ID fields. Delivery adds the DKIM signature, the proof for complaints and the return path. The
+// client gets the reply 250 only after the email is on disk.
 //
 // # When it fails
 //
-// If a message breaks a rule, the reply contains the message of the API's error. The code of the reply says whether a
-// retry may help: 4xx for temporary conditions and failures of this service, 5xx for what the client must change. A
-// deleted key or a suspended team takes effect with the next message, even on an open connection.
+// If a message breaks a rule, the SMTP reply contains the text of the API's error. The reply code is 4xx for temporary
+// conditions and internal failures, and 5xx for errors that the client must correct. The deletion of a key and the
+// suspension of a team take effect with the next message, even on an open connection.
 //
 // # What it does not do
 //
-// The package does not relay without a key. It ignores the sender of the envelope, because all bounces go to
-// Postrider's own return path. It has no schedules, templates or batches.
+// Package submission does not relay mail without an API key. It ignores the envelope sender, because all bounces go to
+// Postrider's own return path. Scheduled emails, templates and batches are not available over SMTP.
 package submission
 
 import (
@@ -39,20 +39,20 @@ import (
 )
 
 const (
-	wrongKeysPerSecond = 30 // attempts with a wrong key from one address, as over the API
-	// MaxRecipients is the maximum number of recipients of a message. The API limits to, cc and bcc separately; over
-	// SMTP, all count together.
+	wrongKeysPerSecond = 30 // attempts with a wrong key per client address, as in the API
+	// MaxRecipients is the maximum number of recipients of a message. The API limits to, cc and bcc separately. Over
+	// SMTP, a single limit applies to all recipients of a message.
 	MaxRecipients = 3 * emails.MaxRecipients
-	smallMessage  = 256 << 10 // bytes of a message that may stay in memory while it arrives
-	largeMessages = 8         // larger messages in memory at the same time; others wait
+	smallMessage  = 256 << 10 // messages up to this size in bytes stay in memory while they arrive
+	largeMessages = 8         // maximum number of larger messages in memory
 )
 
 // Config configures a Service.
 type Config struct {
-	Hostname  string // name of this node, for trace fields
-	RateLimit int    // messages and requests a second for teams without a limit of their own; 0 means no limit
-	MaxSize   int64  // bytes of a message
-	Spool     string // folder for large messages while they arrive; nodes on one machine may share it
+	Hostname  string // this node's name in trace fields
+	RateLimit int    // default limit of messages and API requests per team and second; 0 means no limit
+	MaxSize   int64  // maximum size of a message in bytes
+	Spool     string // folder for large messages while they arrive; nodes on one machine may share this folder
 }
 
 // Deps are the dependencies of a Service.
@@ -66,13 +66,13 @@ type Deps struct {
 type Service struct {
 	c          Config
 	p          Deps
-	wrongKeys  teams.Limiter   // counts wrong keys by address
+	wrongKeys  teams.Limiter   // counts attempts with wrong keys per address
 	largeSlots *fairshare.Pool // slots for large messages, shared among teams
 	spool      spool
 }
 
-// New returns the service. It creates the spool folder, and removes files that an earlier process left in it.
-// It fails if a dependency is missing.
+// New returns the submission service. New creates the spool folder, and removes files that an earlier process left
+// there. It fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d)
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is like New, but does not check for missing dependencies. Some tests need only few dependencies.
 func newService(c Config, d Deps) (*Service, error) {
 	spool, err := newSpool(c.Spool)
 	if err != nil {
@@ -94,7 +94,7 @@ func (s *Service) Open(_ context.Context, p smtpserver.Peer) (smtpserver.Session
 	return &session{s: s, peer: p}, nil
 }
 
-// session is a session with one client.
+// session is an SMTP session with one client.
 type session struct {
 	s    *Service
 	peer smtpserver.Peer
@@ -128,7 +128,8 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	return nil
 }
 
-// checkKey checks the API key again, because the key may have been deleted or its team suspended since.
+// checkKey repeats the check of the API key, which may have been deleted after authentication, and checks that the team
+// is not suspended.
 func (c *session) checkKey(ctx context.Context) (err error) {
 	if c.actor, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
 		return refusal(err)
@@ -142,8 +143,8 @@ func (c *session) checkKey(ctx context.Context) (err error) {
 	return nil
 }
 
-// address returns the address or network by which wrong keys are counted. IPv6 addresses are counted per /64, because
-// such a network belongs to one customer.
+// address returns the IP address or network for which attempts with wrong keys are counted. IPv6 addresses are counted
+// per /64, because a /64 network usually belongs to one customer.
 func (c *session) address() string {
 	a := c.peer.Addr.Addr()
 	if a.Is6() {
@@ -185,5 +186,5 @@ func (c *session) Rcpt(_ context.Context, to string) error {
 // Reset discards the current message.
 func (c *session) Reset() { c.options, c.to = smtpserver.MailOptions{}, nil }
 
-// Close ends the conversation.
+// Close ends the session.
 func (c *session) Close() { c.token, c.actor = "", teams.Actor{} }

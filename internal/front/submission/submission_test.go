@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// odd is a message with many unusual details. A program that composed the message again would lose them.
+// odd is a message with many unusual details, which would be lost if the message were parsed and composed again.
 const odd = `Return-Path: <me@acme.example>
 X-Odd:  two  spaces	and a tab 
 From: =?utf-8?q?J=C3=BCrgen?= "von" Acme
@@ -67,7 +67,7 @@ An epilogue.
 
 `
 
-// The message that delivery would send equals the submitted one, byte for byte.
+// The message that delivery would send equals the submitted message, byte for byte.
 func TestByteForByte(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -114,7 +114,7 @@ func TestByteForByte(t *testing.T) {
 	})
 }
 
-// hasFile checks the email's only attachment.
+// hasFile checks that the email has exactly one attachment, with the given name and content.
 func (f *fixture) hasFile(id, name, want string) {
 	f.T.Helper()
 	files, _, err := f.Emails.Attachments(f.T.Context(), f.Acme.TeamID, id, page.Page{Limit: 10})
@@ -145,7 +145,7 @@ func TestMissingFieldsAreAdded(t *testing.T) {
 	}
 }
 
-// Each message breaks one rule.
+// Each message in TestRefusals breaks one rule.
 func TestRefusals(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	topic, err := f.Contacts.CreateTopic(t.Context(), f.Acme.TeamID, contacts.NewTopic{Name: "News",
@@ -282,11 +282,11 @@ func TestWhoMaySend(t *testing.T) {
 	if _, err := f.send(c, nil, hello, "ann@one.example"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2000 { // requests of the API count too
+	for range 2000 { // API requests count towards the same limit
 		f.limits.Count(f.Acme.TeamID, 1000)
 	}
 	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
-		// The window may have ended since; then the limit is not reached.
+		// The message is accepted if the second has ended and the rate limit is no longer reached.
 		if _, used := f.limits.Count(f.Acme.TeamID, 1000); !used {
 			t.Errorf("over the rate: %v", err)
 		}
@@ -378,7 +378,7 @@ func TestDatabaseClosed(t *testing.T) {
 	}
 }
 
-// A large message needs a slot in memory, and is stored as a blob.
+// A large message requires a memory slot and is stored as a blob.
 func TestLargeMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -430,8 +430,8 @@ func TestSlowLargeMessages(t *testing.T) {
 	}
 }
 
-// At start, a node removes the files of a killed process from the spool folder. If another node uses the same folder,
-// its messages in progress are not affected.
+// When a node starts, it removes the files of a killed process from the spool folder. Messages that another node is
+// receiving into the same folder are not affected.
 func TestSpool(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	if info, err := os.Stat(f.spool); err != nil || info.Mode().Perm() != 0o700 {
@@ -462,7 +462,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// If the key is deleted while a message arrives, the message is refused.
+// If the API key is deleted while a message arrives, the message is refused.
 func TestKeyDeletedDuringAMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)
@@ -489,7 +489,7 @@ func TestKeyDeletedDuringAMessage(t *testing.T) {
 	})
 }
 
-// An access token works as a password, unless it was issued for a resource other than the API.
+// An OAuth access token works as a password if it was issued for the API or for all resources.
 func TestTokens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f, ctx := newFixture(t, d), t.Context()

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// If a message ends early or is invalid, nothing of it is stored.
+// If a message ends early or is invalid, no part of the message is stored.
 func TestTruncatedMessage(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	for name, text := range map[string]string{"small": "Hello.\n", "large": strings.Repeat("Hello, hello.\n", 40_000)} {
@@ -34,7 +34,7 @@ func TestTruncatedMessage(t *testing.T) {
 		}
 		c.Close()
 	}
-	f.stop() // waits for sessions in progress
+	f.stop() // stop waits for sessions in progress
 	if all, _, err := f.Emails.List(t.Context(), f.Acme.TeamID, page.Page{}); err != nil || len(all) != 0 {
 		t.Errorf("%d emails were entered, %v", len(all), err)
 	}

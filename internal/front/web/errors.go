@@ -62,7 +62,7 @@ func titleOf(status int) string {
 	return "This cannot be done"
 }
 
-// fail answers with an error page or JSON. Internal errors are logged, and their text is not shown.
+// fail responds with an error page or JSON. Internal errors are logged, and their text is not shown.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Internal {
@@ -72,7 +72,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		s.log.Debug("a page was refused", "page", r.Pattern, "reason", err, "cause", errors.Unwrap(e))
 	} else {
-		s.log.Error("a page failed", "page", r.Pattern, "error", err) // paths may contain secrets
+		s.log.Error("a page failed", "page", r.Pattern, "error", err) // the pattern is logged because paths may contain secrets
 	}
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")
@@ -83,7 +83,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	of := layoutData{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
-	// Looking up the visitor may be what failed, so the page of an internal error shows no visitor.
+	// The page of an internal error shows no visitor, because the look-up of the visitor may be the operation that
+	// failed.
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
@@ -93,7 +94,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// wantsJSON reports whether a page's script sent the request.
+// wantsJSON reports whether the request was sent by a page's script, which expects JSON.
 func wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }

@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the maximum size of a form in bytes.
+// formMax is the maximum size of a submitted form in bytes.
 const formMax = 64 << 10
 
-// Form reads the form of a request. The form must have the default encoding of browsers.
+// Form reads a request's form, which must be encoded as application/x-www-form-urlencoded.
 func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
 		kind != "application/x-www-form-urlencoded" {
@@ -37,7 +37,7 @@ func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) 
 	return form, nil
 }
 
-// storable reports whether the database can store every value.
+// storable reports whether the database can store every value of the form.
 func storable(form url.Values) bool {
 	for _, values := range form {
 		for _, v := range values {
@@ -72,16 +72,16 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// nextMaxBytes is the maximum length of an address to return to, in bytes. It exceeds that of an authorization request
-// with the longest state and redirect address.
+// nextMaxBytes is the maximum length in bytes of the address to which a visitor returns after a sign-in. It allows an
+// authorization request with the longest state and redirect URI.
 const nextMaxBytes = 16 << 10
 
-// Local returns the text if it is a path of this site, with or without a query, and "" otherwise. It rejects text that
-// browsers read as the name of another host: two slashes, backslashes, and either with characters in between that
-// browsers ignore (WHATWG URL, section 4.4).
+// Local returns the text if it is a path of this site, with or without a query, and "" if not. Local rejects text that
+// browsers interpret as another host: two slashes, backslashes, and both with ignored characters in between (WHATWG
+// URL, section 4.4).
 func Local(text string) string { return local(text, nextMaxBytes) }
 
-// Next is [Local], except that it returns a fault if the text is too long.
+// Next is like [Local], but returns a fault if the text is too long.
 func Next(text string) (string, error) {
 	if len(text) > nextMaxBytes {
 		return "", errLong
@@ -89,7 +89,7 @@ func Next(text string) (string, error) {
 	return Local(text), nil
 }
 
-// local is Local with a maximum length of most bytes.
+// local is like Local, with a maximum length of most bytes.
 func local(text string, most int) string {
 	if len(text) > most || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return ""
@@ -110,18 +110,18 @@ type Field struct {
 	Label        string
 	Type         string // of the input element; "" means text
 	Value        string
-	Autocomplete string // what browsers and password managers may fill in (HTML section 4.10.18.7)
+	Autocomplete string // autocomplete attribute (HTML section 4.10.18.7)
 	Hint         string // shown below the label
 	Error        string // the reason why the value was rejected
 	Optional     bool
-	Options      []Choice // if set, the field is a choice of these
-	Max          int      // characters; 0 means 500
+	Options      []Choice // if set, the visitor selects one of these options
+	Max          int      // maximum number of characters; 0 means 500
 }
 
 // Choice is one of the options of a field.
 type Choice struct{ Value, Label string }
 
-// Secret reports whether the value must not be sent back to the browser.
+// Secret reports whether the value must not be included in a response.
 func (f *Field) Secret() bool { return f.Type == "password" }
 
 // Describes returns the ids of the elements that describe the input.
@@ -136,16 +136,16 @@ func (f *Field) Describes() string {
 	return strings.Join(ids, " ")
 }
 
-// Form is the fields of a form, with their values and errors.
+// Form is a form's fields, with their values and errors.
 type Form struct {
 	Fields  []*Field
-	Problem string // an error of the form as a whole
+	Problem string // error that is not about a single field
 }
 
-// NewForm returns a form with the fields.
+// NewForm returns a form with the given fields.
 func NewForm(fields ...*Field) *Form { return &Form{Fields: fields} }
 
-// Fill sets the fields to the typed values, except secrets.
+// Fill sets all fields except secrets to the values that the visitor has entered.
 func (f *Form) Fill(typed url.Values) *Form {
 	for _, x := range f.Fields {
 		if !x.Secret() && typed.Has(x.Name) {
@@ -155,8 +155,8 @@ func (f *Form) Fill(typed url.Values) *Form {
 	return f
 }
 
-// SetError shows an error in the form: at the field that the fault names, or above the form. It returns the HTTP
-// status, or the error itself if the visitor cannot correct it in this form.
+// SetError shows an error next to the field that the fault names, or above the form. SetError returns the HTTP status,
+// or the error itself if the visitor cannot correct the error in this form.
 func (f *Form) SetError(err error) (status int, ours error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind == fault.Internal {

@@ -33,16 +33,16 @@ func hashOf(text string) string {
 	return "'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) + "'"
 }
 
-// date formats a time in UTC, because pages do not know their readers' time zone.
+// date formats a time in UTC, because the server does not know the visitor's time zone.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Template is a page within the layout. It is parsed when it is first shown, to save memory: all parsed pages take a
-// megabyte, and the garbage collector lets the heap grow to several times its content.
+// Template is the template of a page within the common layout. It is parsed when the page is first shown. This saves
+// memory, because all parsed pages use a megabyte, and the heap grows to several times its live size.
 type Template struct{ parsed func() *template.Template }
 
-// Page returns a page within the layout. The text defines the templates "title" and "main". It can use the layout's
-// "form" for a [Form] and "field" for a [Field], and the function "date" for a time. Page is meant for package
-// variables. If the text is not a valid template, showing the page panics.
+// Page returns the template of a page within the common layout. The text must define the templates "title" and "main".
+// It can use the layout's templates "form" for a [Form] and "field" for a [Field], and the function "date" for a time.
+// Page is meant for package variables. If the text is not a valid template, showing the page panics.
 func Page(text string) *Template {
 	return &Template{sync.OnceValue(func() *template.Template {
 		return template.Must(template.Must(layout().Clone()).Parse(text))
@@ -57,16 +57,16 @@ type options struct {
 	redirectTarget string
 }
 
-// Script adds a script to the end of a page. The page runs no other script.
+// Script adds a script to the end of a page. The Content-Security-Policy allows no other script on the page.
 func Script(text string) Option { return func(o *options) { o.script = text } }
 
-// LeadsTo lets browsers follow a redirect from the page's forms to another site, the redirect address of an OAuth
-// client. The caller must have checked that the address is the client's.
+// LeadsTo allows a submission of the page's forms to redirect to an OAuth client's redirect URI on another site. The
+// caller must have checked that the client has registered the URI.
 func LeadsTo(address string) Option { return func(o *options) { o.redirectTarget = source(address) } }
 
-// source returns the source expression for an address in a content security policy. The source expression is the origin
-// of the address, or its scheme if a policy cannot name the origin, as for app links and IPv6 (CSP level 3, section
-// 2.3.1). It returns "" if the address has neither.
+// source returns the source expression for an address in a Content-Security-Policy. The source expression is the
+// address's origin, or its scheme if a policy cannot contain the origin, as for app links and IPv6 addresses (CSP level
+// 3, section 2.3.1). If the address has neither origin nor scheme, source returns "".
 func source(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || strings.ContainsAny(u.Host, "'\"; ,*") {
@@ -86,7 +86,7 @@ type layoutData struct {
 	Data    any
 }
 
-// Show answers with a page that [Page] returned, filled with data.
+// Show responds with a page that is rendered from a template of [Page] and data.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Template, data any,
 	opts ...Option) error {
 	var o options
@@ -117,7 +117,7 @@ func write(w http.ResponseWriter, status int, t *Template, of layoutData, o *opt
 	return nil
 }
 
-// policy returns the content security policy of the page.
+// policy returns the page's Content-Security-Policy.
 func (o *options) policy() string {
 	p := "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; img-src data:; style-src " + styleHash +
 		"; form-action 'self'"

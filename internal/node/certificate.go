@@ -15,19 +15,19 @@ import (
 	"time"
 )
 
-// lookAgain is the time between two checks of whether the certificate files changed.
+// lookAgain is the interval at which the certificate files are checked for changes.
 const lookAgain = 10 * time.Second
 
 // certificates provides the operator's certificate to TLS listeners and reloads it when its files change. If no files
-// are configured, the certificate is self-signed. A self-signed certificate protects against passive eavesdroppers,
-// which is all that mail hosts expect of one another.
+// are configured, the certificate is self-signed. A self-signed certificate protects only against passive
+// eavesdroppers, but mail hosts expect no more from one another.
 type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
 
 	mu      sync.Mutex
 	cert    *tls.Certificate
-	changed time.Time // modification time of the files that were loaded
+	changed time.Time // modification time of the loaded files
 	looked  time.Time
 }
 
@@ -49,7 +49,8 @@ func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*cer
 	return c, nil
 }
 
-// get returns the certificate, for a TLS configuration. If it cannot be reloaded, the old one stays in use.
+// get returns the certificate for a TLS configuration. If the files cannot be reloaded, get returns the previous
+// certificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -67,7 +68,7 @@ func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return c.cert, nil
 }
 
-// modified returns the later modification time of the two files.
+// modified returns the later of the certificate file's and the key file's modification times.
 func (c *certificates) modified() (last time.Time) {
 	for _, name := range []string{c.certFile, c.keyFile} {
 		if info, err := os.Stat(name); err == nil && info.ModTime().After(last) {
@@ -78,7 +79,7 @@ func (c *certificates) modified() (last time.Time) {
 }
 
 func (c *certificates) load() error {
-	changed := c.modified() // taken before reading, so that the next check notices a change during it
+	changed := c.modified() // read first, so that the next check detects a change while the files are loaded
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return err
@@ -87,7 +88,8 @@ func (c *certificates) load() error {
 	return nil
 }
 
-// selfSigned creates a self-signed certificate for a host. It is valid for ten years and never stored.
+// selfSigned creates a self-signed certificate for a host. The self-signed certificate is valid for ten years and never
+// stored on disk.
 func selfSigned(hostname string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

@@ -13,7 +13,8 @@ import (
 	"time"
 )
 
-// writeCertificate writes a new certificate and its key to the files, and returns the certificate in DER.
+// writeCertificate writes a new certificate and its key to the given files, and returns the DER encoding of the
+// certificate.
 func writeCertificate(t *testing.T, certFile, keyFile string, at time.Time) []byte {
 	t.Helper()
 	cert, err := selfSigned("mx.test")

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// developer is the email address of the user that visitors are signed in as in development. The address receives no
-// mail.
+// developer is the email address of the development user, as which visitors are signed in automatically in development.
+// The address receives no mail.
 const developer = "developer@postrider.localhost"
 
 // newPages builds the HTML pages, such as sign-in and settings, and registers them with the mux.
@@ -35,8 +35,8 @@ func (n *Node) newPages() error {
 	return err
 }
 
-// EnsureDeveloper creates the development user and makes it an owner of the team, if this has not happened yet.
-// Afterwards, visitors from this machine are signed in as that user.
+// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team. After the
+// call, visitors from this machine are signed in as the development user.
 func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	u, err := n.Users.ByEmail(ctx, developer)
 	if fault.KindOf(err) == fault.NotFound {
@@ -55,9 +55,9 @@ func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// signDeveloperIn starts a session of the development user for a visitor on this machine. It refuses requests for other
-// host names that resolve to this machine, as the outbox does. It also refuses requests that a proxy forwarded, because
-// their client may be on another machine.
+// signDeveloperIn starts a session of the development user for a visitor on this machine. Like the outbox, it refuses
+// requests with a host name that is not a loopback name. signDeveloperIn also refuses requests that a proxy forwarded,
+// because the client may be on another machine.
 func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {

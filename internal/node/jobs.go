@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// registerJobs registers the job kinds and recurring jobs that belong to the roles of this node.
+// registerJobs registers the job kinds and recurring jobs that belong to this node's roles.
 func (n *Node) registerJobs() {
 	if n.Has("delivery") {
 		n.runner.Handle(n.Delivery.Kind())
@@ -28,9 +28,9 @@ func (n *Node) registerJobs() {
 	}
 }
 
-// TeamErasers returns the functions that delete the rows of a deleted team, in the order of their calls. Jobs come
-// first, so that no new work begins. Counters come after the events that they count, and imports come before the
-// contacts that they write.
+// TeamErasers returns the functions that delete the rows of a deleted team, in the order in which they are called. Jobs
+// are deleted first, so that no new work begins. Counters are deleted after the events that they count, and imports
+// before the contacts that they write.
 func (n *Node) TeamErasers() []teams.Eraser {
 	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
 		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,
@@ -40,7 +40,7 @@ func (n *Node) TeamErasers() []teams.Eraser {
 		n.RequestLog.EraseTeam, n.Approvals.EraseTeam, n.Grants.EraseTeam, n.Members.EraseTeam, n.Audit.EraseTeam}
 }
 
-// crons returns the recurring jobs. Each job runs on one node at a time.
+// crons returns the recurring jobs. Each recurring job runs on one node at a time.
 func (n *Node) crons() []jobs.Cron {
 	return []jobs.Cron{
 		{Name: "webhooks", Every: time.Hour, Run: n.Webhooks.Sweep},

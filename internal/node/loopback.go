@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// onlyLoopback refuses requests whose Host header is not a loopback name or address. The development pages need no key,
-// so only this check protects them against DNS rebinding.
+// onlyLoopback refuses requests with a Host header that is not a loopback name or address. The development pages
+// require no API key, so only this check protects them against DNS rebinding.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackName(r.Host) {
@@ -25,9 +25,9 @@ func onlyLoopback(h http.Handler) http.Handler {
 	})
 }
 
-// ListenHere listens at an address and returns its URL for programs on this machine. For 127.0.0.1 it also listens at
-// ::1 if the machine has IPv6, because browsers may resolve localhost to either. If another program uses that port of
-// ::1, the URL contains 127.0.0.1 instead of localhost.
+// ListenHere listens at an address and returns the URL for programs on this machine. If the address is 127.0.0.1 and
+// the machine has IPv6, ListenHere also listens at ::1, because browsers may resolve localhost to either address. If
+// another program uses the same port at ::1, the URL contains 127.0.0.1 instead of localhost.
 func ListenHere(address string) (all []net.Listener, url string, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -47,8 +47,8 @@ func ListenHere(address string) (all []net.Listener, url string, err error) {
 	return all, config.LocalURL(at.String()), nil
 }
 
-// aliases returns the URLs with loopback addresses that reach the same server as the public URL. It returns nil unless
-// the host of the public URL is localhost.
+// aliases returns the URLs with loopback addresses that reach the same server as the public URL. If the public URL's
+// host is not localhost, aliases returns nil.
 func aliases(publicURL string) []string {
 	public, err := url.Parse(publicURL)
 	if err != nil || public.Hostname() != "localhost" || public.Path != "" {
@@ -65,9 +65,9 @@ func aliases(publicURL string) []string {
 	return all
 }
 
-// addressOf returns a function that returns the base URL of a request: one of the aliases of the public URL, or the
-// public URL itself. The aliases are needed because OAuth clients compare the issuer in the metadata with the URL that
-// they requested. Developers use both localhost and 127.0.0.1.
+// addressOf returns a function that returns the base URL of a request, which is the public URL or one of its aliases.
+// Aliases are needed because developers use both localhost and 127.0.0.1, and OAuth clients compare the issuer in the
+// metadata with the URL that they requested.
 func addressOf(publicURL string) func(r *http.Request) string {
 	others := aliases(publicURL)
 	return func(r *http.Request) string {
@@ -80,8 +80,8 @@ func addressOf(publicURL string) func(r *http.Request) string {
 	}
 }
 
-// byName redirects visitors from a loopback address to localhost if the public URL has that name. Passkeys work only at
-// the name of the public URL.
+// byName redirects requests for a loopback address to localhost if the public URL's host is localhost. The redirect is
+// needed because passkeys work only at the public URL's host name.
 func byName(publicURL string, h http.Handler) http.Handler {
 	address := addressOf(publicURL)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,8 +93,8 @@ func byName(publicURL string, h http.Handler) http.Handler {
 	})
 }
 
-// isLoopbackName reports whether a Host header is a loopback address, or a name that always resolves to one (RFC 6761
-// section 6.3). The header may contain a port.
+// isLoopbackName reports whether a Host header is a loopback address, or a name that always resolves to a loopback
+// address (RFC 6761 section 6.3). The Host header may contain a port.
 func isLoopbackName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestByName checks that only requests to a loopback address with the port of the public URL are redirected to
-// localhost.
+// TestByName checks that only requests for a loopback address with the public URL's port are redirected to localhost.
 func TestByName(t *testing.T) {
 	t.Parallel()
 	const public = "http://localhost:3000"
@@ -16,7 +15,7 @@ func TestByName(t *testing.T) {
 		{public, "GET", "127.0.0.1:3000", public + "/account?a=%2F"},
 		{public, "HEAD", "[::1]:3000", public + "/account?a=%2F"},
 		{public, "POST", "127.0.0.1:3000", ""},
-		{public, "GET", "127.0.0.1:3001", ""}, // another port, for example of a tunnel
+		{public, "GET", "127.0.0.1:3001", ""}, // another port, for example the port of a tunnel
 		{public, "GET", "localhost:3000", ""},
 		{public, "GET", "mail.example.com", ""},
 		{public, "GET", "192.0.2.1:3000", ""},
@@ -33,7 +32,8 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// TestAddressOf checks that the issuer in OAuth metadata is the URL that the client used, if it is an alias.
+// TestAddressOf checks that addressOf returns the base URL that the client used if that URL is an alias of the public
+// URL.
 func TestAddressOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ public, host, want string }{
@@ -52,7 +52,7 @@ func TestAddressOf(t *testing.T) {
 	}
 }
 
-// TestListenHere checks that the URL contains localhost unless another program uses the port at ::1.
+// TestListenHere checks that the URL contains localhost, or 127.0.0.1 if another program uses the port at ::1.
 func TestListenHere(t *testing.T) {
 	t.Parallel()
 	all, url, err := ListenHere("127.0.0.1:0")
@@ -76,7 +76,7 @@ func TestListenHere(t *testing.T) {
 	if got := all[1].Addr().String(); got != "[::1]:"+port {
 		t.Errorf("the second address is %s", got)
 	}
-	all[0].Close() // ::1 stays in use, as if by another program
+	all[0].Close() // the port at ::1 stays in use, as if by another program
 	again, url, err := ListenHere("127.0.0.1:" + port)
 	if err != nil || len(again) != 1 || url != "http://127.0.0.1:"+port {
 		t.Fatalf("%d at %s, %v", len(again), url, err)

@@ -1,11 +1,11 @@
-// Package node builds all services of Postrider and runs them. The commands serve and dev run a node. Other commands
-// use the same services without running them.
+// Package node builds and runs all services of Postrider. The commands serve and dev run a node. Other commands call
+// the same services without running a node.
 //
 // # Invariants
 //
-// Services are built from the lowest layer up: resources (package resources), then workers, protocols and jobs. Each
-// service gets only the settings that it needs; packages below this one do not import the configuration. A node stops
-// in this order: listeners, then services that claim jobs, then the rest.
+// Services are built from the lowest layer up: first resources (package resources), then workers, protocols and jobs.
+// Each service gets only the settings that it needs, because packages in lower layers do not import the configuration.
+// A node first stops its listeners, then the services that claim jobs, and then all other services.
 //
 // # When it fails
 //
@@ -14,7 +14,7 @@
 //
 // # What it does not do
 //
-// The package reads no flags, environment variables or signals; package cli does.
+// Package node reads no flags, environment variables or signals, which are the task of package cli.
 package node
 
 import (
@@ -46,16 +46,16 @@ import (
 
 // Options are properties of a node that the configuration cannot change.
 type Options struct {
-	Version string // the release, shown in headers and in the OpenAPI document
+	Version string // the release, which headers and the OpenAPI document contain
 
-	// Beside is set by commands that open the database of an installation whose node may be running. The services are
-	// built but cannot run: this node has no jobs and no protocols.
+	// Beside is set by commands that may open an installation's database while a node is running. A node with Beside
+	// cannot run, because it has no jobs and no protocols.
 	Beside bool
 
-	KeysConsent bool               // an API key may consent to OAuth grants for its team, so that tests need no browser
+	KeysConsent bool               // API keys may consent to OAuth grants, so that tests need no browser
 	Unsigned    bool               // emails are not signed, for measurements
-	Loopback    bool               // direct delivery may connect to this machine, for measurements
-	Trace       func(db.Statement) // called with each SQL statement; nil for none
+	Loopback    bool               // direct delivery may connect to loopback addresses, for measurements
+	Trace       func(db.Statement) // called with each SQL statement; may be nil
 }
 
 // Node is one Postrider process with all services built and connected.
@@ -68,15 +68,15 @@ type Node struct {
 	mux       *http.ServeMux
 	handler   http.Handler
 	site      *web.Site
-	developer *users.User      // in development, visitors from this machine are signed in as this user; nil otherwise
-	limits    *teams.Limiter   // shared by the API and submission
+	developer *users.User      // user as which visitors are signed in in development; may be nil
+	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
 	certs     *certificates
-	ports     []mailPort // open listeners that Run will serve
+	ports     []mailPort // open SMTP listeners that Run will serve
 	lock      *os.File
 }
 
-// Open builds a node. The caller must close it.
+// Open builds a node. The caller must close the node.
 func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (*Node, error) {
 	n := &Node{Config: c, o: o}
 	if err := n.open(ctx, log); err != nil {
@@ -86,7 +86,7 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (*N
 	return n, nil
 }
 
-// open builds all services. After an error, the caller must close what was opened before.
+// open builds all services. After an error, the caller must close the node, because some services may be open.
 func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	if err := PrepareFolder(n.Config, log); err != nil {
 		return err
@@ -120,11 +120,11 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b still holds
-// everything opened before it, so that the caller can close it.
+// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b contains
+// everything that was opened before the error, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
 	own, err := ownAddresses(c)
-	if err != nil && !o.Beside { // a command does not listen
+	if err != nil && !o.Beside { // commands do not listen, so they ignore this error
 		return b, err
 	}
 	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own})}
@@ -174,8 +174,8 @@ func resourcesConfig(c config.Config) resources.Config {
 			Hosts: publicHosts(c), ManagedDomain: c.ManagedDomain}}
 }
 
-// PrepareFolder creates data_dir and restricts its files to their owner. It logs a warning for each file that other
-// users could read until now, because they may have read its secrets.
+// PrepareFolder creates data_dir and makes its files readable only by their owner. PrepareFolder logs a warning for
+// each file that other users could read before, because they may have read secrets.
 func PrepareFolder(c config.Config, log *slog.Logger) error {
 	for _, name := range []string{"", "postrider.db", "secret.key", "dev.key", "lock"} {
 		path := filepath.Join(c.DataDir, name)
@@ -193,7 +193,7 @@ func PrepareFolder(c config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// checkOperator returns an error if operator_team is not the id of a team, because mail to the operator would have no
+// checkOperator returns an error if operator_team is not the id of a team, because emails to the operator would have no
 // recipient.
 func (n *Node) checkOperator(ctx context.Context) error {
 	if n.Config.OperatorTeam == "" || n.o.Beside {
@@ -207,8 +207,8 @@ func (n *Node) checkOperator(ctx context.Context) error {
 	return err
 }
 
-// OpenKeyring returns the keys of secret_key. Without that setting it reads data_dir/secret.key, which it creates if it
-// does not exist.
+// OpenKeyring returns the keyring with the master key from the setting secret_key. If secret_key is not set,
+// OpenKeyring reads the master key from data_dir/secret.key, and creates that file if it does not exist.
 func OpenKeyring(c config.Config) (*keyring.Keyring, error) {
 	if c.SecretKey != "" {
 		return keyring.Parse(string(c.SecretKey))
@@ -216,7 +216,7 @@ func OpenKeyring(c config.Config) (*keyring.Keyring, error) {
 	return keyring.LoadOrCreate(filepath.Join(c.DataDir, "secret.key"))
 }
 
-// lockFolder locks data_dir against a second node. With SQLite, only one job runner may use the database.
+// lockFolder locks data_dir, so that no second node can use it. With SQLite, only one job runner may use the database.
 func (n *Node) lockFolder() error {
 	path := filepath.Join(n.Config.DataDir, "lock")
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
@@ -235,10 +235,10 @@ func (n *Node) lockFolder() error {
 	return nil
 }
 
-// Has reports whether the node has a role.
+// Has reports whether the node has the given role.
 func (n *Node) Has(role string) bool { return slices.Contains(n.Config.Roles, role) }
 
-// Close closes what Open opened. Run must have returned.
+// Close closes everything that Open opened. The caller must wait until Run has returned.
 func (n *Node) Close() {
 	n.closePorts()
 	if n.Resources != nil && n.DB != nil {

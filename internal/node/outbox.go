@@ -24,7 +24,7 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8
 `))
 
 // ServeOutbox adds the development pages with the captured emails to the HTTP handler. Only browsers and programs on
-// this machine can open them.
+// this machine can open the development pages.
 func (n *Node) ServeOutbox() {
 	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {
 		all, err := n.Delivery.Outbox(r.Context())

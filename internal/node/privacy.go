@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// AddressErasers returns the functions that erase an address, one for each package that stores addresses. Contacts are
-// erased near the end, so that a retried erasure still finds the contact with the address.
+// AddressErasers returns one function for each package that stores addresses. Each function erases an address. Contacts
+// are erased near the end, so that a retried erasure still finds the contact with the address.
 func (n *Node) AddressErasers() []erasure.Eraser {
 	return []erasure.Eraser{
 		{Name: "sent emails", Erase: n.Emails.EraseAddress},

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// newProtocols builds the HTTP servers of the API, MCP, OAuth, pages and links, and the handler that chooses one by the
-// path.
+// newProtocols builds the HTTP servers of the API, MCP, OAuth, web pages and links, and the handler that selects a
+// server by the request's path.
 func (n *Node) newProtocols() error {
 	n.mux = http.NewServeMux()
 	public := links.New(n.Emails, n.Receiving, n.Log)
@@ -36,7 +36,7 @@ func (n *Node) newProtocols() error {
 	return nil
 }
 
-// choose returns the handler of all requests. The JSON API gets every path that no other server claims.
+// choose returns the handler of all HTTP requests. The JSON API gets every path that no other server claims.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
 	tracked := links.NewTracked(n.Emails, n.Tracking)
 	development, pages := onlyLoopback(n.mux), byName(n.Config.PublicURL, n.mux)
@@ -61,8 +61,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 	}
 }
 
-// isPublicLink reports whether package links serves a path. The mux gets only these paths: it redirects paths with
-// double slashes, and a redirect would turn an API client's POST into a GET.
+// isPublicLink reports whether package links serves a path. Other paths must not reach the mux, because it redirects
+// paths with double slashes, and clients follow a redirected POST with a GET.
 func isPublicLink(path string) bool {
 	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
 		if strings.HasPrefix(path, prefix) {
@@ -98,7 +98,7 @@ func (n *Node) observe(ctx context.Context, r api.RequestRecord) {
 	}
 }
 
-// ready returns an error unless the database answers and accepts writes.
+// ready returns an error if the database does not respond or does not accept writes.
 func (n *Node) ready(ctx context.Context) error {
 	if err := n.DB.Ready(ctx); err != nil {
 		return errors.New("the database does not answer, or does not accept writes")

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// behindProxies sets the remote address of requests from trusted proxies to the address of the client, for rate limits
-// and tracking. The client is the last address in X-Forwarded-For that is not a proxy's. Each proxy appends the address
-// that it sees, so a client can forge only earlier entries.
+// behindProxies replaces the remote address of requests from trusted proxies by the client's address, for rate limits
+// and tracking. The client's address is the last address in X-Forwarded-For that does not belong to a trusted proxy.
+// Each proxy appends the address of its client, so a client can forge only earlier entries.
 func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return h

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// newReceiving builds the service for received mail. Every node can show received mail; only nodes with the role
-// receiving accept it.
+// newReceiving builds the service for received mail. Every node can show received mail, but only nodes with the role
+// receiving accept incoming mail.
 func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
@@ -36,7 +36,7 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 	return err
 }
 
-// ownHosts returns the host names of this installation. The operator receives mail at addresses of these hosts, such as
+// ownHosts returns the host names of this installation. The operator receives mail to addresses at these hosts, such as
 // postmaster.
 func ownHosts(c config.Config) []string {
 	all := []string{c.Hostname, c.BounceHost, c.InboundHost}
@@ -50,7 +50,7 @@ func ownHosts(c config.Config) []string {
 	return slices.Compact(all)
 }
 
-// publicHosts returns the names of ownHosts and the host of the public URL.
+// publicHosts returns the host names of ownHosts and the public URL's host name.
 func publicHosts(c config.Config) []string {
 	all := ownHosts(c)
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
@@ -69,8 +69,8 @@ func (n *Node) listenInbound() error {
 			MaxConnections: n.Config.SMTPInConnections, MaxPerAddr: n.Config.SMTPInPerAddress}, n.Receiving)
 }
 
-// ListenInboundDev opens the port for incoming mail in development. If addr is "", it tries the configured address and
-// then any free port, so that several nodes can run on one machine.
+// ListenInboundDev opens the port for incoming mail in development. If addr is "", ListenInboundDev first tries the
+// configured address and then any free port, so that several nodes can run on one machine.
 func (n *Node) ListenInboundDev(addr string) error {
 	if addr != "" {
 		n.Config.SMTPInListen = addr
@@ -83,9 +83,9 @@ func (n *Node) ListenInboundDev(addr string) error {
 	return err
 }
 
-// takenElsewhere returns the MX hosts that delivery must not connect to because the mail would loop back to this node.
-// The list is empty if this node receives mail: then mail between its customers is delivered over SMTP as usual. On
-// other nodes the list is nil, and package delivery uses its default.
+// takenElsewhere returns the MX hosts to which delivery must not connect, because the mail would loop back to this
+// node. The list is empty if this node receives mail, because it then accepts mail between its customers over SMTP. On
+// nodes that do not receive mail, the list is nil, and package delivery uses its default.
 func (n *Node) takenElsewhere() []string {
 	if n.Has("receiving") {
 		return []string{}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs all services until ctx ends. After that, Run stops the HTTP listeners and all services, and waits for them.
-// A node without the role api gets no HTTP listeners.
+// Run runs all services until ctx ends. When ctx has ended, Run stops the HTTP listeners and all services, and waits
+// until they have stopped. A node without the role api gets no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {
 		return err
@@ -62,7 +62,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error { return n.Contacts.Run(ctx) })
 	g.Go(func() error {
 		err := n.runner.Run(ctx)
-		n.Delivery.Run(ctx) // ctx has ended: all idle connections are closed
+		n.Delivery.Run(ctx) // closes all idle connections, because ctx has ended
 		return err
 	})
 	if n.Has("delivery") {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Names of the listeners, for logs and for Port.
+// Names of the SMTP listeners, for logs and for Port.
 const (
 	PortInbound = "smtp_in"
 	PortSubmit  = "smtp_submit"
@@ -30,8 +30,8 @@ type mailPort struct {
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that Run will serve. setting is the name of the setting that contains addr, for
-// errors. listenSMTP fills the host name, TLS, the trusted proxies and the grace period of c.
+// listenSMTP opens an SMTP listener that Run will serve. Error messages contain setting, which is the name of the
+// setting that contains addr. listenSMTP sets the host name, TLS configuration, trusted proxies and grace period in c.
 func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {
@@ -78,8 +78,8 @@ func (n *Node) ListenSubmission() error {
 	return n.listenSMTP(PortSubmit, "smtp_submit_listen", c.SMTPSubmitListen, o, handler)
 }
 
-// ListenSubmissionDev opens the submission port in development. If addr is "", it tries the configured address and then
-// any free port.
+// ListenSubmissionDev opens the submission port in development. If addr is "", ListenSubmissionDev first tries the
+// configured address and then any free port.
 func (n *Node) ListenSubmissionDev(addr string) error {
 	if addr != "" {
 		n.Config.SMTPSubmitListen = addr
@@ -92,7 +92,7 @@ func (n *Node) ListenSubmissionDev(addr string) error {
 	return err
 }
 
-// Port returns the address of the SMTP listener with a name, or "" if it is not open.
+// Port returns the address of the SMTP listener with the given name, or "" if the listener is not open.
 func (n *Node) Port(name string) string {
 	i := slices.IndexFunc(n.ports, func(p mailPort) bool { return p.name == name })
 	if i < 0 {
@@ -120,14 +120,14 @@ func (n *Node) mailTLS() (*tls.Config, error) {
 	return &tls.Config{GetCertificate: n.certs.get, MinVersion: tls.VersionTLS12}, nil
 }
 
-// isLoopback reports whether a listener's address is reachable from this machine only.
+// isLoopback reports whether a listener's address is reachable only from this machine.
 func isLoopback(addr string) bool {
 	host, _, err := net.SplitHostPort(addr)
 	ip, errIP := netip.ParseAddr(host)
 	return err == nil && (host == "localhost" || errIP == nil && ip.IsLoopback())
 }
 
-// closePorts closes the listeners that were never served; the others are closed already.
+// closePorts closes the SMTP listeners that were never served. Listeners that were served are already closed.
 func (n *Node) closePorts() {
 	for _, p := range n.ports {
 		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -35,7 +35,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// cachedAnswers is how many DNS answers a node caches.
+// cachedAnswers is the maximum number of DNS answers that a node caches.
 const cachedAnswers = 50_000
 
 // workers are the services that act when a job is due, an event is recorded or a message arrives.
@@ -54,11 +54,12 @@ type workers struct {
 	Exports       *exports.Service
 
 	runner *jobs.Runner
-	shares *nodelimits.Shares // this node's shares of limits that all nodes of the database divide
+	shares *nodelimits.Shares // this node's shares of the limits that all nodes with the same database divide
 }
 
-// hooks returns the functions through which resources call workers. Each hook looks up its worker when it is called,
-// because workers are built later. Commands do not email users: they print links for the operator.
+// hooks returns the functions with which resources call workers. Each hook looks up its worker at the time of the call,
+// because workers are built after the resources. Commands do not send emails to users, but print links for the
+// operator.
 func (n *Node) hooks() resources.Hooks {
 	h := resources.Hooks{
 		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
@@ -76,7 +77,8 @@ func (n *Node) hooks() resources.Hooks {
 	return h
 }
 
-// newWorkers builds the workers. Listeners of the recorder are called in the order in which they are registered here.
+// newWorkers builds the workers. The event recorder calls its listeners in the order in which newWorkers registers
+// them.
 func (n *Node) newWorkers(h resources.Hooks) (err error) {
 	c := n.Config
 	n.dns = resolve.NewCached(n.DNS, cachedAnswers)
@@ -170,14 +172,14 @@ func (n *Node) newPrivacy(resources.Hooks) (err error) {
 	return err
 }
 
-// Keeps returns the default retention periods, for teams that have set none.
+// Keeps returns the default retention periods, which apply to teams without their own settings.
 func (n *Node) Keeps() teams.Retention {
 	c := n.Config
 	return teams.Retention{Emails: c.EmailRetention, Bodies: c.BodyRetention, Received: c.ReceivedRetention,
 		Events: c.EventRetention}
 }
 
-// Retention returns the service that deletes expired data. now is its clock.
+// Retention returns the service that deletes expired data. now is the service's clock.
 func (n *Node) Retention(now func() time.Time) *retention.Service {
 	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
@@ -205,8 +207,8 @@ func tlsMode(name string) smtpclient.TLSMode {
 	return smtpclient.TLSOpportunistic
 }
 
-// ownAddresses returns the address of this node's HTTP listener. URLs that users give, such as webhook endpoints, must
-// not reach that address. With allow_loopback it returns nil, so they may.
+// ownAddresses returns the address of this node's HTTP listener. URLs that users configure, such as webhook endpoints,
+// must not reach that address. With allow_loopback, ownAddresses returns nil, so that such URLs may reach the listener.
 func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 	if c.AllowLoopback {
 		return nil, nil
@@ -218,8 +220,8 @@ func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 	return []netip.AddrPort{addr.AddrPort()}, nil
 }
 
-// trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may get certificates for
-// these names, as for the tracking hosts of domains.
+// trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may obtain certificates
+// for these host names, as for the tracking hosts of domains.
 func trackingHosts(c config.Config) (all []string) {
 	for _, text := range []string{c.PublicURL, c.TrackingURL} {
 		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {

@@ -72,7 +72,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		}
 		s.log.Debug("a page was refused", "page", r.Pattern, "reason", err, "cause", errors.Unwrap(e))
 	} else {
-		s.log.Error("a page failed", "page", r.Pattern, "error", err) // the pattern is logged because paths may contain secrets
+		s.log.Error("a page failed", "page", r.Pattern, "error", err) // not the path, which may contain secrets
 	}
 	if wantsJSON(r) {
 		w.Header().Set("Content-Type", "application/json")

@@ -1,19 +1,20 @@
-// Package web is the common part of all pages for people: layout and style, browser sessions, forms, and error pages.
+// Package web is the common part of all web pages for users: layout and style, browser sessions, forms, and error
+// pages.
 //
 // # Invariants
 //
-// [Site.Handle] serves every page. It refuses requests that another site made a browser send, except GET and HEAD. It
-// sets headers that keep a page out of frames, caches and search engines, and that let only the page's own script run.
-// It turns every error and panic into a page. A page is rendered in memory before its first byte is sent, so an error
-// never follows half a page. Pages are small, and at most 64 KB of a request are read.
+// [Site.Handle] serves every page. It refuses cross-site requests except GET and HEAD. Its response headers prevent
+// framing, caching and indexing of a page, and allow only the page's own script. It converts every error and panic to
+// an error page. A page is rendered in memory before its first byte is sent, so that an error page can replace the
+// whole page. Pages are small, and the server reads at most 64 KB of a request.
 //
-// Only [Site.SignIn] sets the session cookie, with a token made for that sign-in. Browsers send the cookie only to this
-// host. Pages work without JavaScript, except for passkeys.
+// Only [Site.SignIn] sets the session cookie, with a token that is created for that sign-in. Browsers send the session
+// cookie only to this host. All functions of the pages except passkeys work without JavaScript.
 //
 // # What it does not do
 //
-// The package has no pages of its own and no rules. Package users decides who may sign in, and package members decides
-// who may do what in a team.
+// Package web defines only error pages and contains no business rules. Package users has the rules of sign-in, and
+// package members has the rules about permissions in a team.
 package web
 
 import (
@@ -34,17 +35,18 @@ import (
 
 // Config holds the settings of the pages.
 type Config struct {
-	PublicURL string // the address of the installation; with https, browsers send cookies only over TLS
+	PublicURL string // the installation's address; if it has the scheme https, browsers send cookies only over TLS
 
-	// Limits counts the page requests of each user, of which 20 a second are allowed. Nil means no limit.
+	// Limits limits each user to 20 page requests a second. If Limits is nil, page requests are not limited.
 	Limits *teams.Limiter
 
-	// Auto, if not nil, returns the token of a new session for a visitor without one who requests a page of
-	// [Site.HandleSignedIn]. It is for development only.
+	// Auto, if not nil, is called when a visitor without a session requests a page of [Site.HandleSignedIn]. It returns
+	// the token of a new session. Auto is for development only.
 	Auto func(r *http.Request) (token string, ok bool)
 }
 
-// pagesPerSecond is the number of pages a user may request in a second. People request fewer, even in several windows.
+// pagesPerSecond is the maximum number of pages that a user may request in a second. Users request fewer pages, even in
+// several browser windows.
 const pagesPerSecond = 20
 
 // Site renders and serves pages.
@@ -57,19 +59,20 @@ type Site struct {
 	origins *http.CrossOriginProtection
 }
 
-// New returns a site. The caller must have checked PublicURL.
+// New returns a site. The caller must have validated PublicURL.
 func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site {
 	s := &Site{c: c, users: u, members: m, log: log, origins: http.NewCrossOriginProtection(),
 		secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
 	if own, err := url.Parse(c.PublicURL); err == nil && own.Host != "" {
-		// A reverse proxy may send another Host. After this check of PublicURL, the string is always an origin.
+		// The public origin is trusted explicitly, because a reverse proxy may send another Host. AddTrustedOrigin
+		// cannot fail for a URL with a host.
 		s.origins.AddTrustedOrigin(strings.ToLower(own.Scheme + "://" + own.Host))
 	}
 	return s
 }
 
-// Handle serves a pattern. If f returns an error or panics, the answer is an error page, or JSON if the client accepts
-// only JSON. Before f returns an error or panics, it must not write anything.
+// Handle registers f for a pattern. If f returns an error or panics, the response is an error page, or JSON if the
+// client accepts only JSON. f must not write a response before it returns an error or panics.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
@@ -80,9 +83,9 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 	})
 }
 
-// HandleSignedIn serves a pattern to signed-in users. Other visitors must sign in first, and then return to the page if
-// they requested it by GET. In development they are signed in automatically. Users who request too many pages must
-// wait.
+// HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
+// first, and then return to the page if they requested it with GET. In development, visitors are signed in
+// automatically. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
@@ -108,7 +111,7 @@ func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	})
 }
 
-// client returns an audit entry with the address and user agent of a request.
+// client returns an audit entry with the client's IP address and User-Agent.
 func client(r *http.Request) audit.Entry {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {
@@ -132,9 +135,11 @@ func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {
 	return Redirect(w, r, to)
 }
 
-// Redirect redirects to a path of this site with status 303, as after a form (RFC 9110 section 15.4.4).
+// Redirect redirects to a path of this site with status 303, which is meant for redirects after a form submission (RFC
+// 9110 section 15.4.4).
 func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
-	// A path that is a query parameter of another path is up to three times as long there.
+	// path may contain another path as a query parameter. Percent-encoding makes that parameter up to three times as
+	// long.
 	if path = local(path, 4*nextMaxBytes); path == "" {
 		path = "/account"
 	}
@@ -143,7 +148,7 @@ func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
 	return nil
 }
 
-// checkOrigin runs f unless another site sent the request. It turns a panic into an error.
+// checkOrigin runs f if the request is not a cross-site request. A panic in f is converted to an error.
 func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
 	err error) {
 	defer func() {
@@ -161,8 +166,8 @@ func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.R
 	return f(w, r)
 }
 
-// setHeaders sets the headers of all answers. The referrer is sent only within the site. The referrer cannot be turned
-// off, because browsers would then send forms with `Origin: null`, like forms from other sites.
+// setHeaders sets the headers of all responses. The Referrer-Policy allows the referrer only within the site. The
+// policy cannot be no-referrer, because browsers would send forms with `Origin: null`, like forms from other sites.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", barePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

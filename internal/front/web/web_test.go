@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Errors and panics become pages, or JSON for scripts. The text of internal errors is not shown.
+// Errors and panics cause error pages, or JSON responses for scripts. The text of internal errors is not shown.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
@@ -67,7 +67,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Only a page that redirects to a client's address allows that address in its policy.
+// The Content-Security-Policy allows an OAuth client's redirect URI only on a page that redirects to this URI.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	s := New(Config{PublicURL: "https://postrider.test"}, nil, nil, slog.New(slog.DiscardHandler))

@@ -1,15 +1,16 @@
 // Package resources builds the services that own database tables, from users and teams up to approvals, and connects
-// them. Package node builds workers and protocols on top of them; package testnode builds them for tests.
+// them. Package node builds workers and protocols on top of these services, and package testnode builds the services
+// for tests.
 //
 // # Invariants
 //
 // Each service is built once and gets every function that it calls in another service. New fails if a function is
-// missing, so that a forgotten one cannot disable a limit. Two services that call each other are connected by functions
-// that look up the other service in [Resources] when they are called.
+// missing, so that a forgotten function cannot disable a limit. If two services call each other, each gets functions
+// that look up the other service in [Resources] at the time of the call.
 //
 // # What it does not do
 //
-// The package opens no database and no blob store, starts no goroutine, and uses no network.
+// Package resources opens no database and no blob store, starts no goroutine, and uses no network.
 package resources
 
 import (
@@ -54,7 +55,7 @@ type Base struct {
 	Log   *slog.Logger
 }
 
-// Config holds the settings that the services need.
+// Config contains the settings of the services.
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
@@ -63,15 +64,16 @@ type Config struct {
 	Trial          teams.Quota
 	Users          users.Config
 	Domains        domains.Config
-	GrantResources []string // URLs that OAuth grants may be issued for; the API comes first
+	GrantResources []string // URLs for which OAuth grants may be issued; the API comes first
 	Aliases        []string // other base URLs of this installation, such as http://127.0.0.1:3000
 }
 
-// Hooks are functions through which the services call services of higher layers.
+// Hooks are functions with which the services call services of higher layers.
 type Hooks struct {
-	// Notify enqueues an email to the owner of a team in tx.
+	// Notify enqueues an email to the owner of a team in the transaction tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
-	// Mail enqueues an email to one address in tx. It is nil if the installation has no sender address for notices.
+	// Mail enqueues an email to one address in the transaction tx. Mail is nil if the installation has no sender
+	// address for notices.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
@@ -99,7 +101,7 @@ type Resources struct {
 	CustomEvents *customevents.Service
 }
 
-// New builds the services and registers those that listen to events with the recorder.
+// New builds the services. Services that listen to events are registered with the recorder.
 func New(b Base, c Config, h Hooks) (*Resources, error) {
 	r := &Resources{Base: b, Queue: jobs.NewQueue(b.DB), Recorder: &events.Recorder{},
 		Audit: audit.New(b.DB, c.AuditRetention), Metrics: metrics.New(b.DB), Contents: content.New(b.DB)}
@@ -126,7 +128,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	return err
 }
 
-// sentSince reports whether a team has sent emails from a domain since a time.
+// sentSince reports whether a team has sent emails from a domain since the given time.
 func (r *Resources) sentSince(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 	all, err := r.Metrics.Count(ctx, teamID, metrics.Query{From: since, To: r.DB.Now(), DomainIDs: []string{domainID}})
 	sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }

@@ -1,10 +1,11 @@
-// Package testnode builds the services of package resources for tests, on a database of the test's own. DNS is fake
-// unless the test passes a resolver, and no connection leaves this machine.
+// Package testnode builds the services of package resources for tests, with a separate database for each test. If the
+// test passes no resolver, DNS is fake. No network connection leaves this machine.
 //
-// A node has two teams. Acme has the verified domain acme.example and an API key; Other has only an API key. The
-// helpers fail the test on any error. Jobs run only after a call of Run.
+// Each test node has two teams. The team Acme has the verified domain acme.example and an API key, and the team Other
+// has only an API key. The helpers fail the test on any error. Jobs run only after the test calls Run.
 //
-// The package does not build delivery, receiving, webhooks or the API: tests that need them build them from a Node.
+// Package testnode does not build delivery, receiving, webhooks or the API. Tests that need these services build them
+// from a Node.
 package testnode
 
 import (
@@ -37,35 +38,35 @@ import (
 )
 
 const (
-	Domain    = "acme.example"           // the verified domain of Acme
-	PublicURL = "https://postrider.test" // the base of links to downloads and shared emails
+	Domain    = "acme.example"           // the verified domain of the team Acme
+	PublicURL = "https://postrider.test" // base URL of links to downloads and shared emails
 )
 
 // oneDay is the fixed time of the quota service, so that no day or month ends during a test.
 var oneDay = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
 
-// Options configure the node of a test. The zero value suits most tests.
+// Options configure a test node. The zero value is right for most tests.
 type Options struct {
-	MaxSize int64            // maximum size of an email in bytes; 0 is 1 MiB
+	MaxSize int64            // maximum size of an email in bytes; 0 means 1 MiB
 	DNS     resolve.Resolver // if nil, DNS has no records and domains count as verified without a look-up
 	Hosts   []string         // host names of this installation, which no team can add as a domain
 	Blobs   string           // URL of the blob store; "" means a temporary folder
-	Guard   netguard.Options // which addresses outgoing connections may reach
-	Grace   time.Duration    // how long running jobs may continue after Run is stopped; 0 means two seconds
+	Guard   netguard.Options // addresses to which outgoing connections are allowed
+	Grace   time.Duration    // time limit for running jobs after Run is stopped; 0 means two seconds
 	Log     *slog.Logger     // if nil, nothing is logged
 }
 
-// Node holds the services and the two teams of a test.
+// Node contains the services and the two teams of a test.
 type Node struct {
 	T testing.TB
 	*resources.Resources
 
-	Acme   teams.Actor    // the key of the team with the domain
+	Acme   teams.Actor    // the actor of Acme's API key
 	Sender domains.Domain // Acme's domain
-	Token  string         // the token of Acme's key, which has full access
-	Other  teams.Actor    // the key of the other team
+	Token  string         // the token of Acme's API key, which has full access
+	Other  teams.Actor    // the actor of Other's API key
 
-	OtherToken string // the token of Other's key
+	OtherToken string // the token of Other's API key
 	grace      time.Duration
 }
 
@@ -79,7 +80,7 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// Bare builds the services as New does, but creates no teams.
+// Bare builds the services like New, but creates no teams.
 func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	b := resources.Base{DB: d, Guard: netguard.New(o.Guard), DNS: o.DNS, Log: o.Log}
@@ -117,7 +118,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// hooks returns hooks that do nothing. Tests of notices or mail replace the function in the service.
+// hooks returns hooks that do nothing. Tests of notices or emails replace a hook in the service under test.
 func hooks() resources.Hooks {
 	return resources.Hooks{
 		Notify:  func(context.Context, *db.Tx, string, string, string) error { return nil },
@@ -131,8 +132,8 @@ func Each(t *testing.T, o Options, f func(t *testing.T, n *Node)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, New(t, d, o)) })
 }
 
-// Team creates a team and an API key, both with the given name. It returns the key as an actor and the token of the
-// key.
+// Team creates a team and an API key, both with the given name. Team returns the API key as an actor, and the API key's
+// token.
 func (n *Node) Team(name string) (teams.Actor, string) {
 	n.T.Helper()
 	team, err := n.Teams.Create(n.context(), name, "owner@"+Domain)
@@ -178,13 +179,13 @@ func (n *Node) Verified(teamID string, d domains.NewDomain) domains.Domain {
 	return added
 }
 
-// Hello returns a short email from Acme to the given addresses.
+// Hello returns a short email from the team Acme to the given addresses.
 func Hello(to ...string) emails.Send {
 	text := "Hello."
 	return emails.Send{From: "Acme <hello@" + Domain + ">", To: to, Subject: "Hi", Text: &text}
 }
 
-// Send sends an email as Acme and returns its id.
+// Send sends an email from the team Acme and returns the email's id.
 func (n *Node) Send(e emails.Send) string {
 	n.T.Helper()
 	emailID, err := n.Emails.Send(n.context(), n.Acme, e, emails.Idempotency{})
@@ -192,8 +193,8 @@ func (n *Node) Send(e emails.Send) string {
 	return emailID
 }
 
-// SendToContact creates a contact of Acme and enqueues an email to it, as a step of an automation does. It returns the
-// ids of the contact and the email.
+// SendToContact creates a contact of the team Acme and enqueues an email to the contact in the same way as an
+// automation step. SendToContact returns the ids of the contact and the email.
 func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	n.T.Helper()
 	at, _, err := n.Contacts.Upsert(n.context(), n.Acme.TeamID, address, contacts.Change{})
@@ -214,7 +215,7 @@ func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	return at.ID, emailID
 }
 
-// Email returns an email of Acme.
+// Email returns an email of the team Acme.
 func (n *Node) Email(emailID string) emails.Email {
 	n.T.Helper()
 	e, err := n.Emails.Get(n.context(), n.Acme.TeamID, emailID)
@@ -234,8 +235,8 @@ func (n *Node) Update(f func(tx *db.Tx) error) {
 	n.Must(n.DB.Update(n.context(), f))
 }
 
-// Counted marks the events of Acme as counted until a time. The retention job does not delete emails before their
-// events are counted.
+// Counted marks the events of the team Acme as counted until the given time, because the retention job does not delete
+// emails before their events are counted.
 func (n *Node) Counted(until time.Time) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -252,7 +253,7 @@ func (n *Node) Count(query string, args ...any) (found int) {
 	return found
 }
 
-// Run executes jobs of the given kinds until stop is called or the test ends.
+// Run executes jobs of the given kinds until the test calls stop or ends.
 func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	r := jobs.NewRunner(n.DB, n.Queue, n.Log, n.grace)
 	for _, k := range kinds {
@@ -271,7 +272,7 @@ func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	return stop
 }
 
-// Until waits until done returns true. It fails the test after 90 seconds.
+// Until waits until the function done returns true. It fails the test after 90 seconds.
 func Until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -303,7 +304,7 @@ func (s *Seen) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// Take returns the events since the last call of Take.
+// Take returns the events that were recorded since the last call of Take.
 func (s *Seen) Take() []events.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,7 +341,7 @@ func (l *Logged) Take() string {
 	return l.text.String()
 }
 
-// Must fails the test if there is an error.
+// Must fails the test if err is not nil.
 func (n *Node) Must(err error) {
 	n.T.Helper()
 	if err != nil {
@@ -348,10 +349,10 @@ func (n *Node) Must(err error) {
 	}
 }
 
-// context returns a context that is not canceled when the test ends, because cleanup functions use it too.
+// context returns a context that is not canceled when the test ends, because cleanup functions also use this context.
 func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
 
-// Must returns the result of a constructor. It panics if err is not nil.
+// Must returns the result of a constructor, or panics if err is not nil.
 func Must[T any](built T, err error) T {
 	if err != nil {
 		panic(err)

@@ -51,8 +51,8 @@ type audienceRun struct {
 }
 
 // audience measures the import of contacts with two properties, requests for contact lists and counts, and two
-// broadcasts. Delivery is held during the first broadcast. During the second broadcast, the node delivers, and single
-// emails are sent to another host.
+// broadcasts to the contacts. Delivery is held during the first broadcast. During the second broadcast, the node
+// delivers, and single emails are sent to another host.
 func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()
@@ -393,7 +393,7 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts. broadcast returns the broadcast's id and the time until all emails were
+// broadcast sends a broadcast to all contacts. It returns the broadcast's id and the time until all emails were
 // enqueued.
 func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
 	if broadcastID, err = a.draft(ctx); err != nil {

@@ -180,7 +180,8 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 	return median(rates), nil
 }
 
-// halfLoad sends emails at half of the maximum rate and reports the latency of the API requests.
+// halfLoad sends emails at the given rate, which is half of the end-to-end rate, and reports the latency of the API
+// requests.
 func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float64) error {
 	l, err := b.load(ctx, n, int(rate*8), rate)
 	if err != nil {

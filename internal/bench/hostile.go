@@ -24,7 +24,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// The load of the hostile team and the rate of the well-behaved team.
+// These constants set the hostile team's load and the well-behaved team's email rate.
 const (
 	silentHosts     = 40
 	silentDomains   = 200
@@ -52,7 +52,7 @@ type hostileRun struct {
 	mu      sync.Mutex
 	posted  map[string]time.Time // time at which the email to a recipient was due
 	arrived map[string]time.Duration
-	told    []time.Duration // latencies of webhooks; nil if the team has none
+	told    []time.Duration // latencies of webhooks; nil if the team has no webhooks
 	more    chan struct{}
 }
 
@@ -107,7 +107,7 @@ func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun
 	return h, stop, nil
 }
 
-// phase is a kind of load. After its start, it continues during all following measurements.
+// phase is a kind of load that continues during all measurements after its start.
 type phase struct {
 	name  string
 	begin func(context.Context) error

@@ -26,8 +26,7 @@ const (
 	idleSessions = 500
 )
 
-// inbound measures receiving: stored messages per second, the memory for large messages, and the cost of idle
-// connections.
+// inbound measures receiving: stored messages per second, and the memory used by large messages and idle connections.
 func (b *measurement) inbound(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -86,7 +86,7 @@ func (n *measuredNode) await(ctx context.Context) error {
 	}
 }
 
-// addDomain adds a domain to the team of key and waits until the domain is verified.
+// addDomain adds a domain to the API key's team and waits until the domain is verified.
 func (n *measuredNode) addDomain(ctx context.Context, key, body string) error {
 	var made struct {
 		ID     string `json:"id"`
@@ -187,7 +187,7 @@ func (n *measuredNode) cpu() time.Duration {
 	}
 	user, _ := strconv.Atoi(f[11])
 	system, _ := strconv.Atoi(f[12])
-	return time.Duration(user+system) * 10 * time.Millisecond // the kernel counts hundredths of a second
+	return time.Duration(user+system) * 10 * time.Millisecond // the kernel reports CPU time in hundredths of a second
 }
 
 // peakMB returns the node's peak memory in MB.

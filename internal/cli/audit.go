@@ -30,7 +30,7 @@ func readAudit(ctx context.Context, e *env, args []string) error {
 	}}}, args)
 }
 
-// auditFlags adds the flags that select entries.
+// auditFlags adds the flags that select audit log entries.
 func auditFlags(flags *flag.FlagSet) *audit.Filter {
 	f := &audit.Filter{}
 	spanFlags(flags, &f.From, &f.To)

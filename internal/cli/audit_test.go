@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Changes and exports by operator commands appear in the audit log of the team concerned.
+// Changes and exports by operator commands appear in the affected team's audit log.
 func TestCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -97,8 +97,7 @@ func TestMembers(t *testing.T) {
 		if _, err := n.Members.Actor(ctx, ids[0], team.ID); err != nil {
 			t.Fatal(err)
 		}
-		// The command runs in another process. It notifies the node, which then reloads the team before its next
-		// regular check.
+		// The command `teams suspend` notifies the node, which reloads the team before the node's next regular check.
 		p.must("teams", "suspend", "Acme")
 		eventually(t, "the node knows that the team is suspended", func() bool {
 			by, err := n.Members.Actor(ctx, ids[0], team.ID)
@@ -115,8 +114,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// Changes by commands are recorded in the audit log of the team given to the command. If no team is given, they are
-// recorded in the log without a team, which only the operator can read.
+// Changes by commands are recorded in the audit log of the team given to the command. Changes by commands without a
+// team are recorded in the log without a team, which only the operator can read.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

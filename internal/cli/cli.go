@@ -22,7 +22,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
-	_ "time/tzdata" // time zones, for machines that have no zone database
+	_ "time/tzdata" // time zone data for machines without a time zone database
 )
 
 // Version is the release of this program: the source's tag, or a pseudo-version with the commit. Builds without a tag
@@ -42,7 +42,7 @@ type command struct {
 	run           func(ctx context.Context, e *env, args []string) error
 }
 
-// env is the environment of a command.
+// env contains a command's environment variables and outputs.
 type env struct {
 	getenv      func(string) string
 	out, errOut io.Writer

@@ -335,7 +335,8 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 	return errors.Join(err, file.Close())
 }
 
-// progress shows the progress of an import. On a terminal, it draws a bar. Elsewhere, it prints a line every 10%.
+// progress shows the progress of an import. On a terminal, the progress is a bar. In other outputs, the progress is a
+// line every 10%.
 type progress struct {
 	w        io.Writer
 	terminal bool

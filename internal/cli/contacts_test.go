@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The command imports a file through a running node and prints the result.
+// `contacts import` imports a file through a running node and prints the result.
 func TestContactsImport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// naming returns, by table, the number of rows that contain an address. If teamIDs is empty, naming counts the rows of
+// naming returns the number of rows that contain an address, per table. If teamIDs is empty, naming counts the rows of
 // all teams.
 func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
@@ -129,7 +129,8 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// receivesAndNotifies adds a domain that receives mail, and a webhook endpoint whose answers contain B@one.example.
+// receivesAndNotifies adds a domain that receives mail, and a webhook endpoint with responses that contain
+// B@one.example.
 func (d *driver) receivesAndNotifies() {
 	d.t.Helper()
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -196,7 +197,7 @@ func (n *started) onlySuppressionLeft() {
 	}
 }
 
-// An address with non-ASCII letters is exported and erased in every spelling; similar addresses stay.
+// An address with non-ASCII letters is exported and erased in every spelling; similar addresses are kept.
 func TestEraseUnicodeAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -281,8 +282,8 @@ func TestDeleteEmail(t *testing.T) {
 	})
 }
 
-// A team can erase an address through the API. The job reports what it erased, the team's data and request log no
-// longer contain the address, and other teams' data is unchanged.
+// A team can erase an address through the API. The erasure job reports the erased data. After the job, the team's data
+// and request log no longer contain the address, and other teams' data is unchanged.
 func TestEraseByAPI(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

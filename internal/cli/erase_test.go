@@ -63,7 +63,7 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	return owned
 }
 
-// order returns 0 for tables that foreign keys refer to, and 1 for others.
+// order returns 0 for tables to which foreign keys refer, and 1 for other tables.
 func order(x table) int {
 	if x.name == "domains" {
 		return 0

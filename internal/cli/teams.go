@@ -103,8 +103,9 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 
 var errWords = errors.New("wrong number of words")
 
-// loadWords reads the configuration and the given number of positional arguments, either before or after all flags.
-// Flags between positional arguments cause an error, because package flag stops at the first positional argument.
+// loadWords reads the configuration and the given number of positional arguments, which may precede or follow the
+// flags. Flags between positional arguments cause an error, because package flag stops at the first positional
+// argument.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		words, args = append(words, args[0]), args[1:]

@@ -15,8 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// A recipient can unsubscribe with one click through the message's header. The next email about that topic is not sent,
-// and its event names the reason. Webhooks receive an event for the unsubscription and an event for the unsent email.
+// A recipient can unsubscribe with one click through the message's header. After the unsubscription, the next email
+// about the topic is not sent, and its event names the reason. Webhooks receive an event for the unsubscription and an
+// event for the unsent email.
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -2,6 +2,6 @@
 // emails, and SMTP submission. Each package translates between its protocol and the services of lower packages. The
 // packages contain no business rules and no SQL.
 //
-// Packages in front may import packages of every lower group. Within front, they may import only the packages web and
-// api/wire.
+// Packages in front may import packages of every lower group. Among each other, packages in front may import only web
+// and api/wire.
 package front

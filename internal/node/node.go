@@ -14,7 +14,7 @@
 //
 // # What it does not do
 //
-// Package node reads no flags, environment variables or signals, which are the task of package cli.
+// Package node reads no flags, environment variables or signals, because only package cli reads them.
 package node
 
 import (
@@ -68,7 +68,7 @@ type Node struct {
 	mux       *http.ServeMux
 	handler   http.Handler
 	site      *web.Site
-	developer *users.User      // user as which visitors are signed in in development; may be nil
+	developer *users.User      // development user, as which visitors are signed in; may be nil
 	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
 	certs     *certificates

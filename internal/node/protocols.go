@@ -61,8 +61,8 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 	}
 }
 
-// isPublicLink reports whether package links serves a path. Other paths must not reach the mux, because it redirects
-// paths with double slashes, and clients follow a redirected POST with a GET.
+// isPublicLink reports whether package links serves a path. Other paths must not reach the mux, because the mux
+// redirects paths with double slashes, and clients follow a redirected POST with a GET.
 func isPublicLink(path string) bool {
 	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
 		if strings.HasPrefix(path, prefix) {

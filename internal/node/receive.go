@@ -84,8 +84,8 @@ func (n *Node) ListenInboundDev(addr string) error {
 }
 
 // takenElsewhere returns the MX hosts to which delivery must not connect, because the mail would loop back to this
-// node. The list is empty if this node receives mail, because it then accepts mail between its customers over SMTP. On
-// nodes that do not receive mail, the list is nil, and package delivery uses its default.
+// node. If this node receives mail, the list is empty, because mail between its customers is delivered to its own
+// listener over SMTP. On nodes that do not receive mail, the list is nil, and package delivery uses its default.
 func (n *Node) takenElsewhere() []string {
 	if n.Has("receiving") {
 		return []string{}

@@ -50,8 +50,8 @@ func (w *halting) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// asks sends a request from a halting client and returns when the response begins. end lets the client receive the
-// rest.
+// asks sends a request from a halting client and returns when the response begins. The returned function end lets the
+// client receive the rest of the response.
 func (f *fixture) asks(t *testing.T, path string) (w *halting, end func()) {
 	t.Helper()
 	w = &halting{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}

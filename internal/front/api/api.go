@@ -8,8 +8,8 @@
 //
 // # Invariants
 //
-// Every operation responds with JSON, except exports and events, which are streamed. Long lists without a limit are
-// streamed too. All errors have the same body.
+// Every operation responds with JSON, except exports and events, which are streamed. Long lists are also streamed if
+// the request has no limit. All errors have the same body.
 //
 // # What it does not do
 //

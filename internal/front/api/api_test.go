@@ -178,7 +178,7 @@ func (f *fixture) observe(observe func(ctx context.Context, r RequestRecord)) {
 	f.serve(f.operations())
 }
 
-// newRoute returns a fixture on SQLite with one more operation, POST /test, which calls do.
+// newRoute returns a fixture on SQLite with one more operation, POST /test, which calls the function do.
 func newRoute[In, Out any](t testing.TB, o Options,
 	do func(context.Context, *wire.Call, In) (Out, error)) *fixture {
 	t.Helper()

@@ -80,8 +80,8 @@ func auditFilter(q url.Values) (f audit.Filter, err error) {
 // pathParam matches a parameter in the path of a route.
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// readActions maps read operations to audit log actions. These reads are recorded because their responses contain
-// secrets or exported data.
+// readActions maps read operations to audit log actions. Only read operations that return secrets or exported data are
+// recorded.
 var readActions = map[string]string{
 	"GET /emails/export":              "emails.exported",
 	"GET /contacts/export":            "contacts.exported",
@@ -141,8 +141,8 @@ var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: 
 	"test": "tested", "verify": "verified"}
 
 // auditAction returns the audit log action of an operation, such as domain.created. Operations that send emails or
-// events are not recorded, because there may be thousands per second. They appear in the request log and in the list of
-// emails.
+// events are not recorded, because there may be thousands per second. Emails and events appear in the request log and
+// in their lists.
 func auditAction(r *route) (x wire.AuditAction) {
 	name := r.method + " " + r.path
 	if m := pathParam.FindStringSubmatch(r.path); m != nil {

@@ -140,7 +140,8 @@ type updateAutomationIn struct {
 	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
-// AutomationItem is an automation in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// AutomationItem is an automation in a list. AutomationItem is exported because Huma skips the fields of unexported
+// embedded types.
 type AutomationItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
@@ -259,7 +260,7 @@ type runWait struct {
 	Until wire.DBTime `json:"until"`
 }
 
-// RunItem is a run in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// RunItem is a run in a list. RunItem is exported because Huma skips the fields of unexported embedded types.
 type RunItem struct {
 	ID          string      `json:"id"`
 	Status      string      `json:"status" enum:"running,completed,failed,cancelled"`

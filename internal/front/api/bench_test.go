@@ -67,7 +67,7 @@ func benchPost(b *testing.B, h http.Handler, key string) {
 	}
 }
 
-// BenchmarkPostHTTP is BenchmarkPost over a persistent connection.
+// BenchmarkPostHTTP is like BenchmarkPost, over a persistent connection.
 func BenchmarkPostHTTP(b *testing.B) {
 	f := newRoute(b, Options{RateLimit: 1 << 30, Log: slog.New(slog.DiscardHandler)},
 		func(_ context.Context, _ *wire.Call, in sendEmailIn) (emailID, error) { return emailID{in.From}, nil })

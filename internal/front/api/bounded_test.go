@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// place is a path in a JSON body. Its elements are field names, and [] for a list element.
+// place is a path in a JSON body. It consists of field names, and of [] for list elements.
 type place []string
 
 // last returns the path's last name, or "" if the path is empty and means the whole body.

@@ -25,7 +25,8 @@ func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) 
 	return broadcastAudienceOut{"broadcast_audience", id, of.Contacts, of.Mailed, of.HeldOut, of.LeftOut}, err
 }
 
-// BroadcastTally counts recipients. The type is exported because Huma skips the fields of unexported embedded types.
+// BroadcastTally counts recipients. BroadcastTally is exported because Huma skips the fields of unexported embedded
+// types.
 type BroadcastTally struct {
 	Entered      int64 `json:"entered" doc:"Recipients for whom an email was created."`
 	Waiting      int64 `json:"waiting" doc:"Recipients whose email was not handed to a mail server yet."`

@@ -212,7 +212,8 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	return c, nil
 }
 
-// BroadcastItem is a broadcast in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// BroadcastItem is a broadcast in a list. BroadcastItem is exported because Huma skips the fields of unexported
+// embedded types.
 type BroadcastItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name"`

@@ -64,7 +64,7 @@ func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*topicRef) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes the ID in the OpenAPI document.
+// Schema describes the topic's ID in the OpenAPI document.
 func (topicRef) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: huma.TypeString, Format: "uuid"}
 }
@@ -191,7 +191,8 @@ type contactWire struct {
 	Properties map[string]valueWire `json:"properties" doc:"The contact's values by the keys of contact properties."`
 }
 
-// ContactItem is a contact in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// ContactItem is a contact in a list. ContactItem is exported because Huma skips the fields of unexported embedded
+// types.
 type ContactItem struct {
 	ID           string      `json:"id"`
 	Email        string      `json:"email"`

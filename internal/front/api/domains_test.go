@@ -141,7 +141,7 @@ func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDoma
 
 func isVerified(d shownDomain) bool { return d.Status == "verified" }
 
-// port25 serves the SMTP listener of receiving on a local port until the test ends.
+// port25 serves the SMTP listener for incoming mail on a local port until the test ends.
 func (f *fixture) port25(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

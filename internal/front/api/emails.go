@@ -250,7 +250,7 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 	return out, err
 }
 
-// EmailItem is an email in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// EmailItem is an email in a list. EmailItem is exported because Huma skips the fields of unexported embedded types.
 type EmailItem struct {
 	ID          string      `json:"id"`
 	MessageID   string      `json:"message_id"`

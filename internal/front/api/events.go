@@ -42,7 +42,7 @@ type sendEventIn struct {
 	Payload   jsontext.Value `json:"payload,omitzero" doc:"An object of at most 32 KB. Fields that the schema defines must have the defined type or be null or absent."`
 }
 
-// CustomEventItem is a custom event in a list. The type is exported because Huma skips the fields of unexported
+// CustomEventItem is a custom event in a list. CustomEventItem is exported because Huma skips the fields of unexported
 // embedded types.
 type CustomEventItem struct {
 	ID        string             `json:"id"`

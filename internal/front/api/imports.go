@@ -40,13 +40,13 @@ type columnMap struct {
 	Properties   wire.Object[columnOfMap, maxProperties] `json:"properties"`
 }
 
-// columnOfMap is a property's column in column_map. Its JSON is an object, or only the column's name.
+// columnOfMap is a property's column in column_map. The JSON of a columnOfMap is an object, or only the column's name.
 type columnOfMap struct {
 	Column string
 	Type   string
 }
 
-// UnmarshalJSONFrom reads either JSON form.
+// UnmarshalJSONFrom reads an object or a column name.
 func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() == '"' {
 		return json.UnmarshalDecode(d, &c.Column)

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// part is one part of a form.
+// part is one part of a multipart form.
 type part struct{ name, text string }
 
 // formOf returns a multipart form with the given parts in the given order.
@@ -336,7 +336,7 @@ func TestImportsRefused(t *testing.T) {
 }
 
 // If an upload is refused, a client that sends the whole form before it reads the response still receives the error.
-// The connection stays usable.
+// After a refused upload, the connection stays usable.
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

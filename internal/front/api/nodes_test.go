@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// nodes are several APIs on one database. They share a clock that the test sets.
+// nodes are several APIs on one database, with a shared clock that the test sets.
 type nodes struct {
 	t      *testing.T
 	d      *db.DB
@@ -89,9 +89,9 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	return admitted
 }
 
-// settle sends requests each second until ok accepts the results and the rate limit shares of the requested nodes add
-// up to at most the limit. A simulated second is shorter than the interval at which nodes exchange their request
-// counts.
+// settle sends requests each second until the rate limit shares have settled: ok accepts the results, and the shares of
+// the requested nodes add up to at most the limit. A simulated second is shorter than the interval at which nodes
+// exchange their request counts.
 func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted []int) bool) {
 	n.t.Helper()
 	var last []int

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// remote is an API whose connections to PostgreSQL can fail.
+// remote is an API with PostgreSQL connections that the test can interrupt.
 type remote struct {
 	*fixture
 	proxy *pgproxy.Proxy
@@ -60,7 +60,7 @@ func anyBody(o wire.Operation) string {
 		`"role":"viewer","since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
-// answered are the operations that do not query the database once the API key is cached.
+// answered lists the operations that need no database query if the API key is cached.
 var answered = []string{"POST /automations/simulate"}
 
 // queriesDatabase reports whether an operation queries the database.
@@ -147,8 +147,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
-		// Reading the signing secret of automations needs no query, because the secret is derived. Only its audit log
-		// entry needs the database.
+		// Reading the signing secret of automations needs no query, because the secret is derived. Only the audit log
+		// entry about the read needs the database.
 		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
 			wantAway(t, o.Method+" "+o.Path, w)
@@ -200,13 +200,13 @@ func TestTornAnswers(t *testing.T) {
 			continue
 		}
 		var succeeded []string // successful responses although a database response was cut off
-		// If only some database responses are cut off, operations start at different responses, so that the sample
-		// includes first and last responses.
+		// If the test cuts off only a sample of the database responses, each operation starts at a different response,
+		// so that the sample includes first and last responses.
 		first := i % step
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)
 			if skip == first || o.Method == http.MethodDelete {
-				// The domain is deleted first, because AddVerified fails if it exists.
+				// AddVerified fails if the domain exists, so its error is ignored.
 				f.Services.Domains.AddVerified(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 				create("webhook_id", "/webhooks", `{"endpoint":"https://hooks.example.org","events":["email.sent"]}`)
 				create("api_key_id", "/api-keys", `{"name":"x"}`)
@@ -251,8 +251,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that is equal in every run. For read operations this part is the whole body, for
-// other operations the names of the body's fields.
+// told returns the part of a response that is equal in every run: the whole body for read operations, and the names of
+// the body's fields for other operations.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()

@@ -34,7 +34,8 @@ type segmentMade struct {
 	Name   string `json:"name"`
 }
 
-// SegmentItem is a segment in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// SegmentItem is a segment in a list. SegmentItem is exported because Huma skips the fields of unexported embedded
+// types.
 type SegmentItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`

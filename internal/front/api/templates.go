@@ -23,7 +23,7 @@ func (a addresses) MarshalJSONTo(e *jsontext.Encoder) error {
 	return json.MarshalEncode(e, []string(a))
 }
 
-// Schema describes both JSON forms in the OpenAPI document.
+// Schema describes a list or null in the OpenAPI document.
 func (addresses) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{
 		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, {Type: "null"}}}
@@ -111,7 +111,8 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	return c
 }
 
-// TemplateItem is a template in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// TemplateItem is a template in a list. TemplateItem is exported because Huma skips the fields of unexported embedded
+// types.
 type TemplateItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name" example:"Order confirmation"`
@@ -140,8 +141,8 @@ type variableWire struct {
 	UpdatedAt     wire.DBTime `json:"updated_at"`
 }
 
-// TemplateText is the content of a template version. The type is exported because Huma skips the fields of unexported
-// embedded types.
+// TemplateText is the content of a template version. TemplateText is exported because Huma skips the fields of
+// unexported embedded types.
 type TemplateText struct {
 	From      *string        `json:"from"`
 	Subject   *string        `json:"subject"`
@@ -168,8 +169,8 @@ type templateWire struct {
 	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"Whether the newest version is unpublished."`
 }
 
-// TemplateVersionItem is a template version in a list. The type is exported because Huma skips the fields of unexported
-// embedded types.
+// TemplateVersionItem is a template version in a list. TemplateVersionItem is exported because Huma skips the fields of
+// unexported embedded types.
 type TemplateVersionItem struct {
 	ID          string      `json:"id"`
 	Number      int64       `json:"number" doc:"Counted from 1."`

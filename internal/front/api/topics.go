@@ -27,7 +27,7 @@ type topicWire struct {
 	TopicItem
 }
 
-// TopicItem is a topic in a list. The type is exported because Huma skips the fields of unexported embedded types.
+// TopicItem is a topic in a list. TopicItem is exported because Huma skips the fields of unexported embedded types.
 type TopicItem struct {
 	ID                  string      `json:"id"`
 	Name                string      `json:"name"`

@@ -3,10 +3,10 @@
 //
 // # Invariants
 //
-// The signed token in a link contains the link's target and expiry time. A request with a token that is forged, was
-// issued for another purpose, or belongs to a deleted team gets status 404. A tracked link still redirects to its
-// target after its email or team was deleted. All pages tell search engines not to index them. The HTML of an email is
-// shown in a sandboxed frame that cannot run scripts or access other pages of this host.
+// The signed token in a link identifies the link's target and, if the link expires, its expiry time. A request with a
+// token that is forged, was issued for another purpose, or belongs to a deleted team gets status 404. A tracked link
+// still redirects to its target after its email or team was deleted. All pages tell search engines not to index them.
+// The HTML of an email is shown in a sandboxed frame that cannot run scripts or access other pages of this host.
 //
 // # When it fails
 //

@@ -80,8 +80,8 @@ func look(t *testing.T, page string) (s shows) {
 	return s
 }
 
-// The content of a shared email appears only as text of the page and in a frame without any permissions. This holds for
-// sent and received emails.
+// The content of a shared email, whether sent or received, appears only as text of the page and in a frame without any
+// permissions.
 func TestSharedHostileEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})

@@ -39,7 +39,7 @@ func (t *Tracked) Serves(path string) bool {
 const pixel = "GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00" +
 	",\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"
 
-// ServeHTTP responds to a request, and then adds the hit to the hits to be recorded.
+// ServeHTTP responds to a request, and then queues the hit for recording.
 func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Cache-Control", "private, no-store, max-age=0")

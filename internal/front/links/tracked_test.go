@@ -199,7 +199,7 @@ func TestForgedTokens(t *testing.T) {
 	})
 }
 
-// A link's target cannot add fields to the response header, and is escaped in the same way as by browsers.
+// A link's target cannot add fields to the response header, and is escaped in the same way as browsers escape URLs.
 func TestTargets(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -283,8 +283,8 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
-// A tracked link works only at its own host name, in any spelling. If it also worked at another team's host, that host
-// would be an open redirect.
+// A tracked link works only at its own host name, in any spelling. If a tracked link also worked at another team's
+// host, that host would be an open redirect.
 func TestTrackedHosts(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()

@@ -45,7 +45,7 @@ func hashOf(text string) string {
 //
 // GET and HEAD only show a page, because mail programs, scanners and browsers request links that nobody clicked. Only
 // POST changes subscriptions. Mail programs send a POST request for List-Unsubscribe-Post (RFC 8058 section 3.2), as do
-// the page's forms. The response to a POST is a page and never a redirect, as the RFC requires. The forms need no CSRF
+// the page's forms. The response to a POST is a page and never a redirect, as RFC 8058 requires. The forms need no CSRF
 // protection, because the handler uses no cookies or sessions, and anybody who has the token may make changes.
 type unsubscribeHandler struct {
 	*Links

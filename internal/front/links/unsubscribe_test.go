@@ -149,8 +149,8 @@ func TestLookingUnsubscribesNobody(t *testing.T) {
 	})
 }
 
-// One-click unsubscribe unsubscribes from the email's topic, or from all emails if the email has no topic. It works in
-// each form encoding that RFC 8058 allows, can be repeated, and the response is not a redirect.
+// One-click unsubscribe unsubscribes from the email's topic, or from all emails if the email has no topic. One-click
+// unsubscribe accepts each form encoding that RFC 8058 allows, can be repeated, and does not respond with a redirect.
 func TestOneClick(t *testing.T) {
 	t.Parallel()
 	var form bytes.Buffer

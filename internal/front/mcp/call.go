@@ -196,7 +196,7 @@ func request(op string, in arguments, query ...string) operation {
 	o := operation{method: method, path: strings.Join(segments, "/"), query: url.Values{}}
 	for _, name := range query {
 		if value, ok := left[name]; ok {
-			o.query.Set(name, cmp.Or(left.text(name), string(value))) // a number's JSON is used
+			o.query.Set(name, cmp.Or(left.text(name), string(value))) // numbers are passed as JSON
 			delete(left, name)
 		}
 	}
@@ -206,7 +206,7 @@ func request(op string, in arguments, query ...string) operation {
 	return o
 }
 
-// pages returns the names of the paging arguments, followed by those in more.
+// pages returns the names of the paging arguments, followed by the names in more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
 // runList is like runUntrusted, for lists. The default limit is 20 items.

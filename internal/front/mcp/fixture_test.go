@@ -102,7 +102,7 @@ func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limit
 	return tokens
 }
 
-// bearer adds a token to requests.
+// bearer adds a bearer token to requests.
 type bearer string
 
 func (b bearer) RoundTrip(r *http.Request) (*http.Response, error) {

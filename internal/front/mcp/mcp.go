@@ -106,7 +106,8 @@ func New(o Options) *Server {
 		s.tools[i].prepare(o.Scope)
 	}
 	// The SDK's check of the Host header is disabled. The check protects against DNS rebinding, which is harmless here
-	// because every request needs a token. It would also refuse requests that a proxy on the same machine forwards.
+	// because every request needs a token. The check would also refuse requests that a proxy on the same machine
+	// forwards.
 	s.handler = mcp.NewStreamableHTTPHandler(func(r *http.Request) *mcp.Server { return callerOf(r.Context()).server },
 		&mcp.StreamableHTTPOptions{Stateless: true, JSONResponse: true, DisableLocalhostProtection: true,
 			MaxRequestBodyBytes: bodyMax, PropagateRequestCancellation: true})

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// getReceived shows a received email. It omits download links that work without an API key. It also omits the email's
-// HTML unless the caller requests it, because an attacker can use both to deceive a model.
+// getReceived shows a received email. getReceived omits download links that work without an API key, and omits the
+// email's HTML unless the caller requests HTML. Attackers could use such links and HTML to deceive a model.
 func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	o := operation{method: http.MethodGet, path: "/emails/receiving/" + url.PathEscape(in.text("email_id")),
 		query: url.Values{"html_format": {"cid"}}}

@@ -13,13 +13,13 @@ type param struct {
 	schema   *jsonschema.Schema
 }
 
-// must returns a copy of the argument that is required.
+// must returns a required copy of the argument.
 func (p param) must() param {
 	p.required = true
 	return p
 }
 
-// orNull returns a copy of the argument that also allows null, which removes a value.
+// orNull returns a copy of the argument that also allows null. The argument null removes a value.
 func (p param) orNull() param {
 	s := *p.schema
 	s.Types, s.Type = []string{s.Type, "null"}, ""
@@ -38,8 +38,8 @@ func long(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MaxLength: new(bodyMax)}}
 }
 
-// uuid returns an argument for an id. The pattern ensures that an id cannot change the operation's path to another
-// path.
+// uuid returns an argument for an id. The pattern ensures that an id cannot change the request's path to the path of
+// another operation.
 func uuid(name, description string) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, Format: "uuid",
 		Pattern: "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$"}}
@@ -84,7 +84,7 @@ func nested(name, description string, each ...param) param {
 	return param{name, false, s}
 }
 
-// paging returns the paging arguments of a list, followed by those in more.
+// paging returns the paging arguments of a list, followed by the arguments in more.
 func paging(more ...param) []param {
 	return slices.Concat([]param{
 		number("limit", "The number of items. Default: 20.", 1, 100),

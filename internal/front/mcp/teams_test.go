@@ -59,8 +59,8 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// installation serves the web pages, the API, OAuth and MCP at the public address over TLS. It returns a transport that
-// connects to this server.
+// installation serves the web pages, the API, OAuth and MCP at the public address over TLS. installation returns a
+// transport that connects to this server.
 func (f *fixture) installation() http.RoundTripper {
 	f.T.Helper()
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)

@@ -6,7 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// Tool hints, from which clients decide when to ask a person.
+// These tool hints help clients to decide when to ask a person.
 var (
 	reads   = mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
 	creates = mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)}

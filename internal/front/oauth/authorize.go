@@ -18,8 +18,8 @@ import (
 var authorizeParams = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
 	"code_challenge_method", "resource", askedHostParam}
 
-// askedHostParam is a non-standard parameter. If people sign in at another host than the host to which the client sent
-// its request, askedHostParam contains the latter host. The authorization response names that host as the issuer, which
+// askedHostParam is a non-standard parameter. If people sign in at another host, askedHostParam contains the host to
+// which the client sent its request. The authorization response names the host in askedHostParam as the issuer, which
 // the client checks (RFC 9207).
 const askedHostParam = "asked_at"
 
@@ -109,8 +109,8 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 		web.LeadsTo(q.RedirectURI))
 }
 
-// chosen returns the visitor's team with the given id, or the team that the visitor used last if the visitor is not in
-// a team with that id.
+// chosen returns the visitor's team with the given id. If the visitor is not in that team, chosen returns the team that
+// the visitor used last.
 func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	i := slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })
 	if i >= 0 {

@@ -29,7 +29,7 @@ func statusOf(c grants.Code) int {
 	return http.StatusBadRequest
 }
 
-// fail sends an error response. It logs the error if the request failed for an internal reason.
+// fail sends an error response. fail logs the error if the request failed for an internal reason.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*grants.Error](err); ok {
 		if h := w.Header(); e.Code == grants.TooManyRequests && h.Get("Retry-After") == "" {

@@ -8,9 +8,10 @@
 //
 // # Invariants
 //
-// The server redirects a browser only to a redirect URI that exactly equals a URI registered by the client. If that URI
-// is a web page of an unverified client, the server redirects only after the person has made a choice on the consent
-// page. Without this rule, the server would be an open redirector (RFC 9700 section 4.11).
+// The server redirects a browser only to a redirect URI that exactly equals a URI registered by the client. If the
+// redirect URI is a web page of an unverified client, the server redirects only after the person has made a choice on a
+// page. If the server redirected to unverified clients immediately, it would be an open redirector (RFC 9700 section
+// 4.11).
 //
 // Consent requires a POST from the consent page, which cannot be framed. The server repeats all checks of the request
 // when it receives the POST, and does not trust the form's content.
@@ -76,7 +77,7 @@ var paths = []string{"/oauth/authorize", "/oauth/token", "/oauth/register", "/oa
 	"/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource",
 	"/.well-known/oauth-protected-resource/mcp", "/.well-known/jwks.json"}
 
-// New returns the server.
+// New returns the OAuth server.
 func New(o Options) *Server {
 	s := &Server{Options: o, mux: http.NewServeMux(), pages: http.NewServeMux()}
 	s.open("/.well-known/oauth-authorization-server", http.MethodGet, s.serverMetadata)

@@ -102,8 +102,8 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
 }
 
-// accountDone sends the response to a change on the account page. It redirects to the page with a message, or shows the
-// error.
+// accountDone sends the response to a change on the account page: a redirect to the page with a message, or the page
+// with the error.
 func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
 	if err == nil {
 		return web.Redirect(w, r, with("/account", "done", what))

@@ -130,8 +130,8 @@ func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.decided(w, r, v, &a, one, err)
 }
 
-// decided sends the response to a decision about an approval. It redirects to the list with a message, or shows the
-// approval with the error.
+// decided sends the response to a decision about an approval: a redirect to the list with a message, or the approval
+// with the error.
 func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, one approvals.Approval,
 	err error) error {
 	switch {

@@ -158,8 +158,8 @@ func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (
 	}
 }
 
-// connectedAppsDone sends the response to a change on the page of connected apps. It redirects to the page with a
-// message, or shows the error.
+// connectedAppsDone sends the response to a change on the page of connected apps: a redirect to the page with a
+// message, or the page with the error.
 func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {

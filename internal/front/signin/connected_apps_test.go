@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// allow creates an OAuth grant for the team Acme with the consent of the user by, and returns the grant's access token.
+// allow creates an OAuth grant for the team Acme with a user's consent, and returns the grant's access token.
 func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	x.T.Helper()
 	const redirect, verifier = "http://127.0.0.1:4711/callback", "a-verifier-of-43-characters-at-least-0123456789"

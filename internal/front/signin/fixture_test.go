@@ -150,7 +150,7 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.mux.ServeHTTP(w, r)
 	answer := w.Result()
 	answer.Request = r
-	// Browsers reject larger cookies (RFC 6265bis section 5.7).
+	// Browsers reject cookies with a name and value of more than 4,096 bytes (RFC 6265bis section 5.7).
 	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
 		pair, _, _ := strings.Cut(line, ";")
 		return len(pair) > 4097 // the length includes the equals sign

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// invitationPath is the path prefix of invitation links. It is followed by the token.
+// invitationPath is the path prefix of invitation links. The token follows the prefix.
 const invitationPath = "/invitations/"
 
 var invitationPage = pageOf("invitation.html")

@@ -139,8 +139,8 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return string(next)
 }
 
-// unknown creates an account for a person without an account whom the provider has authenticated. The person must have
-// followed an invitation to the same address, or the installation must allow the address's domain.
+// unknown creates an account for a person whom the provider has authenticated and who has no account. The person must
+// have followed an invitation to the same address, or the installation must allow the address's domain.
 func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Person, next string) error {
 	if !who.Allowed {
 		if err := p.invited(r.Context(), who.Email, next); err != nil {

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// provider is a fake OIDC provider. Its ID tokens contain the given claims.
+// provider is a fake OIDC provider. The provider's ID tokens contain the given claims.
 type provider struct {
 	*httptest.Server
 	claims map[string]any

@@ -145,8 +145,8 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return p.Site.Show(w, r, status, peoplePage, of)
 }
 
-// peopleDone sends the response to a change on the members page. It redirects to the page with a message, or shows the
-// error.
+// peopleDone sends the response to a change on the members page: a redirect to the page with a message, or the page
+// with the error.
 func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {

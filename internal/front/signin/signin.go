@@ -4,8 +4,8 @@
 // # Invariants
 //
 // Only POST requests make changes. The response to a POST is a redirect, so that reloading the page does not submit the
-// form again. The only exceptions are pages with secrets that are shown once: recovery codes and the secret of an
-// authenticator app.
+// form again. Only pages with secrets that are shown once are sent without a redirect: recovery codes and the secret of
+// an authenticator app.
 //
 // Pages for visitors without a session do not reveal whether an address has an account. Pages of invitation links and
 // password reset links show the link's purpose without a session.
@@ -66,7 +66,7 @@ type Deps struct {
 	Approvals *approvals.Service
 }
 
-// Pages serves the pages.
+// Pages serves the sign-in pages.
 type Pages struct{ Deps }
 
 // New returns the sign-in pages, or an error if a dependency is missing.
@@ -181,7 +181,7 @@ func (p *Pages) routes() []route {
 }
 
 // withProof runs f. If f returns [users.ErrProve], withProof redirects the visitor to a page that requires a password
-// or passkey. After the visitor has entered it, that page redirects to the current page.
+// or passkey. After the visitor has entered the password or used the passkey, that page redirects to the current page.
 func (p *Pages) withProof(f func(http.ResponseWriter, *http.Request, web.Visitor) error) func(http.ResponseWriter,
 	*http.Request, web.Visitor) error {
 	return func(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

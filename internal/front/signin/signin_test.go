@@ -105,8 +105,8 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// The session cookie is restricted to this host and to TLS. Scripts cannot read it, and browsers do not send it with
-// requests from other sites.
+// The session cookie is restricted to this host and to TLS. Scripts cannot read the session cookie, and browsers do not
+// send it with requests from other sites.
 func TestCookie(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

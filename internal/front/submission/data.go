@@ -48,7 +48,7 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 
 // read reads the message. While a large message arrives, it is written to a file, so that slow clients use no memory.
 // After the message has arrived, read waits for one of the slots that all teams share. The slots limit the number of
-// large messages in memory. The function done releases the slot.
+// large messages in memory. The returned function done releases the memory slot.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -158,8 +158,8 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 			}
 			in.Tags = append(in.Tags, emails.Tag{Name: strings.TrimSpace(name), Value: strings.TrimSpace(text)})
 		case "x-postrider-topic", "x-postrider-topic-id":
-			// An empty topic field is refused. If it meant "no topic", the email would also go to contacts who
-			// unsubscribed from the intended topic.
+			// An empty topic field is refused. If an empty topic field meant "no topic", the email would also go to
+			// contacts who unsubscribed from the intended topic.
 			if value == "" {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty; give the id of a topic, or leave it out",
 					f.Name)

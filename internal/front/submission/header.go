@@ -8,15 +8,15 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Limits of a header.
+// Limits of a message's header.
 const (
 	maxHeader = 256 << 10 // bytes
 	maxFields = 1000
 	maxHops   = 50 // maximum number of Received fields, to detect mail loops (RFC 5321 section 6.3)
 )
 
-// removedFields are header fields that are removed from the sent message. They set options of the submission service,
-// would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section 5).
+// removedFields are header fields that are removed from the sent message. Removed fields set options of the submission
+// service, would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
@@ -104,7 +104,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 }
 
 // from returns the message's sender. Each sender field must contain one mailbox that all parsers interpret in the same
-// way. All these mailboxes must be at the same domain, which the team must have verified and which signs the message.
+// way. The mailboxes of all sender fields must be at the same domain. The team must have verified this domain, which
+// signs the message.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")

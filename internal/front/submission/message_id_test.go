@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// In the list of emails, a large message is sorted by the time at which it was stored completely. The message contains
-// the id that it got at that time.
+// In the list of emails, a large message is sorted by the time at which it was stored completely. A large message
+// contains the id that it got when it was stored.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)

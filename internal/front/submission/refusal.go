@@ -45,7 +45,7 @@ var fields = map[string]code{
 	"attachments": {552, "5.3.4"}, // attachments are invalid only because of their size
 }
 
-// refusal converts a fault into an SMTP reply. It returns any other error unchanged, so that the listener logs the
+// refusal converts a fault into an SMTP reply. refusal returns any other error unchanged, so that the listener logs the
 // error and tells the client to retry.
 func refusal(err error) error {
 	if errors.Is(err, blob.ErrFull) {

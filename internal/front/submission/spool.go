@@ -46,7 +46,7 @@ func (s spool) file() (*os.File, error) {
 	return f, nil
 }
 
-// remove removes a file. It returns no error if another process has removed the same file.
+// remove removes a file. remove returns no error if another process has removed the same file.
 func remove(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

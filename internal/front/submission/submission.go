@@ -21,7 +21,7 @@
 //
 // # What it does not do
 //
-// Package submission does not relay mail without an API key. It ignores the envelope sender, because all bounces go to
+// Package submission does not relay mail without an API key. The envelope sender is ignored, because all bounces go to
 // Postrider's own return path. Scheduled emails, templates and batches are not available over SMTP.
 package submission
 
@@ -72,7 +72,7 @@ type Service struct {
 }
 
 // New returns the submission service. New creates the spool folder, and removes files that an earlier process left
-// there. It fails if a dependency is missing.
+// there. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d)
 }
 
-// newService is like New, but does not check for missing dependencies. Some tests need only few dependencies.
+// newService is like New, but does not check for missing dependencies, because some tests need only few dependencies.
 func newService(c Config, d Deps) (*Service, error) {
 	spool, err := newSpool(c.Spool)
 	if err != nil {

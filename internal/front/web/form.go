@@ -72,8 +72,8 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// nextMaxBytes is the maximum length in bytes of the address to which a visitor returns after a sign-in. It allows an
-// authorization request with the longest state and redirect URI.
+// nextMaxBytes is the maximum length in bytes of the address to which a visitor returns after a sign-in. nextMaxBytes
+// allows an authorization request with the longest state and redirect URI.
 const nextMaxBytes = 16 << 10
 
 // Local returns the text if it is a path of this site, with or without a query, and "" if not. Local rejects text that

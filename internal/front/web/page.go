@@ -36,13 +36,13 @@ func hashOf(text string) string {
 // date formats a time in UTC, because the server does not know the visitor's time zone.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Template is the template of a page within the common layout. It is parsed when the page is first shown. This saves
-// memory, because all parsed pages use a megabyte, and the heap grows to several times its live size.
+// Template is the template of a page within the common layout. A Template is parsed when its page is first shown. Late
+// parsing saves memory, because all parsed pages use a megabyte, and the heap grows to several times its live size.
 type Template struct{ parsed func() *template.Template }
 
 // Page returns the template of a page within the common layout. The text must define the templates "title" and "main".
-// It can use the layout's templates "form" for a [Form] and "field" for a [Field], and the function "date" for a time.
-// Page is meant for package variables. If the text is not a valid template, showing the page panics.
+// The text can use the layout's templates "form" for a [Form] and "field" for a [Field], and the function "date" for a
+// time. Page is meant for package variables. If the text is not a valid template, showing the page panics.
 func Page(text string) *Template {
 	return &Template{sync.OnceValue(func() *template.Template {
 		return template.Must(template.Must(layout().Clone()).Parse(text))

@@ -3,10 +3,10 @@
 //
 // # Invariants
 //
-// [Site.Handle] serves every page. It refuses cross-site requests except GET and HEAD. Its response headers prevent
-// framing, caching and indexing of a page, and allow only the page's own script. It converts every error and panic to
-// an error page. A page is rendered in memory before its first byte is sent, so that an error page can replace the
-// whole page. Pages are small, and the server reads at most 64 KB of a request.
+// [Site.Handle] serves every page, and refuses cross-site requests except GET and HEAD. The response headers prevent
+// framing, caching and indexing of a page, and allow only the page's own script. Every error and panic causes an error
+// page. A page is rendered in memory before its first byte is sent, so that an error page can replace the whole page.
+// Pages are small, and the server reads at most 64 KB of a request.
 //
 // Only [Site.SignIn] sets the session cookie, with a token that is created for that sign-in. Browsers send the session
 // cookie only to this host. All functions of the pages except passkeys work without JavaScript.
@@ -40,8 +40,8 @@ type Config struct {
 	// Limits limits each user to 20 page requests a second. If Limits is nil, page requests are not limited.
 	Limits *teams.Limiter
 
-	// Auto, if not nil, is called when a visitor without a session requests a page of [Site.HandleSignedIn]. It returns
-	// the token of a new session. Auto is for development only.
+	// Auto, if not nil, is called when a visitor without a session requests a page of [Site.HandleSignedIn]. Auto
+	// returns the token of a new session, and is for development only.
 	Auto func(r *http.Request) (token string, ok bool)
 }
 

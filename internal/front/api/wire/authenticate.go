@@ -18,7 +18,8 @@ import (
 // unknownKeysPerSecond is the maximum number of requests with unknown API keys per client address and second.
 const unknownKeysPerSecond = 30
 
-// slowBody is the time after which a request that is still receiving its body is authenticated a second time.
+// slowBody is the duration after which a request's token is checked again: if the body takes longer to arrive, the
+// token may have been revoked.
 const slowBody = time.Second
 
 // authenticate finds the actor of a request and applies the team's rate limit. authenticate stores the actor in w and

@@ -18,7 +18,7 @@ import (
 // the whole body is reserved from another pool. A request therefore never holds memory of the pool for which it waits,
 // and requests cannot deadlock. A body must arrive at a minimum rate.
 const (
-	bodyMax         = 64 << 20  // a message of 40 MB with its attachments in base64, and a margin
+	bodyMax         = 64 << 20  // enough for a message of 40 MB with base64 attachments, plus a margin
 	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and their decoded values
 	bodiesGreed     = 1         // a team may reserve at most as much memory as stays free for other teams
 	mediumBodiesMax = 128 << 20 // bytes of memory for all bodies up to mediumBody
@@ -29,7 +29,7 @@ const (
 	bodyStart       = 8         // a body reserves all of its memory after 1/bodyStart of the body has arrived
 
 	memoryWait = 10 * time.Second // maximum time for which a request waits for memory
-	bodyGrace  = 15 * time.Second // time limit for a body, which grows with the bytes received at bodyPace
+	bodyGrace  = 15 * time.Second // time limit for a body, extended by the received bytes at bodyPace
 	bodyPace   = 256 << 10        // bytes per second
 	bodyPause  = 10 * time.Second // maximum pause between two reads
 )

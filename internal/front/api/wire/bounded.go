@@ -64,7 +64,7 @@ func (*Array[T, L]) ElementTypes() []reflect.Type { return []reflect.Type{reflec
 // Strings is a JSON string or an array of at most L strings. An empty string and null both count as an absent field.
 type Strings[L Limit] []string
 
-// UnmarshalJSONFrom reads either form.
+// UnmarshalJSONFrom reads a string or an array of strings.
 func (t *Strings[L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	switch d.PeekKind() {
 	case '"':
@@ -90,7 +90,7 @@ func (t *Strings[L]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return nil
 }
 
-// Schema describes both forms in the OpenAPI document.
+// Schema describes both JSON forms in the OpenAPI document.
 func (Strings[L]) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{OneOf: []*huma.Schema{{Type: huma.TypeString},
 		{Type: huma.TypeArray, MaxItems: new(maxOf[L]()), Items: &huma.Schema{Type: huma.TypeString}}}}

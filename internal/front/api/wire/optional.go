@@ -15,7 +15,7 @@ type Optional[T any] struct {
 	Value *T   // nil for null
 }
 
-// UnmarshalJSONFrom sets Given. The decoder calls it only if the field is present.
+// UnmarshalJSONFrom sets Given, because the decoder calls UnmarshalJSONFrom only if the field is present.
 func (o *Optional[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	o.Given = true
 	return json.UnmarshalDecode(d, &o.Value)
@@ -33,7 +33,7 @@ func (o *Optional[T]) OrZero() (v T) {
 func (*Optional[T]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
 // Schema returns a schema that allows the value or null. The struct tag nullable:"false" excludes null for fields that
-// refuse it.
+// refuse null.
 func (Optional[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
 	if s.Ref != "" { // keywords next to a $ref would also apply to the value

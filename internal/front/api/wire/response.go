@@ -20,7 +20,7 @@ const LargeResponse = 256 << 10
 // responses to its own team.
 const (
 	responsesMax   = 512 << 20        // bytes of memory for all large responses
-	responsesGreed = 1                // greed of the pool of that memory, see package fairshare
+	responsesGreed = 1                // greed of that memory's pool, see package fairshare
 	responseCost   = 3                // bytes of memory per byte of a response: row, string and encoded JSON
 	responseGrace  = 15 * time.Second // time limit for receiving a response, plus its time at responsePace
 	responsePace   = 128 << 10        // bytes per second

@@ -9,7 +9,7 @@ import (
 )
 
 // A client must receive a large response at a minimum rate. Each piece of a response extends the write deadline only by
-// its time at the minimum rate.
+// the time that the piece needs at the minimum rate.
 func TestPaceOfLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}

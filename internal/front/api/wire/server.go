@@ -104,7 +104,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// router returns a router for all operations. It authenticates every request with the given function.
+// router returns a router for all operations. The router authenticates every request with the given function.
 func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) chi.Router {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) { s.answerNotFound(w.(*recorder), r, authenticate) })
@@ -189,7 +189,7 @@ func (s *Server) serveRoutes(routes chi.Router, w *recorder, r *http.Request) {
 	normalizePath(r)
 	routed := r
 	if w.head {
-		get := *r // a copy: r must keep the method HEAD, so that net/http sends no body
+		get := *r // copied because r must keep the method HEAD, so that net/http sends no body
 		get.Method = http.MethodGet
 		routed = &get
 	}
@@ -205,8 +205,8 @@ func requestID(r *http.Request) string {
 	return given
 }
 
-// normalizePath rewrites //emails to /emails and /contacts/ to /contacts. It does not redirect, because clients follow
-// a redirected POST with a GET.
+// normalizePath rewrites //emails to /emails and /contacts/ to /contacts. normalizePath does not redirect, because
+// clients follow a redirected POST with a GET.
 func normalizePath(r *http.Request) {
 	if r.URL.RawPath != "" {
 		r.URL.RawPath = normalized(r.URL.RawPath)

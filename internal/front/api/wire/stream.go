@@ -42,7 +42,7 @@ type Stream struct {
 	FileName  string // for browsers that save the response; "" for none
 	Kind      StreamKind
 	// Parts yields the response in parts. Each part is valid until the next part is requested. An error before the
-	// first part causes an error response. A later error truncates the response.
+	// first part causes an error response. An error after the first part truncates the response.
 	Parts iter.Seq2[[]byte, error]
 }
 
@@ -57,9 +57,9 @@ func Streaming[Row any](f func(ctx context.Context, c *Call) (Stream, error), me
 // errClientGone means that the client no longer receives the response.
 var errClientGone = errors.New("the client disconnected or receives too slowly")
 
-// writeStream writes a response in parts. While it waits for a slow client, it uses only the connection and the memory
-// of one part. If the response cannot be completed, or the actor loses its rights, the server closes the connection
-// before the end of the body, so that the client detects the truncation.
+// writeStream writes a response in parts. While writeStream waits for a slow client, the server keeps only the
+// connection and one part in memory. If the response cannot be completed, or the actor loses its rights, the server
+// closes the connection before the end of the body, so that the client detects the truncation.
 func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream Stream) {
 	release, err := s.acquireStream(r.Context(), w.actor.TeamID, stream.Kind)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream 
 	}
 }
 
-// acquireStream waits until the team may open another stream of the given kind. The returned function release ends the
-// use of the stream's slot.
+// acquireStream waits until the team may open another stream of the given kind. The returned function release frees the
+// stream's slot.
 func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind) (release func(), err error) {
 	switch kind {
 	case EventStream:

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Do sends a request to h. The text of the request is its method and path, header lines, an empty line, and the body.
-// Do adds the headers Host, User-Agent, Authorization and Content-Length if the text does not contain them. A header
-// with the value "-" is omitted. If the value of Authorization is a name in keys, Do replaces it by the token with that
-// name. The default name is "full".
+// Do sends a request to the handler h. The text of the request is its method and path, header lines, an empty line, and
+// the body. Do adds the headers Host, User-Agent, Authorization and Content-Length if the text does not contain them. A
+// header with the value "-" is omitted. If the value of Authorization is a name in keys, Do replaces it by the token
+// with that name. The default name is "full".
 func Do(t testing.TB, h http.Handler, keys map[string]string, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")

@@ -393,7 +393,7 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts. It returns the broadcast's id and the time until all emails were
+// broadcast sends a broadcast to all contacts, and returns the broadcast's id and the time until all emails were
 // enqueued.
 func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
 	if broadcastID, err = a.draft(ctx); err != nil {

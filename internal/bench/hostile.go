@@ -189,8 +189,8 @@ func acceptSilently(l net.Listener) {
 	}
 }
 
-// hostileZone answers for good.example, whose host is the sink, and for the domains below silent.example and
-// crowd.example.
+// hostileZone answers DNS queries for good.example, with the sink as its mail host, and for the domains below
+// silent.example and crowd.example.
 func hostileZone(q dns.Question) []dns.RR {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
 	header := dns.RR_Header{Name: q.Name, Rrtype: q.Qtype, Class: dns.ClassINET, Ttl: 3600}

@@ -100,8 +100,9 @@ func printable(text string) string {
 	}, text)))
 }
 
-// acts maps commands to their actions in the audit log. acts has no commands that manage users, because the users
-// service writes those audit entries. acts has no "emails delete", because that action depends on the kind of email.
+// acts maps commands to their actions in the audit log. Commands that manage users are missing, because the users
+// service writes their audit entries. The command "emails delete" is missing, because its action depends on the kind of
+// email.
 var acts = map[string]string{
 	"teams create":    "team.created",
 	"teams rename":    "team.renamed",

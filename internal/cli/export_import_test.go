@@ -43,8 +43,8 @@ func (c exportedContact) imported() exportedContact {
 	return c
 }
 
-// exported exports the contacts selected by query. It returns the contacts in the order of their addresses and the path
-// of the exported CSV file.
+// exported exports the contacts selected by query. The function returns the contacts in the order of their addresses,
+// and the path of the exported CSV file.
 func (n *started) exported(key, query string) (all []exportedContact, path string) {
 	n.t.Helper()
 	_, text := n.ask(key, http.MethodGet, "/contacts/export?format=ndjson"+query, "")

@@ -165,7 +165,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// events reads server-sent events with one data line each. It calls alive for each line of the stream.
+// events reads server-sent events with one data line each, and calls the function alive for each line of the stream.
 func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, lineMax)

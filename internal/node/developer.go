@@ -55,9 +55,9 @@ func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// signDeveloperIn starts a session of the development user for a visitor on this machine. Like the outbox, it refuses
-// requests with a host name that is not a loopback name. signDeveloperIn also refuses requests that a proxy forwarded,
-// because the client may be on another machine.
+// signDeveloperIn starts a session of the development user for a visitor on this machine. Requests with a host name
+// that is not a loopback name are refused, as for the outbox. Requests that a proxy forwarded are also refused, because
+// the client may be on another machine.
 func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {

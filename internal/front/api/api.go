@@ -1,5 +1,5 @@
-// Package api is the JSON API. It translates between JSON and the resources' services, and contains no business rules.
-// Package wire is the API's framework: decoding, limits, errors, streams and the OpenAPI document.
+// Package api is the JSON API. Package api translates between JSON and the resources' services, and contains no
+// business rules. Package wire is the API's framework: decoding, limits, errors, streams and the OpenAPI document.
 //
 // # Shape
 //
@@ -18,7 +18,7 @@
 // # To add a resource
 //
 //  1. Add the resource's service to [Services], and set it where the program builds the API.
-//  2. Write thing.go. It contains request types named ...In, response types named ...Wire (one) and ...Item (in a
+//  2. Write thing.go. The file contains request types named ...In, response types named ...Wire (one) and ...Item (in a
 //     list), a function from the resource's type to each response type, and the operations. Copy the form of
 //     operations from keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in createThingIn)
 //     (thingWire, error). Operations without input use [wire.None]. Package wire describes the types of fields, and
@@ -26,9 +26,10 @@
 //     [wire.Call.ReserveMemory] before it reads the rows.
 //  3. Give each operation a line in routes.go, with the scope that an actor needs. The program does not start if an
 //     operation has no scope.
-//     Run the tests with -update, and review the changes in testdata/scopes.txt and testdata/actions.txt. The latter
-//     lists the audit log action of each operation. An operation that creates something passes its ID to audit.Target
-//     in the same transaction. In paths, a literal segment takes precedence over a parameter.
+//     Run the tests with -update, and review the changes in testdata/scopes.txt and testdata/actions.txt. The file
+//     testdata/actions.txt lists the audit log action of each operation. An operation that creates an object passes the
+//     object's ID to audit.Target in the same transaction. In paths, a literal segment takes precedence over a
+//     parameter.
 //  4. Describe new query parameters in openapi.go.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and review the result. The tests
 //     require a successful scenario for each operation, status 404 for the IDs of other teams (add the thing to

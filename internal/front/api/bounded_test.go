@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// place is a path in a JSON body. It consists of field names, and of [] for list elements.
+// place is a path in a JSON body, which consists of field names, and of [] for list elements.
 type place []string
 
 // last returns the path's last name, or "" if the path is empty and means the whole body.
@@ -237,7 +237,7 @@ func TestHostileBodiesAreCheap(t *testing.T) {
 	}
 }
 
-// In a permissive batch, an email that contains a too long list is refused like any other invalid email.
+// In a permissive batch, an email with a list that is too long is refused like any other invalid email.
 func TestBatchWithALongList(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

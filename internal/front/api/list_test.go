@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// crowd creates n contacts in a segment. It returns the segment's ID and the contact IDs, newest first.
+// crowd creates n contacts in a segment, and returns the segment's ID and the contact IDs, newest first.
 func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	t.Helper()
 	g, err := f.Services.Contacts.Segments.Create(t.Context(), f.Acme.TeamID, segments.Definition{Name: "All"})

@@ -64,7 +64,7 @@ func (n *nodes) exec(text string, args ...any) {
 	}
 }
 
-// second sends the given numbers of requests to the nodes within one second. It returns the number of requests that
+// second sends the given numbers of requests to the nodes within one second, and returns the number of requests that
 // each node accepted.
 func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	n.t.Helper()
@@ -112,7 +112,7 @@ func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted 
 	n.t.Fatalf("%s: not within half a minute, but %v", what, last)
 }
 
-// flood sends requests for the given number of seconds. It fails the test if the nodes together accept more or fewer
+// flood sends requests for the given number of seconds, and fails the test if the nodes together accept more or fewer
 // requests than the limit.
 func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	n.t.Helper()

@@ -72,7 +72,7 @@ func TestOtherTeams(t *testing.T) {
 	})
 }
 
-// createEverything creates one resource of each kind in the team Acme. It returns a map from path parameter names to
+// createEverything creates one resource of each kind in the team Acme, and returns a map from path parameter names to
 // resource IDs.
 func (f *fixture) createEverything(t *testing.T) map[string]string {
 	t.Helper()

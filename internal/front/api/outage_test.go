@@ -174,7 +174,7 @@ func TestSilentDatabase(t *testing.T) {
 	if w := f.do(t, "GET /readyz"); w.Code != 503 {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
-	f.heal(t) // otherwise closing the connections would wait for the silent server
+	f.heal(t) // without heal, closing the connections would wait for the silent server
 }
 
 // If the connection breaks during a database response, the operation succeeds on another connection or tells the client

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The client chooses the time span, which may be ten thousand years. This exceeds the range of time.Duration, so
-// periods are computed from calendar dates.
+// The client chooses the time span, which may be ten thousand years. Periods are computed from calendar dates, because
+// such a time span exceeds the range of time.Duration.
 
 // period returns the name of the period that contains t in the requested time zone. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {

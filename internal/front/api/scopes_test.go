@@ -147,8 +147,8 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 // refusals maps status codes to the error names for an actor without the required scope.
 var refusals = map[int]string{http.StatusUnauthorized: "restricted_api_key", http.StatusForbidden: "invalid_permission"}
 
-// may requests an operation. It returns "yes" if the actor has the required scope, even if the request fails for
-// another reason, and the status code if the scope is missing.
+// may requests an operation. The result is "yes" if the actor has the required scope, even if the request fails for
+// another reason. If the scope is missing, the result is the status code.
 func may(t *testing.T, h http.Handler, method, path, body string) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

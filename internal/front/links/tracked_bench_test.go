@@ -22,8 +22,8 @@ import (
 // BenchmarkHits sends 2,000 hits a second for five seconds to a server on loopback, over persistent connections. The
 // hits are alternately opens and clicks of a thousand emails. One variant accepts 300 emails a second during the hits
 // and records them as delivered. The benchmark reports the median and the 99th percentile of the response times,
-// measured from the time at which each hit was due. It also reports the time from the last response until all hits are
-// on disk.
+// measured from the time at which each hit was due. The benchmark also reports the time from the last response until
+// all hits are on disk.
 func BenchmarkHits(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, beside := range []int{0, 300} {
@@ -34,7 +34,7 @@ func BenchmarkHits(b *testing.B) {
 	}
 }
 
-// sendAtRate sends emails at the given rate until ctx ends, and records each email as delivered immediately. It returns
+// sendAtRate sends emails at the given rate until ctx ends, records each email as delivered immediately, and returns
 // the number of sent emails.
 func sendAtRate(ctx context.Context, n *testnode.Node, rate int) (sent int) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))

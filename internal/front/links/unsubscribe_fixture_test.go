@@ -185,8 +185,8 @@ func (a *answer) choices() (all []string) {
 	return all
 }
 
-// submit submits the form that has a button with the given label. It checks exactly the boxes with labels in the list
-// on, or leaves all boxes unchanged if the list is nil.
+// submit submits the form that has a button with the given label. If the list on is not nil, exactly the boxes with
+// labels in this list are checked.
 func (p *pages) submit(a *answer, token, button string, on []string) *answer {
 	p.t.Helper()
 	for _, form := range a.all("form") {

@@ -36,7 +36,7 @@ type fixture struct {
 	*Server
 	services   api.Services
 	url        string
-	clockAhead atomic.Int64 // nanoseconds by which the server's clock is ahead
+	clockAhead atomic.Int64 // offset of the server's clock, in nanoseconds
 }
 
 func each(t *testing.T, f func(t *testing.T, f *fixture)) {

@@ -186,8 +186,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pair
 	return nil
 }
 
-// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered redirect URI. It does
-// not parse the URI, so the URI stays exactly as it was checked.
+// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered redirect URI. answerURI
+// does not parse the URI, so the URI stays exactly as it was checked.
 func answerURI(q *request, pairs ...string) string {
 	more := url.Values{"iss": {q.issuer}}
 	for i := 0; i+1 < len(pairs); i += 2 {

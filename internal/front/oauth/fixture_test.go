@@ -124,7 +124,7 @@ func query(clientID, redirect, scope string) url.Values {
 		"state": {"a state & more"}, "code_challenge": {challengeOf(verifier)}, "code_challenge_method": {"S256"}}
 }
 
-// sentTo returns the parameters of a redirect. It fails the test if the redirect does not lead to the given address.
+// sentTo returns the parameters of a redirect, and fails the test if the redirect does not lead to the given address.
 func (f *fixture) sentTo(w *httptest.ResponseRecorder, address string) url.Values {
 	f.T.Helper()
 	to := w.Header().Get("Location")

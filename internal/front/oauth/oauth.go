@@ -1,4 +1,4 @@
-// Package oauth is the OAuth 2.1 server. It is the HTTP interface of package grants, and shows the consent page.
+// Package oauth is the OAuth 2.1 server: the HTTP interface of package grants, and the consent page.
 //
 // # Shape
 //

@@ -162,8 +162,8 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// After a sign-in at the provider, a long authorization request continues unchanged. A too long authorization request
-// is refused before the sign-in.
+// After a sign-in at the provider, a long authorization request continues unchanged. An authorization request that is
+// too long is refused before the sign-in.
 func TestLongNextPage(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -272,7 +272,7 @@ func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	return stop
 }
 
-// Until waits until the function done returns true. It fails the test after 90 seconds.
+// Until waits until the function done returns true, and fails the test after 90 seconds.
 func Until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)

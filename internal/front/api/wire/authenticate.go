@@ -119,8 +119,8 @@ func bearer(r *http.Request) string {
 }
 
 // reauthenticate refuses a slow request if, since its first authentication, its token was revoked, its team was
-// suspended or its scope was removed. It reads the actor from a cache that each of these changes invalidates.
-// reauthenticate does not count as another request for the rate limit.
+// suspended or its scope was removed. The actor is read from a cache, which is invalidated when the token, team or
+// scopes change. The second authentication does not count towards the rate limit.
 func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
 	if w.withoutToken {
 		return nil

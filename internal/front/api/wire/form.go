@@ -41,9 +41,9 @@ type Form struct {
 	FileName string
 }
 
-// ReceiveForm reads a form with a file of at most size bytes. It passes the file's content to the function store while
-// the file arrives. If store fails with a fault, ReceiveForm first reads the whole form, because a client that sends
-// the whole form before it reads the response would report a broken connection.
+// ReceiveForm reads a form with a file of at most size bytes. While the file arrives, its content is passed to the
+// function store. If store fails with a fault, ReceiveForm first reads the whole form, because a client that sends the
+// whole form before it reads the response would report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server

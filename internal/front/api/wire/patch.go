@@ -15,8 +15,8 @@ import (
 // A PATCH request changes the fields in its body. The Go type of a field determines the meaning of null:
 //
 //   - Optional: null removes the value.
-//   - A plain type or a pointer: null counts as absent, because some clients write null for every field that they were
-//     not given (API reference section 1).
+//   - A plain type or a pointer: null counts as an absent field, because some clients write null for every unset field
+//     (API reference section 1).
 //   - Immutable and ReadOnly: the request cannot change the field.
 //
 // A PATCH body that contains only null or empty fields is refused, because the client would take a success response as

@@ -145,7 +145,7 @@ func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	return 0, false
 }
 
-// ServeHTTP handles a request. It normalizes the path, assigns a request ID, and recovers from panics in operations.
+// ServeHTTP handles a request: it normalizes the path, assigns a request ID, and recovers from panics in operations.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveRoutes(s.routes, &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r),
 		recordResponse: s.opts.Observe != nil, head: r.Method == http.MethodHead, resource: resourceOf(r.Context())}, r)
@@ -284,7 +284,7 @@ func (r RequestRecord) Logged() bool {
 	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
 }
 
-// recorder is the response writer of a request. It records the data for the log line and for Observe.
+// recorder is the response writer of a request, which records the data for the log line and for Observe.
 type recorder struct {
 	http.ResponseWriter
 	start    time.Time

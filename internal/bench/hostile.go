@@ -138,7 +138,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 			f()
 		}
 	}
-	h.sink.Close() // replaced by the sink of this run
+	h.sink.Close() // this run replaces the default sink
 	h.sink, err = smtpsink.Config{OnMessage: func(_ string, to []string, _ []byte) { h.took(to[0]) }}.Start("127.0.0.1:0")
 	if err != nil {
 		return stop, fmt.Errorf("start the sink: %w", err)

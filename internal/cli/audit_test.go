@@ -114,8 +114,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// Changes by commands are recorded in the audit log of the team given to the command. Changes by commands without a
-// team are recorded in the log without a team, which only the operator can read.
+// Changes by commands are recorded in the audit log of the team given to the command. Changes by commands that concern
+// no team are recorded in an audit log that only the operator can read.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -229,7 +229,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/emails/"+scheduled, `{"scheduled_at":"`+time.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`)
 	d.do("POST", "/emails/"+scheduled+"/cancel", "")
 	d.do("POST", "/emails", later)
-	waits(false) // the emails still waiting are from another domain
+	waits(false) // the remaining waiting emails are from another domain
 	d.due("emails.release")
 	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
 	auth := smtp.PlainAuth("", "postrider", d.key, "127.0.0.1")

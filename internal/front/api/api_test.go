@@ -192,8 +192,8 @@ func newRoute[In, Out any](t testing.TB, o Options,
 var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
 	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
-// names replaces values that differ between test runs by placeholder names, and replaces those names by the values. A
-// value always has the same name.
+// names replaces values that differ between test runs by placeholder names, and converts placeholder names back to
+// values. A value always has the same name.
 type names struct {
 	of   map[string]string
 	back []string

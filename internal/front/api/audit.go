@@ -141,8 +141,8 @@ var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: 
 	"test": "tested", "verify": "verified"}
 
 // auditAction returns the audit log action of an operation, such as domain.created. Operations that send emails or
-// events are not recorded, because there may be thousands per second. Emails and events appear in the request log and
-// in their lists.
+// events are not recorded, because there may be thousands per second. Sent emails and events are recorded in the
+// request log and have their own lists.
 func auditAction(r *route) (x wire.AuditAction) {
 	name := r.method + " " + r.path
 	if m := pathParam.FindStringSubmatch(r.path); m != nil {

@@ -22,7 +22,7 @@ import (
 const actionsFile = "testdata/actions.txt"
 
 // The audit action of each operation matches the table in testdata. Run the test with -update to write the table, and
-// review the difference. Each new operation adds a line.
+// review the difference. Each new operation adds a line to the table.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	var table bytes.Buffer

@@ -192,8 +192,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Hostile request bodies of other kinds use at most a small multiple of their size in memory. The multiple allows an
-// error message to copy a very long field name a few times.
+// Hostile request bodies of other kinds use at most a small multiple of their size in memory. The limit allows an error
+// message to copy a very long field name a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000

@@ -70,8 +70,7 @@ func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (em
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
 	}
-	// An API key that may only send can check drafts. An API key that may only send emails must not read emails that
-	// other keys sent.
+	// An API key that may only send emails can check drafts, but must not read emails that other keys sent.
 	if err := c.Require(teams.EmailsRead); err != nil {
 		return emailChecksWire{}, err
 	}

@@ -32,7 +32,7 @@ func (f *fixture) bearing(token string) http.Handler {
 }
 
 // Every kind of actor requests every operation, and the results match the table in testdata. Run the test with -update
-// to write the table, and review the difference. Each new operation adds a line.
+// to write the table, and review the difference. Each new operation adds a line to the table.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(scopesFile)

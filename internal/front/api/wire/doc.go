@@ -32,6 +32,6 @@
 //
 // # What it does not do
 //
-// Package wire contains no API operation and no rules of a resource. Of the resources' packages, it imports only teams,
-// which defines the actor of a request.
+// Package wire contains no API operation and no rules of a resource. Of the resources' packages, package wire imports
+// only teams, which defines the actor of a request.
 package wire

@@ -53,8 +53,8 @@ func (c *Call) shrinkReservation(bytes int64) {
 	}
 }
 
-// ReleaseSource sets a function that releases the memory of the data from which the response is built. The function is
-// called after the response is encoded.
+// ReleaseSource sets a function that releases the memory of the data from which the response is built. The function
+// release is called after the response is encoded.
 func (c *Call) ReleaseSource(release func()) { c.source = release }
 
 func (c *Call) releaseSource() {

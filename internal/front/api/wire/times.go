@@ -17,7 +17,7 @@ func (t DBTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02 15:04:05.999999+00"`), nil
 }
 
-// Schema describes the form in the OpenAPI document.
+// Schema describes the time format in the OpenAPI document.
 func (DBTime) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Examples: []any{"2026-04-08 00:11:13.110779+00"}}
 }
@@ -30,7 +30,7 @@ func (t ISOTime) MarshalJSON() ([]byte, error) {
 	return time.Time(t).UTC().AppendFormat(nil, `"2006-01-02T15:04:05.000Z"`), nil
 }
 
-// Schema describes the form in the OpenAPI document.
+// Schema describes the time format in the OpenAPI document.
 func (ISOTime) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Format: "date-time", Examples: []any{"2026-04-08T00:11:13.110Z"}}
 }

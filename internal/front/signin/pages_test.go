@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 			}
 			fmt.Fprint(w, o.pattern)
 			for _, v := range visitors {
-				// Delete the record of recent password checks, so that all visitors get the same response.
+				// Reset the counters of attempts, so that all visitors get the same response.
 				x.Update(func(tx *db.Tx) error {
 					_, err := tx.Exec(t.Context(), `DELETE FROM user_attempts`)
 					return err

@@ -1,5 +1,5 @@
-// Package campaigns is the group of packages that decide by themselves who is mailed next: broadcasts, automations, and
+// Package campaigns groups the packages that send email to many contacts or after events: broadcasts, automations, and
 // the custom events that start automations.
 //
-// These packages may import sending and every group below it.
+// The packages of campaigns may import the group sending and every group below it.
 package campaigns

@@ -91,8 +91,7 @@ func TestHostsAtTheirEdges(t *testing.T) {
 	}
 }
 
-// When the table of addresses is full, half of the unused addresses in backoff and all other unused addresses are
-// deleted.
+// A full table deletes half of the unused addresses in backoff, and all other unused addresses.
 func TestWhatHostsForget(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -136,8 +135,7 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// A team's window limits its conversations with an address. A limit applies to the conversations of all teams together,
-// but each team may have at least one conversation.
+// Each team has a window per address. A limit for all teams together still allows each team one conversation.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()

@@ -29,6 +29,7 @@ const (
 	hintTopic   = "domains"
 	cacheFor    = time.Second // maximum age of cached data if the hint about a change is lost
 	cacheMax    = 10_000
+	keyDelay    = 5 * time.Second // before the generation of an RSA key in advance
 
 	unprovedMax = 1000
 	trackedMax  = 50 // maximum tracking subdomains per domain, including former ones
@@ -107,9 +108,14 @@ func (s *Service) invalidate(tx *db.Tx, domainID string) {
 }
 
 // Run keeps one generated RSA key ready until ctx ends. When a new domain uses the key, Run generates the next one.
-// Generating a key takes 0.1 s or more, so Run generates only one key in advance.
+// Generating a key takes 0.1 s or more. Run waits for keyDelay before each key, so that a node starts faster.
 func (s *Service) Run(ctx context.Context) error {
-	for ctx.Err() == nil {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(keyDelay):
+		}
 		k, err := s.GenerateRSA()
 		if err != nil {
 			return fmt.Errorf("make a DKIM key: %w", err)
@@ -117,9 +123,9 @@ func (s *Service) Run(ctx context.Context) error {
 		select {
 		case s.ready <- k:
 		case <-ctx.Done():
+			return nil
 		}
 	}
-	return nil
 }
 
 // newKeys generates and encrypts a domain's two DKIM keys.

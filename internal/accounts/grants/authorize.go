@@ -34,15 +34,15 @@ type Request struct {
 	Scopes      Scopes
 	Challenge   string
 	Resource    string
-	Limits      Limits // set by the user
+	Limits      Limits // the sending limits that the user sets on the consent page
 }
 
 // challenge matches an S256 challenge: a SHA-256 in base64url without padding.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
 // CheckRequest checks an authorization request. If the error is an [Error] and the result has a RedirectURI, redirect
-// the browser there with the error. Otherwise show the error to the user, because no redirect URI is trusted (RFC 6749
-// section 4.1.2.1).
+// the browser there with the error. If the result has no RedirectURI, show the error to the user, because no redirect
+// URI is trusted (RFC 6749 section 4.1.2.1).
 func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err error) {
 	if p.ClientID == "" {
 		return r, refuse(InvalidRequest, "client_id is missing.")
@@ -84,7 +84,8 @@ func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err er
 	return r, err
 }
 
-// resource normalizes the resource of a token. A resource that is not in Resources is an InvalidTarget error.
+// resource normalizes a token's resource URI, which may use an alias of this installation's URL. It returns an
+// InvalidTarget error for a resource that Config.Resources does not list.
 func (s *Service) resource(text string) (string, error) {
 	text = strings.TrimRight(text, "/")
 	for _, alias := range s.Aliases {
@@ -98,8 +99,8 @@ func (s *Service) resource(text string) (string, error) {
 	return text, nil
 }
 
-// recordFirstUse marks a client as used, so that it is kept, and records its registration in the audit log at its first
-// consent.
+// recordFirstUse marks a client as used, which protects it from the deletion of unused clients. At the client's first
+// consent, recordFirstUse also records its registration in the audit log.
 func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) error {
 	address, err := markUsed(ctx, tx, c.ID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -114,8 +115,8 @@ func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) erro
 	return nil
 }
 
-// isFull reports whether a team has the maximum number of active grants. It is checked at the consent, so that the user
-// sees the error, and again when the grant is created, under a lock.
+// isFull reports whether a team has the maximum number of active grants. The service calls isFull at the consent, so
+// that the user sees the error, and again under a lock when it creates the grant.
 func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	n, err := countActive(ctx, r, teamID, grantsMax)
 	if err != nil {
@@ -124,12 +125,13 @@ func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	return n >= grantsMax, nil
 }
 
-// covers reports whether a grant for one resource allows a token for another. "" means any resource.
+// covers reports whether a grant for the resource granted may have a token for the resource asked. An empty string
+// means any resource.
 func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
 
-// Approve consents to a request on behalf of the actor's team and returns the code for the client. by is a member of
-// the team, or a key. The client receives those requested scopes that the actor has. It is a fault if the actor has
-// none of them, or if the team has 1,000 active grants.
+// Approve consents to a request on behalf of the actor's team and returns the code for the client. The actor by is a
+// member of the team or an API key. The client receives only the requested scopes that the consenting actor also has.
+// Approve fails if the actor has none of the requested scopes, or if the team has 1,000 active grants.
 func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code string, granted Scopes, err error) {
 	granted = r.Scopes.Intersect(by.Scopes)
 	if granted.Empty() {
@@ -153,7 +155,7 @@ func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code 
 		c.KeyID = by.ID
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The actor in by may come from a cache that is older than the end of the user's membership.
+		// The actor may come from a cache that was filled before the user left the team, so its scopes are read again.
 		switch now, err := s.Members.ScopesIn(ctx, tx, by.TeamID, by.Ref()); {
 		case err != nil:
 			return err

@@ -71,7 +71,7 @@ func TestRegistrationFlood(t *testing.T) {
 			f.Must(from("2001:db8::" + string(rune('a'+i%6))))
 		}
 		wantCode(t, from("2001:db8::9"), grants.TooManyRequests)
-		// A refused registration does not wait for the write lock.
+		// A registration over the limit is refused without waiting for the database's write lock.
 		f.Update(func(tx *db.Tx) error {
 			f.Must(tx.Serialize(context.Background(), "oauth clients"))
 			refused := make(chan error, 1)
@@ -186,8 +186,8 @@ func TestCLI(t *testing.T) {
 	})
 }
 
-// Strangers can write only a bounded number of rows: the newest 2,000 unused clients are kept, and the audit log
-// records a client only at its first consent.
+// Unauthenticated clients can create only a bounded number of rows. The sweep keeps the newest 2,000 unused clients,
+// and the audit log records a client only at its first consent.
 func TestStrangersWriteLittle(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.code(f.Acme, "full_access")

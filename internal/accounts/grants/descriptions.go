@@ -2,8 +2,8 @@ package grants
 
 import "github.com/postrider/postrider/internal/accounts/teams"
 
-// DescribeScopes returns a sentence for each scope, the most important first. limited selects the sentences for an app
-// with limits, which may do less with some scopes.
+// DescribeScopes returns a sentence for each scope, the most important first. If limited is true, the sentences
+// describe an app with sending limits, which may do less with some scopes.
 func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	for _, x := range scopeDescriptions {
 		switch {
@@ -17,8 +17,9 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	return all
 }
 
-// DescribeSending returns the ways in which an app with the scopes can cause emails by itself; nil if it cannot. It
-// leaves out emails that need an automation made by a person; the sentences of those scopes mention them.
+// DescribeSending returns the ways in which an app with these scopes can send emails without a person's action, or nil
+// if it cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person
+// created; [DescribeScopes] mentions these.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {
@@ -28,7 +29,7 @@ func DescribeSending(set teams.Scopes) (all []string) {
 	return all
 }
 
-// sendingDescriptions are the scopes by which an app causes emails that nobody else requested.
+// sendingDescriptions are the scopes with which an app can cause emails that no person requested.
 var sendingDescriptions = []struct {
 	scope teams.Scope
 	words string
@@ -39,7 +40,8 @@ var sendingDescriptions = []struct {
 	{teams.EventsSend, "by events that start automations"},
 }
 
-// scopeDescriptions describes each scope, and what remains of it for an app with limits if that is less.
+// scopeDescriptions describes each scope. Scopes that allow less to an app with sending limits have a second
+// description for such apps.
 var scopeDescriptions = []struct {
 	scope          teams.Scope
 	words, limited string

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// Every scope that an app can have is described once, also for an app with limits.
+// DescribeScopes describes every scope that an app can have exactly once, with and without sending limits.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -28,7 +28,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A grant that needs approvals cannot send by itself, and a grant with limits cannot send emails that are not counted.
+// A grant that needs approvals cannot send without a person, and a grant with limits cannot send emails that its limits
+// do not count.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()
@@ -39,7 +40,8 @@ func TestWays(t *testing.T) {
 		teams.EventsSend)); got != nil {
 		t.Errorf("without the ways: %q", got)
 	}
-	// The app may still write broadcasts; package broadcasts tests that it can neither send nor resume them.
+	// The set omits broadcasts:write, which an app with limits keeps. Package broadcasts tests that such an app can
+	// neither send nor resume broadcasts.
 	if got := DescribeSending(Limits{Emails: 1}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
 		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)

@@ -23,14 +23,15 @@ const (
 	TooManyRequests         Code = "too_many_requests" // API reference section 24.2
 )
 
-// Error is a refused request of a client. The text of an Error is for the client's developers. It is printable ASCII
-// without quotes and backslashes (RFC 6749 section 5.2).
+// Error is the reason why an OAuth client's request was refused. The text of an Error is meant for the developers of
+// the OAuth client. The text contains only printable ASCII characters except quotes and backslashes (RFC 6749 section
+// 5.2).
 type Error struct {
 	Code Code
 	Text string
 }
 
-// Error returns the name and the text.
+// Error returns the OAuth error name and the text.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Text }
 
 func refuse(c Code, format string, args ...any) error {

@@ -26,12 +26,13 @@ type ExchangeParams struct{ ClientID, Code, RedirectURI, Verifier, Resource stri
 
 var verifier = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`) // RFC 7636 section 4.1
 
-// errInvalidCode is the error for every code that does not work, whatever the reason.
+// errInvalidCode is the error for every invalid authorization code. The client does not learn why the code is invalid.
 var errInvalidCode = refuse(InvalidGrant,
 	"The code is unknown, has expired, was used before, or was made for another client, "+
 		"redirect_uri or code_verifier. Ask for authorization again.")
 
-// Exchange exchanges a code for the first tokens and creates the grant. The second use of a code revokes its grant.
+// Exchange exchanges an authorization code for the first tokens and creates the grant. The second use of a code revokes
+// its grant.
 func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -53,8 +54,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	hash := keyring.HashAPIKey(x.Code)
 	hashed := sha256.Sum256([]byte(x.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
-	// If tokens cannot be signed, fail before the code counts as used. Otherwise the client's retry would revoke the
-	// grant.
+	// Check that tokens can be signed before the code is marked as used. If signing failed after that, the client's retry
+	// would count as a second use and revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -73,9 +74,9 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 		if c.ClientID != client.ID || c.RedirectURI != x.RedirectURI || !tx.Now().Before(c.ExpiresAt) ||
 			subtle.ConstantTimeCompare([]byte(c.Challenge), []byte(challenge)) != 1 || !covers(c.Resource, resource) {
 			refused = errInvalidCode
-			return nil // the code stays marked as used
+			return nil // the transaction commits, so the code stays marked as used
 		}
-		// Without the lock, concurrent exchanges would not count each other's grants.
+		// Without the lock, concurrent exchanges would not see each other's grants and could exceed the limit.
 		if err := tx.Serialize(ctx, "grants "+c.TeamID); err != nil {
 			return err
 		}
@@ -96,12 +97,12 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	if err := cmp.Or(err, refused); err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // the grant itself does not change
+	g.Resource = cmp.Or(resource, g.Resource) // narrows only this token, not the grant
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 
-// revokeReused revokes the grant of a code that is used again: one of the two clients may have stolen it (RFC 6749
-// section 4.1.2).
+// revokeReused revokes the grant of an authorization code that is used a second time, because one of the two users of
+// the code may have stolen it (RFC 6749 section 4.1.2).
 func (s *Service) revokeReused(ctx context.Context, tx *db.Tx, hash string) error {
 	c, err := getCode(ctx, tx.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {

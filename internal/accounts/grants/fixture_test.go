@@ -25,7 +25,7 @@ const (
 	mcp      = testnode.PublicURL + "/mcp"
 )
 
-// fixture is the service of grants on a node with the teams Acme and Other, and a client.
+// fixture is a grants service on a node with the teams Acme and Other and one registered client.
 type fixture struct {
 	*testnode.Node
 	*grants.Service
@@ -40,7 +40,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 	return f
 }
 
-// serve builds the service of a node.
+// serve creates the grants service of a node.
 func serve(n *testnode.Node) *grants.Service {
 	s := testnode.Must(grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp},
 		Aliases: []string{"http://127.0.0.1:3000"}},
@@ -54,7 +54,7 @@ func each(t *testing.T, f func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d)) })
 }
 
-// register registers a client, with defaults for the fields that n leaves empty.
+// register registers the client n and fills its empty fields with defaults.
 func (f *fixture) register(n grants.NewClient) grants.Client {
 	f.T.Helper()
 	if n.Name == "" {
@@ -73,13 +73,13 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// params returns a valid authorization request of the client.
+// params returns the parameters of a valid authorization request of the fixture's client.
 func (f *fixture) params() grants.Params {
 	return grants.Params{ClientID: f.client.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
 		Challenge: challengeOf(verifier), ChallengeMethod: "S256"}
 }
 
-// code returns a code after a consent to scopes, and the parameters of its exchange.
+// code consents to scopes and returns the parameters that exchange the resulting authorization code.
 func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	f.T.Helper()
 	p := f.params()
@@ -91,7 +91,7 @@ func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	return grants.ExchangeParams{ClientID: f.client.ID, Code: code, RedirectURI: redirect, Verifier: verifier}
 }
 
-// granted creates a grant of the client and returns its tokens.
+// granted creates a grant for the fixture's client and returns the grant's tokens.
 func (f *fixture) granted(by teams.Actor, scopes string) grants.Tokens {
 	f.T.Helper()
 	t, err := f.Exchange(f.T.Context(), f.code(by, scopes))
@@ -103,7 +103,7 @@ func (f *fixture) refresh(token string) (grants.Tokens, error) {
 	return f.Refresh(f.T.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: token})
 }
 
-// only returns the only grant of Acme.
+// only returns the grant of the team Acme and fails unless there is exactly one.
 func (f *fixture) only() grants.Grant {
 	f.T.Helper()
 	all, more, err := f.List(f.T.Context(), f.Acme.TeamID, page.Page{})
@@ -127,7 +127,7 @@ func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	return by
 }
 
-// works checks whether a token is accepted or refused.
+// works checks that an access token is accepted, or refused if the expected result is false.
 func (f *fixture) works(token string, want bool) teams.Actor {
 	f.T.Helper()
 	by, err := f.Node.Teams.Authenticate(f.T.Context(), token)
@@ -137,7 +137,7 @@ func (f *fixture) works(token string, want bool) teams.Actor {
 	return by
 }
 
-// exec changes rows, to simulate the passing of time.
+// exec runs an SQL statement that changes rows, for example to simulate the passing of time.
 func (f *fixture) exec(text string, args ...any) {
 	f.T.Helper()
 	f.Update(func(tx *db.Tx) error {
@@ -146,13 +146,14 @@ func (f *fixture) exec(text string, args ...any) {
 	})
 }
 
-// recorded returns how often the audit log contains an action.
+// recorded returns the number of audit log entries with an action.
 func (f *fixture) recorded(action string) int {
 	f.T.Helper()
 	return f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1`, action)
 }
 
-// wantCode checks that an error is a refusal with that name, whose text is valid on the wire.
+// wantCode checks that an error is an OAuth error with the given name, and that its text has only the characters that
+// RFC 6749 allows.
 func wantCode(t *testing.T, err error, want grants.Code) {
 	t.Helper()
 	e, ok := errors.AsType[*grants.Error](err)

@@ -1,47 +1,52 @@
-// Package grants is the OAuth authorization server's core: clients, the grants by which connected apps act for teams,
-// and their tokens.
+// Package grants is the core of the OAuth authorization server. It manages clients, their tokens, and the grants that
+// allow connected apps to act for teams.
 //
 // # Flow
 //
-// A client registers ([Service.Register]) or is built in. It requests scopes through the browser of a user
+// A client registers ([Service.Register]) or is built in. The client requests scopes through a user's browser
 // ([Service.CheckRequest]). The user consents ([Service.Approve]), which creates a code. The client exchanges the code
-// for an access token, valid for a quarter of an hour, and a refresh token, which renews both ([Service.Exchange],
-// [Service.Refresh]). The first exchange creates the grant, which teams see and can revoke.
+// for an access token, valid for 15 minutes, and a refresh token ([Service.Exchange]). The refresh token renews both
+// tokens ([Service.Refresh]). The first exchange creates the grant, which teams see and can revoke.
 //
-// An access token is a JWT (RFC 9068). The signature of an access token proves that it was issued here; the grant is
-// looked up to check that it is still active. A refresh token contains its grant and its generation, and is signed with
-// the keyring; the grant's row stores the newest generation. A grant therefore costs one row, however often its tokens
-// are renewed, and every older refresh token is still recognized.
+// An access token is a JWT (RFC 9068). The signature of an access token proves that this installation issued the token.
+// The service then looks up the token's grant to check that the grant is still active. A refresh token contains the id
+// of its grant and a generation number, and is signed with the keyring. The grant's row stores the newest generation
+// number. A grant therefore needs one row, no matter how often its tokens are renewed, and the service recognizes every
+// older refresh token of the grant.
 //
-// A user may limit what a grant sends ([Limits]): the recipients of one email, the emails a day, and whether a person
-// approves each email. Each email is counted in the transaction that accepts it, in one row of the grant.
+// A user may limit what a grant sends ([Limits]): the number of recipients per email and the number of emails per day.
+// A user may also require that a person approves each email. The transaction that accepts an email also counts it in
+// the grant's row.
 //
 // # Invariants
 //
-// A grant's scopes are the intersection of its own scopes, those of the token, and those of its user's role at present.
-// A grant never has the scope [teams.OwnersWrite], and has [teams.ApprovalsWrite] only with full access. A grant with
-// limits has no scopes that would circumvent them.
+// The effective scopes are the intersection of the grant's scopes, the token's scopes and the scopes of the user's
+// current role. A grant never has the scope [teams.OwnersWrite]. A grant has the scope [teams.ApprovalsWrite] only with
+// full access. A grant with limits has no scopes that would circumvent them.
 //
-// A code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A wrong or second
-// use makes it invalid, and a second use revokes the grant. A grant ends with the membership of the user who consented
-// to it. A team has at most [grantsMax] active grants.
+// An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A
+// use with wrong parameters makes the code invalid. A second use also revokes the grant. A grant is revoked when the
+// user who consented to it leaves the team. A team has at most [grantsMax] active grants.
 //
-// Only the newest refresh token works. The use of an older one revokes the grant, with one exception. Within
-// [retryTime], a client that did not receive the answer may use its token again, if no later token was used. The
-// service then replaces the token that the client did not receive.
+// Only the newest refresh token of a grant works. The use of an older refresh token revokes the grant, with one
+// exception. Within [retryTime], a client that did not receive the response may use the same refresh token again, if no
+// newer refresh token was used. For such a retry, the service replaces the refresh token that the client did not
+// receive.
 //
-// Each of these decisions is one transaction on the grant's row. This node refuses a revoked grant at once. Other nodes
-// refuse it when they get the hint about it.
+// Each use of a code or a refresh token is decided in one transaction on the grant's row. The node that revokes a grant
+// refuses its tokens immediately. Other nodes refuse them when they receive the cache-invalidation hint.
 //
 // # Errors
 //
-// If a hint is lost, other nodes accept the tokens of a revoked grant for at most [checkedFor]. Errors of clients have
-// the type [Error], with the names of RFC 6749; errors of users and teams are faults.
+// If a cache-invalidation hint is lost, other nodes accept the tokens of a revoked grant for at most [checkedFor].
+// Errors that a client causes have the type [Error] with the error names of RFC 6749. Errors that users and teams cause
+// have the types of package fault.
 //
 // # Limits of this package
 //
-// It does not handle HTTP or show pages: package oauth does. It supports neither clients with secrets nor the implicit
-// and password flows (RFC 9700 section 2). It stores limits and counts emails, but package emails enforces the limits.
+// Package grants does not handle HTTP requests or show pages; package oauth does. Package grants supports neither
+// clients with secrets nor the implicit and password flows (RFC 9700 section 2). Package grants stores limits and
+// counts emails, but package emails enforces the limits.
 package grants
 
 import (
@@ -60,9 +65,9 @@ const (
 	accessLife  = 15 * time.Minute    // lifetime of access tokens (API reference section 24.4)
 	refreshLife = 60 * 24 * time.Hour // lifetime of refresh tokens
 	codeLife    = 10 * time.Minute
-	retryTime   = 10 * time.Second // time within which a client that did not receive an answer may retry
-	checkedFor  = 5 * time.Second  // the longest time until a revocation on another node is noticed if its hint is lost
-	grantsMax   = 1000             // active grants of a team
+	retryTime   = 10 * time.Second // period in which a client that did not receive a response may retry
+	checkedFor  = 5 * time.Second  // maximum delay until other nodes notice a revocation if its hint is lost
+	grantsMax   = 1000             // maximum number of active grants of a team
 )
 
 // CLI is the id of the official command-line client, which does not register (API reference section 24.8).
@@ -75,7 +80,7 @@ type Client struct {
 	Name         string
 	RedirectURIs []string
 	Scopes       Scopes // the scopes that the client may request, and gets by default
-	URI, LogoURI string // of its home page and logo; "" if not given
+	URI, LogoURI string // URLs of the client's home page and logo; "" if not given
 	Registered   bool   // the client registered itself
 	CreatedAt    time.Time
 }
@@ -88,22 +93,22 @@ type Grant struct {
 	KeyID         string // the key that consented; "" if it was a user
 	ClientID      string
 	ClientName    string
-	LogoURI       string // of the client; "" if not given
+	LogoURI       string // URL of the client's logo; "" if not given
 	Scopes        Scopes
 	Resource      string // the only resource that accepts its tokens (RFC 8707); "" means all resources of this server
 	Limits        Limits
 	CreatedAt     time.Time
 	UsedAt        time.Time // when tokens were last issued
-	ExpiresAt     time.Time // the grant expires then, unless the client renews its tokens
+	ExpiresAt     time.Time // when the grant expires unless the client renews its tokens
 	RevokedAt     time.Time // zero while the grant is active
-	RevokedReason Reason    // "" while it is active
+	RevokedReason Reason    // "" while the grant is active
 }
 
 // Reason is why a grant was revoked.
 type Reason string
 
 const (
-	FromAPI      Reason = "revoked_from_api" // specification, OAuth grants
+	FromAPI      Reason = "revoked_from_api" // the values are specified in the API reference, OAuth grants
 	FromSite     Reason = "revoked_from_dashboard"
 	ByClient     Reason = "revoked_by_client"
 	TokenReused  Reason = "refresh_token_reuse" // an old refresh token was used
@@ -116,8 +121,8 @@ const (
 // Config has the settings of a [Service].
 type Config struct {
 	Issuer    string   // the URL of this installation, without a trailing slash
-	Resources []string // URLs that grants may name as resource (RFC 8707), the API's first
-	Aliases   []string // other URLs of this installation that clients may use for the resources
+	Resources []string // URLs that grants may name as resource (RFC 8707); the API's URL is the first
+	Aliases   []string // other URLs of this installation that clients may use in place of Resources
 }
 
 // Deps are the dependencies of a [Service].
@@ -144,13 +149,13 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is New without the check, for tests that need few dependencies.
+// newService is New without the check for missing dependencies, for tests that need only some of them.
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
-	// A grant's scopes also depend on its user. Package teams clears its cache when it gets its own hint. Package
-	// members clears its cache later, when it gets a second hint. Between the two, package teams may cache outdated
-	// data of members, so its cache is cleared again.
+	// A grant's scopes depend on its user's role, which package members caches. A change of the role sends one hint for
+	// the cache of package teams and a second hint for the cache of package members. Between the two hints, package teams
+	// may cache an outdated role, so its cache is cleared on both hints.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A user connects an app, which renews its tokens until the team revokes the grant.
+// An app that a user connected can renew its tokens until the team revokes the grant.
 func TestGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ann@acme.example", teams.Admin)
@@ -100,7 +100,7 @@ func TestScheduledByGrant(t *testing.T) {
 	})
 }
 
-// A grant of an API key acts for the key's team, and ends with the team.
+// A grant to which an API key consented acts for the key's team, and ends when the team is deleted.
 func TestGrantOfKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		tokens := f.granted(f.Acme, "emails:send domains:read")
@@ -125,8 +125,8 @@ func TestGrantOfKey(t *testing.T) {
 	})
 }
 
-// A change of the user's role changes the scopes of the grant at once. The scopes of a grant never exceed those that
-// were granted.
+// A change of the user's role changes the scopes of the user's grant immediately. The scopes of a grant never exceed
+// the scopes to which the user consented.
 func TestRoles(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner := f.member("owner@acme.example", teams.Owner)
@@ -171,7 +171,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// A user who leaves a team and joins again gets back neither earlier grants nor unused codes.
+// When a user leaves a team and joins it again, the user's earlier grants stay revoked and unused codes stay invalid.
 func TestJoinsAgain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner, ann := f.member("owner@acme.example", teams.Owner), f.member("ann@acme.example", teams.Admin)
@@ -213,7 +213,7 @@ func TestNothingToGrant(t *testing.T) {
 	})
 }
 
-// A code works once, and its second use revokes the grant.
+// An authorization code works once, and a second use of the code revokes the grant.
 func TestCodeTwice(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		x := f.code(f.Acme, "full_access")
@@ -232,7 +232,8 @@ func TestCodeTwice(t *testing.T) {
 	})
 }
 
-// If a code is used many times at once, at most one use gets tokens, and these are revoked.
+// If an authorization code is used by several requests concurrently, at most one of them gets tokens, and these tokens
+// are revoked.
 func TestCodeManyTimesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		x := f.code(f.Acme, "full_access")
@@ -247,7 +248,7 @@ func TestCodeManyTimesAtOnce(t *testing.T) {
 	})
 }
 
-// atOnce calls f n times at once and returns the issued tokens.
+// atOnce calls the function f n times concurrently and returns the issued tokens.
 func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -267,7 +268,7 @@ func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	return all
 }
 
-// A code that is presented with wrong parameters becomes invalid.
+// An authorization code that is exchanged with wrong parameters becomes invalid.
 func TestWrongCodes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{RedirectURIs: []string{redirect, "https://a.example/"}})
@@ -327,7 +328,7 @@ func TestWrongCodes(t *testing.T) {
 
 var taking sync.Mutex
 
-// A team with the maximum number of active grants must revoke some before it can grant more.
+// A team with the maximum number of active grants must revoke a grant before it can create another.
 func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
@@ -341,7 +342,8 @@ func TestTooManyGrants(t *testing.T) {
 			t.Errorf("the grant after 1,000 active ones: %v", err)
 		}
 		f.Must(f.RevokeToken(t.Context(), f.client.ID, g.Refresh, ""))
-		// One more grant is allowed. Several users have consented, and all codes are exchanged at once.
+		// After the revocation, the team may have one more grant. Four codes are exchanged concurrently; only one exchange
+		// may succeed.
 		var codes [4]grants.ExchangeParams
 		for i := range codes {
 			codes[i] = f.code(f.Acme, "full_access")
@@ -364,7 +366,8 @@ func TestTooManyGrants(t *testing.T) {
 	})
 }
 
-// A suspension applies to a token that is in use at that moment, in whatever order packages clear their caches.
+// A team's suspension applies to tokens that are being authenticated at that moment, regardless of the order in which
+// packages clear their caches.
 func TestSuspendedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var use func()
@@ -386,7 +389,7 @@ func TestSuspendedMeanwhile(t *testing.T) {
 	})
 }
 
-// A code or a refresh token stays valid if the new tokens could not be signed.
+// An authorization code or refresh token stays valid if signing the new tokens fails.
 func TestNothingIsSigned(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		code := f.code(f.Acme, "full_access")
@@ -414,8 +417,8 @@ func TestNothingIsSigned(t *testing.T) {
 	})
 }
 
-// If the hint of a change of role is lost, the change is noticed at the next look-up of the token, whatever is cached
-// about the user.
+// If the cache-invalidation hint for a role change is lost, the next look-up of the token still uses the new role, even
+// if the old role is cached.
 func TestLostHintOfARole(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -427,7 +430,8 @@ func TestLostHintOfARole(t *testing.T) {
 	})
 }
 
-// A user who joined while the clock was ahead keeps a grant that seems to be older than the membership.
+// If the clock was ahead when a user joined, the user's grant stays active although its creation time is before that of
+// the membership.
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -442,7 +446,8 @@ func TestJoinedByAWrongClock(t *testing.T) {
 	})
 }
 
-// A user whom another node has just removed cannot consent, even if this node has not received the hint.
+// A user whom another node has removed from the team cannot consent, even if this node has not received the
+// cache-invalidation hint.
 func TestConsentAfterLeaving(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ann := f.member("ann@acme.example", teams.Admin)

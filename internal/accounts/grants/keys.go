@@ -22,12 +22,12 @@ import (
 
 const (
 	keyPurpose = "oauth signing key"
-	keysTopic  = "oauth_keys"        // topic of hints after a change of the keys
+	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints after a change of the keys
 	keyLife    = 90 * 24 * time.Hour // how long a key signs
 	keyAhead   = 24 * time.Hour      // how long a key is published before it signs, so that cached key sets contain it
-	keyAfter   = 24 * time.Hour      // how long a key is published after it signed; longer than access tokens live
+	keyAfter   = 24 * time.Hour      // how long a replaced key stays published; longer than the lifetime of access tokens
 	keysCached = time.Minute         // how long a node caches the keys
-	keysRetry  = time.Second         // minimum interval of look-ups for tokens with an unknown key
+	keysRetry  = time.Second         // minimum interval between queries caused by tokens with an unknown key id
 )
 
 // key signs access tokens.
@@ -37,7 +37,7 @@ type key struct {
 	signsAt time.Time
 }
 
-// signing caches the keys of this node.
+// signing is this node's cache of the signing keys.
 type signing struct {
 	mu   sync.Mutex
 	keys []key // sorted by signsAt
@@ -50,7 +50,8 @@ func (c *signing) forget() {
 	c.mu.Unlock()
 }
 
-// keys returns all keys from a cache whose age is at most within. Concurrent callers wait for one read.
+// keys returns all signing keys, from the cache if its age is less than within. Concurrent callers share one database
+// query.
 func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
 	c := &s.signing
 	c.mu.Lock()
@@ -66,7 +67,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	for _, k := range stored {
 		der, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
 		if errors.Is(err, keyring.ErrUnsealable) {
-			continue // sealed with an earlier secret key of the installation
+			continue // the key was sealed with an earlier secret key of the installation
 		}
 		if err != nil {
 			return nil, fmt.Errorf("signing key %s: %w", k.id, err)
@@ -85,7 +86,7 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	return all, nil
 }
 
-// signer returns the key that signs at a time. It creates the first key.
+// signer returns the key that signs tokens at the time now. If there is no signing key, signer creates the first one.
 func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	for _, within := range []time.Duration{keysCached, 0} {
 		all, err := s.keys(ctx, within)
@@ -98,7 +99,7 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 			}
 		}
 		if len(all) > 0 {
-			return all[0], nil // the clock has been set back
+			return all[0], nil // the clock was set back, so no key signs yet
 		}
 		if err := s.RotateKeys(ctx); err != nil {
 			return key{}, err
@@ -107,8 +108,8 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	return key{}, errors.New("the signing key that was made is not there")
 }
 
-// verifier returns the public key with an id, or nil if there is none. Tokens with made-up ids cause at most one query
-// a second.
+// verifier returns the public key with the id keyID, or nil if no such key exists. Tokens with made-up ids cause at
+// most one query a second.
 func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
 	for _, within := range []time.Duration{keysCached, keysRetry} {
 		all, err := s.keys(ctx, within)
@@ -138,8 +139,8 @@ func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
 	return set, err
 }
 
-// RotateKeys creates the next key a day before the present one has signed for 90 days, and deletes keys whose tokens
-// have expired. Call it periodically. The first key signs at once.
+// RotateKeys creates the next signing key one day before the current key has been in use for 90 days, and deletes keys
+// whose tokens have expired. Call it periodically. The first signing key is used immediately.
 func (s *Service) RotateKeys(ctx context.Context) error {
 	return s.rotateKeys(ctx, s.DB.Now())
 }
@@ -157,7 +158,7 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 		return fmt.Errorf("make a signing key: %w", err)
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two nodes must not both make the first key, or the next.
+		// The lock prevents two nodes from creating a signing key at the same time.
 		if err := tx.Serialize(ctx, keysTopic); err != nil {
 			return err
 		}
@@ -177,7 +178,8 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the keys that can be unsealed. Keys that were sealed with another secret key are left out.
+// openableKeys returns the signing keys that can be decrypted. It omits keys that were sealed with another secret key
+// of the installation.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
@@ -185,10 +187,11 @@ func (s *Service) openableKeys(all []storedKey) []storedKey {
 	})
 }
 
-// nextKey reports whether a new key is due, and when it begins to sign. The keys are sorted by signsAt.
+// nextKey reports whether a new signing key must be created and the time from which it signs. The list of keys must be
+// sorted by signsAt.
 func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	if len(all) == 0 {
-		return now.Add(-keyAhead), true // no client can have cached the key set yet
+		return now.Add(-keyAhead), true // the key may sign immediately, because no client has cached an older key set
 	}
 	ends := all[len(all)-1].signsAt.Add(keyLife)
 	if now.Add(keyAhead).Before(ends) {
@@ -197,7 +200,7 @@ func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	return now.Add(keyAhead), true
 }
 
-// expiredKeys returns the keys that were replaced so long ago that all their tokens have expired.
+// expiredKeys returns the replaced signing keys whose tokens have all expired.
 func expiredKeys(all []storedKey, now time.Time) []storedKey {
 	n := 0
 	for n+1 < len(all) && all[n+1].signsAt.Add(keyAfter).Before(now) {

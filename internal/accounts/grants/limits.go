@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	recipientsMost = 150       // the most recipients of an email: 50 in each of three fields
-	emailsMost     = 1_000_000 // the highest limit of emails a day
+	recipientsMost = 150       // maximum number of recipients of an email: 50 each in to, cc and bcc
+	emailsMost     = 1_000_000 // maximum value of the daily email limit
 )
 
-// Limits restrict what a grant may send. The zero value means no limits.
+// Limits restrict what a grant may send. The zero value of Limits means no limits.
 type Limits struct {
-	Recipients int64 // recipients of one email; 0 means no limit
-	Emails     int64 // recipients of all emails in a day, in UTC; 0 means no limit
+	Recipients int64 // maximum number of recipients of one email; 0 means no limit
+	Emails     int64 // maximum number of recipients of all emails in a UTC day; 0 means no limit
 	Approval   bool  // a person must approve each email
 }
 
@@ -37,8 +37,8 @@ func (c *Client) DefaultLimits() Limits {
 	return Limits{Recipients: 50, Emails: 200}
 }
 
-// ParseLimits parses the fields of a form. An empty number means no limit, and any non-empty approval requires
-// approvals.
+// ParseLimits parses the fields of a form. An empty number field means no limit. A non-empty approval field means that
+// a person must approve each email.
 func ParseLimits(recipients, emails, approval string) (l Limits, err error) {
 	for _, f := range []struct {
 		name, label, text string
@@ -71,20 +71,22 @@ func (l Limits) check() error {
 	return nil
 }
 
-// bypassScopes are the scopes that would circumvent limits: by a new key, member or webhook, by lifting the limits, by
-// approving its own emails, or by an automation whose emails are not counted.
+// bypassScopes are the scopes with which an app could circumvent its limits. With them, an app could create a key,
+// member or webhook, change the limits, approve its own emails, or send uncounted emails through an automation.
 var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
-// restrict returns the scopes that remain under the limits. A grant that needs approvals may not send; it may request
-// approvals and read their results. Broadcasts are refused by package emails: see [teams.Actor.Limited].
+// restrict removes from set the scopes that an app with these limits may not have, and returns the remaining scopes.
+// Approvals include the sending time, so a grant that needs approvals may not reschedule emails either. A grant that
+// needs approvals may not send emails, but it may request approvals and read their results. Package emails refuses
+// broadcasts of a limited grant; see [teams.Actor.Limited].
 func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	if !l.Any() {
 		return set
 	}
 	set &^= bypassScopes
 	if l.Approval {
-		set &^= teams.NewScopes(teams.EmailsWrite) // the approval includes the time of sending
+		set &^= teams.NewScopes(teams.EmailsWrite) // no rescheduling after the approval
 	}
 	if l.Approval && set.Has(teams.EmailsSend) {
 		set &^= teams.NewScopes(teams.EmailsSend)
@@ -93,16 +95,18 @@ func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	return set
 }
 
-// RemovedScopes returns the scopes that are lost under the limits.
+// RemovedScopes returns the scopes in set that an app with these limits may not have.
 func (l Limits) RemovedScopes(set teams.Scopes) teams.Scopes { return set &^ l.restrict(set) }
 
-// AllowedScopes returns the scopes of the grant, given the scopes of its grantor.
+// AllowedScopes returns the effective scopes of the grant. The parameter holds the current scopes of the user or key
+// that consented.
 func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
 
-// SetLimits changes the limits of an active grant. The change takes effect on this node at once, and on another node
-// when it is told of the change. The caller checks that the actor may change grants; a grant itself never may.
+// SetLimits changes the limits of an active grant. The change takes effect immediately on this node, and on other nodes
+// when they receive the cache-invalidation hint. The caller checks that the actor may change grants; a connected app
+// may never change limits.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {
@@ -110,7 +114,7 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 			"can.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The lock on the row makes the later of two concurrent changes apply to the result of the earlier one.
+		// The row lock makes concurrent changes run one after the other, so that neither overwrites the other.
 		_, err := lockRefreshState(ctx, tx, by.TeamID, grantID)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.NotFoundf("OAuth grant not found")
@@ -135,8 +139,9 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 	return g, err
 }
 
-// CurrentActor returns the actor of a grant with its present scopes, for sending an email that a person approved. The
-// actor may send even though the grant needs approvals. A NotFound fault means that the grant may no longer act.
+// CurrentActor returns the actor of a grant with its current scopes, for sending an email that a person approved. The
+// returned actor may send emails even if the grant needs approvals. A NotFound fault means that the grant may no longer
+// act.
 func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && !g.RevokedAt.IsZero() {
@@ -157,7 +162,7 @@ func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (tea
 	return a, a.Require(teams.ApprovalsRequest)
 }
 
-// UserAddress returns the address of the user who consented to a grant; "" if there is none.
+// UserAddress returns the email address of the user who consented to a grant, or "" if no user did.
 func (s *Service) UserAddress(ctx context.Context, teamID, grantID string) (string, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err != nil || g.UserID == "" {
@@ -170,7 +175,7 @@ func (s *Service) UserAddress(ctx context.Context, teamID, grantID string) (stri
 	return m.Email, err
 }
 
-// Usage is the limits of a grant and how much it has sent.
+// Usage contains the limits of a grant and the number of emails that it has sent today.
 type Usage struct {
 	Limits
 	Sent int64 // today
@@ -182,10 +187,10 @@ func (s *Service) Usage(ctx context.Context, teamID, grantID string) (u Usage, e
 	return u, err
 }
 
-// ConsumeLimits counts the emails that an actor sends, in the transaction that accepts them. recipients is the number
-// of recipients of each email. Actors other than grants, and grants without limits, are not counted. Too many
-// recipients are a fault of the email. Beyond the limit of a day, the fault has the kind DailyQuota: unlike for a rate
-// limit, clients do not retry before the next day.
+// ConsumeLimits counts the emails that an actor sends, in the transaction that accepts them. The parameter recipients
+// has the number of recipients of each email. ConsumeLimits does not count emails of users, API keys or grants without
+// limits. If an email has too many recipients, ConsumeLimits returns an Invalid fault. If the daily limit is exceeded,
+// it returns a DailyQuota fault, so that clients do not retry before the next day.
 func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -201,12 +206,12 @@ func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	}
 	ok, err := countDay(ctx, tx, by.TeamID, by.ID, day, sum-used, l.Emails)
 	if err == nil && !ok {
-		err = l.exceeded(l.Emails) // concurrent transactions used up the rest
+		err = l.exceeded(l.Emails) // concurrent transactions used the remaining quota
 	}
 	return err
 }
 
-// CheckLimits returns the fault that ConsumeLimits would return now. It counts nothing.
+// CheckLimits returns the fault that ConsumeLimits would return now, without counting the emails.
 func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ...int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -218,8 +223,9 @@ func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ..
 	return err
 }
 
-// CheckEach returns for each of some emails the fault that would refuse it, or nil. It assumes that all earlier emails
-// without a fault are sent, and counts nothing. recipients is the number of recipients of each email.
+// CheckEach returns, for each email of a batch, the fault with which it would be refused, or nil. It counts nothing; it
+// assumes that all earlier emails of the batch without a fault are sent. The parameter recipients has the number of
+// recipients of each email.
 func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 	faults := make([]error, len(recipients))
 	if by.Kind != teams.GrantActor {
@@ -234,7 +240,8 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume returns the sum of the usage so far and the recipients of some emails.
+// consume adds the recipients of a batch of emails to the daily usage and returns the sum, or a fault if a limit is
+// exceeded.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {
@@ -255,7 +262,7 @@ func (l Limits) exceeded(used int64) error {
 		"set, and has sent %d today. Each recipient counts. The day ends at midnight in UTC.", l.Emails, used)
 }
 
-// dayOf returns the number of a day in UTC.
+// dayOf returns the number of UTC days since the Unix epoch.
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
 func limitsOf(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (l Limits, used int64, err error) {

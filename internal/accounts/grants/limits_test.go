@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// limited gives the client's grant limits, and returns the grant as an actor.
+// limited creates a grant with limits for the client, and returns the grant as an actor.
 func (f *fixture) limited(l grants.Limits) teams.Actor {
 	f.T.Helper()
 	p := f.params()
@@ -40,7 +40,7 @@ func (f *fixture) sendBy(by teams.Actor, to ...string) error {
 	return err
 }
 
-// wantLimit checks that an error is a refusal that names the limit.
+// wantLimit checks that an error is a fault whose message names the limit.
 func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	t.Helper()
 	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), names) {
@@ -48,7 +48,7 @@ func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	}
 }
 
-// An app with limits cannot exceed them, by whichever operation it sends.
+// An app with sending limits cannot exceed them with any operation that sends emails.
 func TestLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 		f.Must(f.sendBy(by, "a@reader.example"))
 		wantLimit(t, f.sendBy(by, "a@reader.example"), fault.DailyQuota, "may send 5 emails a day")
 
-		// Other actors of the team are not limited, and the count starts again on the next day.
+		// The limit of an app does not apply to other actors of the team, and the app's count restarts on the next day.
 		f.Send(testnode.Hello("a@reader.example", "b@reader.example", "c@reader.example"))
 		f.exec(`UPDATE grant_volumes SET day = day - 1`)
 		f.Must(f.sendBy(by, "a@reader.example"))
@@ -88,8 +88,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// In a permissive batch, the emails within the limits are sent and the others are listed as errors. If the day's limit
-// allows none, the batch is refused like a single email.
+// In a permissive batch, the emails within the app's limits are sent and the refused emails are listed as errors. If
+// the daily limit allows no email of the batch, the batch is refused with the same error as a single email.
 func TestLimitsOfPermissiveBatch(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -132,8 +132,8 @@ func TestLimitsOfPermissiveBatch(t *testing.T) {
 	})
 }
 
-// Around midnight, an email accepted by a slower clock counts for the day that has begun, so a day's count starts once.
-// A count for a later day comes from a wrong clock and is ignored.
+// Around midnight, an email that a node with a slow clock accepts counts for the new day, so that the new day's count
+// is not reset. A stored count for a day after the next one comes from a wrong clock and is ignored.
 func TestLimitAtMidnight(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{Emails: 2})
@@ -149,7 +149,7 @@ func TestLimitAtMidnight(t *testing.T) {
 	})
 }
 
-// Concurrent emails do not exceed the limit of a day, and refused emails count neither for the app nor for the team.
+// Concurrent emails do not exceed the daily limit, and refused emails count neither for the app nor for the team.
 func TestLimitAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.Must(f.Quotas.Set(t.Context(), f.Node.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 1000 }))
@@ -195,7 +195,7 @@ func TestLimitedSendsNoBroadcast(t *testing.T) {
 	})
 }
 
-// A person can change limits, with effect at once; an app cannot.
+// A person can change an app's limits with immediate effect, but an app cannot change them.
 func TestSetLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -230,7 +230,8 @@ func TestSetLimits(t *testing.T) {
 	})
 }
 
-// The grants of a member end with the membership, and all grants of a user when the user is disabled or deleted.
+// A member's grants in a team are revoked when the membership ends. All grants of a user are revoked when the user is
+// disabled or deleted.
 func TestGrantsEndWithTheirUser(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -253,7 +254,8 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 	})
 }
 
-// Two concurrent changes of limits do not undo each other: a person may require approval while a script sets a number.
+// Two concurrent changes of limits do not undo each other, for example if a person requires approval while a script
+// sets a number.
 func TestSetLimitsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{})

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-const uriMax = 2048 // characters of a redirect URI and other URIs of a client
+const uriMax = 2048 // maximum length in characters of a client's redirect URIs and other URIs
 
-// refusedSchemes are schemes that a browser opens as a document or a local file. They also include schemes that do not
-// lead back to the app but, for example, install something or make a phone call.
+// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser opens some of them as a document or a
+// local file, and others do not return to the app but, for example, make a phone call.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
 
-// loopbacks are the hosts of the user's own machine. Apps on the user's own machine do not know their port before they
-// run (RFC 8252 section 7.3).
+// loopbacks are the host names and addresses of the user's own machine. Apps on the user's own machine do not know
+// their port in advance, so loopback redirect URIs may have any port (RFC 8252 section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
-// checkRedirect returns why a redirect URI is refused, or "". It allows https, http on the user's own machine, and
-// private schemes of apps (RFC 8252 section 7.1).
+// checkRedirect returns the reason why a redirect URI is refused, or "" if it is allowed. checkRedirect allows https,
+// http on loopback hosts, and private-use URI schemes of apps (RFC 8252 section 7.1).
 func checkRedirect(uri string) (problem string) {
 	u, err := url.Parse(uri)
 	switch {
@@ -43,7 +43,7 @@ func checkRedirect(uri string) (problem string) {
 	return ""
 }
 
-// isURIText reports whether a text has only characters that are allowed in a URI (RFC 3986 appendix A). The allowed
+// isURIText reports whether a string has only characters that are allowed in a URI (RFC 3986 appendix A). The allowed
 // characters do not include spaces, which separate stored redirect URIs.
 func isURIText(uri string) bool {
 	return !strings.ContainsFunc(uri, func(r rune) bool {
@@ -75,8 +75,8 @@ func withoutPort(uri string) (rest string, ok bool) {
 	return "", false
 }
 
-// redirects reports whether the client registered a redirect URI. It must be identical, except for the port of a
-// loopback URI (RFC 9700 section 2.1).
+// redirects reports whether the client registered a redirect URI. The redirect URI must be identical to a registered
+// one, except for the port of a loopback URI (RFC 9700 section 2.1).
 func (c *Client) redirects(uri string) bool {
 	if checkRedirect(uri) != "" {
 		return false

@@ -13,20 +13,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// refreshPurpose is the purpose of the signatures of refresh tokens.
+// refreshPurpose is the keyring purpose with which refresh tokens are signed.
 const refreshPurpose = "oauth refresh token"
 
 // RefreshParams are the parameters of a client's request for new tokens (RFC 6749 section 6). Scope and Resource narrow
-// only the new access token; the refresh token keeps everything that was granted.
+// only the new access token; the refresh token keeps the full scope and resource of the grant.
 type RefreshParams struct{ ClientID, Token, Scope, Resource string }
 
-// errInvalidRefresh is the error for every refresh token that does not work, whatever the reason.
+// errInvalidRefresh is the error for every invalid refresh token. The client does not learn why the token is invalid.
 var errInvalidRefresh = refuse(InvalidGrant,
 	"The refresh token is unknown, has expired, was used before or has been revoked, or "+
 		"belongs to another client. Ask for authorization again.")
 
-// Refresh exchanges the newest refresh token of a grant for new tokens. An older token revokes the grant; see the
-// package comment for the exception.
+// Refresh exchanges the newest refresh token of a grant for new tokens. The use of an older refresh token revokes the
+// grant; the package comment describes the exception.
 func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err := s.checkGrantor(ctx, &g); err != nil {
 		return Tokens{}, err
 	}
-	// If tokens cannot be signed, fail before the refresh token counts as used. Otherwise the client's retry would
-	// revoke the grant.
+	// Check that tokens can be signed before the refresh token is marked as used. If signing failed after that, a late
+	// retry of the client would revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -74,13 +74,13 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // the grant itself does not change
+	g.Resource = cmp.Or(resource, g.Resource) // narrows only this token, not the grant
 	return s.tokens(ctx, &g, next, scopes)
 }
 
 // checkGrantor revokes a grant whose user is no longer a member of the team, or whose key was deleted.
-// [Service.RevokeUser] has usually done so before. This check also covers wrong clocks at the time when the user
-// joined.
+// [Service.RevokeUser] usually revokes such a grant earlier. checkGrantor also covers a wrong clock at the time when
+// the user joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	_, err := s.grantorActor(ctx, g)
 	if err == nil {
@@ -127,15 +127,15 @@ func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err e
 
 // refreshState is the state of a grant's refresh tokens.
 type refreshState struct {
-	newest    int64     // the valid generation
-	retried   int64     // the generation whose use created the newest; 0 if none was used
-	rotatedAt time.Time // time when the generation retried was first used
+	newest    int64     // the generation of the valid token
+	retried   int64     // the generation that was exchanged for the newest; 0 if none
+	rotatedAt time.Time // when the token of the generation retried was first used
 }
 
-// use records a use of the token of a generation, and reports whether the use is allowed. The newest generation is
-// allowed. The generation before it is allowed again within [retryTime], for a client that did not receive the answer.
-// This second use replaces the newest token; if another client has received that one after all, its use counts as the
-// use of an old token.
+// use records the use of a refresh token with the given generation, and reports whether the use is allowed. The newest
+// refresh token may be used. The previous refresh token may be used a second time within [retryTime], for a client that
+// did not receive the response. A second use of the previous refresh token replaces the newest one. If a client
+// received the replaced token after all, using it counts as the use of an old token.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
@@ -158,8 +158,8 @@ func (s *Service) sealRefresh(g *Grant, generation int64, now time.Time) string 
 	return s.Keys.Sign(refreshPurpose, now.Add(refreshLife), g.TeamID, g.ID, strconv.FormatInt(generation, 10))
 }
 
-// openRefresh verifies the signature of a refresh token and returns its content. The state of the grant decides whether
-// the token is still valid.
+// openRefresh verifies the signature of a refresh token and returns its content. It does not check whether the token is
+// the newest one of an active grant.
 func (s *Service) openRefresh(token string) (p refreshToken, err error) {
 	parts, err := s.Keys.Verify(refreshPurpose, token, s.DB.Now())
 	if err != nil {

@@ -41,8 +41,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// Whatever clients and thieves do with their tokens, a lost answer can be replaced once. If two parties hold tokens,
-// the next use by the one without the newest token revokes the grant.
+// For any sequence of token uses by a client and a thief, a lost response can be replaced once. If two parties hold
+// refresh tokens of a grant, using any but the newest token revokes the grant.
 func TestRefreshStateHasOneHolder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

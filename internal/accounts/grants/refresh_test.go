@@ -30,8 +30,8 @@ func TestRefreshTokenReused(t *testing.T) {
 	})
 }
 
-// A client that did not receive the answer may retry for ten seconds. The lost tokens are replaced, and their use
-// revokes the grant.
+// A client that did not receive the response to a refresh may retry for ten seconds. The retry replaces the lost
+// tokens, and a later use of the lost refresh token revokes the grant.
 func TestRefreshRetried(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")

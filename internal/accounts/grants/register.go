@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	clientNameMax  = 200 // characters (API reference section 24.2)
+	clientNameMax  = 200 // maximum length in characters (API reference section 24.2)
 	redirectsMax   = 10
 	registerTime   = time.Hour
 	registeredHour = 20  // registrations that one address may make in registerTime
@@ -27,17 +27,17 @@ const (
 type NewClient struct {
 	Name          string
 	RedirectURIs  []string
-	GrantTypes    []string // nil means all supported ones; also for ResponseTypes
+	GrantTypes    []string // nil means all supported grant types; likewise for ResponseTypes
 	ResponseTypes []string
 	AuthMethod    string
 	Scope         string
 	URI, LogoURI  string
-	Address       string // IP address of the request
+	Address       string // IP address of the client that sends the request
 }
 
 // Register registers a client. One address may register 20 clients an hour, and all addresses together 500, counted
-// across all nodes; more are refused with TooManyRequests. The audit log records a client only at its first consent, so
-// that strangers cannot fill it.
+// across all nodes. Register refuses further clients with the error TooManyRequests. The audit log records a client
+// only at its first consent, so that unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {
@@ -45,12 +45,13 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	}
 	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
 	address := Network(n.Address)
-	// A flood is refused here, before it waits for the write lock that other transactions need.
+	// This first check refuses a flood of registrations before they wait for the write lock, which other transactions
+	// need.
 	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
 		return Client{}, err
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Without the lock, concurrent requests would not count each other's clients.
+		// Without the lock, concurrent requests would not see each other's clients and could exceed the limit.
 		if err := tx.Serialize(ctx, "oauth clients"); err != nil {
 			return err
 		}
@@ -77,7 +78,7 @@ func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, 
 	return nil
 }
 
-// check validates n and returns the client.
+// check validates the fields of a new client and returns the client.
 func (n *NewClient) check() (c Client, err error) {
 	c.Name = strings.TrimSpace(n.Name)
 	switch {
@@ -116,7 +117,7 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf parses the names of scopes; if the text is empty, it returns otherwise.
+// scopesOf parses a list of scope names. For an empty list, it returns the default that the parameter otherwise gives.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil
@@ -130,19 +131,19 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// isInvisible reports whether a character is not shown or changes the text direction, and could make a name look like
-// another one.
+// isInvisible reports whether a character is invisible or changes the text direction. Such a character could make a
+// client's name look like another name.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 }
 
-// isPage reports whether a text is a URL that may be shown as a link.
+// isPage reports whether a string is a URL that may be shown as a link.
 func isPage(uri string) bool {
 	u, err := url.Parse(uri)
 	return err == nil && len(uri) <= uriMax && isURIText(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 }
 
-// Network returns the unit by which addresses are counted: an IPv4 address, or the /64 of an IPv6 address.
+// Network returns the network to which the rate limits apply: an IPv4 address itself, or the /64 of an IPv6 address.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {
@@ -159,7 +160,7 @@ func Network(address string) string {
 	return p.String()
 }
 
-// Client returns a client. An unknown client is an InvalidClient error.
+// Client returns the client with an id. If no such client exists, it returns an InvalidClient error.
 func (s *Service) Client(ctx context.Context, clientID string) (Client, error) {
 	if !id.Valid(clientID) {
 		return Client{}, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// The test lists the scopes that a grant with limits lacks compared to full access. A new scope must be added here with
-// care: could an app use it to send emails that are not counted?
+// TestRestrict lists the scopes that a grant with limits lacks compared to full access. Before you add a new scope
+// here, check that an app cannot use it to send uncounted emails.
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()

@@ -16,16 +16,16 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Grant
 	return listGrants(ctx, s.DB.Reader, teamID, p)
 }
 
-// Revoke revokes a grant. The grant's tokens stop working on this node at once, and on others when the hint arrives. A
-// grant that is already revoked is a NotFound fault.
+// Revoke revokes a grant. The grant's tokens stop working immediately on this node, and on other nodes when they
+// receive the cache-invalidation hint. Revoke returns a NotFound fault if the grant is already revoked.
 func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason) (Grant, error) {
 	return s.revoke(ctx, teamID, grantID, why)
 }
 
-// RevokeBy revokes a grant for a user on a page. Users may revoke the grants that they consented to; all others require
-// the scope grants:write.
+// RevokeBy revokes a grant on behalf of a dashboard user. Users may revoke grants to which they consented; revoking any
+// other grant requires the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
-	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // a grant's user never changes
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // read outside the transaction, because a grant's user never changes
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
 		err = by.Require(teams.GrantsWrite)
 	}
@@ -49,7 +49,7 @@ func (s *Service) revoke(ctx context.Context, teamID, grantID string, why Reason
 	return g, err
 }
 
-// revokeIn revokes a grant in a transaction, and reports whether it was active.
+// revokeIn revokes a grant in a transaction, and reports whether the grant was active.
 func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID string, why Reason) (bool, error) {
 	n, err := setRevoked(ctx, tx, teamID, grantID, why)
 	if err != nil {
@@ -70,8 +70,9 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 	return true, nil
 }
 
-// RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. It deletes unused
-// codes first. If a code is being exchanged, the deletion waits for the exchange, whose grant is then revoked too.
+// RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. RevokeUser deletes
+// the user's unused codes before it revokes the grants. If a code is being exchanged, the deletion waits for that
+// exchange, so RevokeUser also revokes the grant that the exchange creates.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)
@@ -88,7 +89,7 @@ func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID stri
 	return nil
 }
 
-// RevokeKey is RevokeUser for an API key that is being deleted.
+// RevokeKey revokes all grants to which an API key consented, in the transaction that deletes the key.
 func (s *Service) RevokeKey(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 	if err := deleteCodesOfKey(ctx, tx, teamID, keyID); err != nil {
 		return fmt.Errorf("delete the codes of key %s: %w", keyID, err)
@@ -119,7 +120,7 @@ func (s *Service) RevokeDisabled(ctx context.Context, tx *db.Tx, userID string) 
 	return nil
 }
 
-// ScopesOf returns the present scopes of an API key or a grant, 0 if it was deleted or revoked.
+// ScopesOf returns the current scopes of an API key or a grant, or 0 if the key was deleted or the grant was revoked.
 func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch by.Kind {
 	case teams.KeyActor:
@@ -141,13 +142,13 @@ func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by t
 	return 0, fmt.Errorf("this release knows no actor of the kind %q", by.Kind)
 }
 
-// changed makes all nodes look up the actors of a team again when the transaction commits.
+// changed makes all nodes clear their cached actors of a team when the transaction commits.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(teams.HintTopic, teamID) })
 }
 
-// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). An invalid token, or one of another
-// client, changes nothing and is no error. Access tokens cannot be revoked one by one, and are refused.
+// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). RevokeToken ignores an invalid token or a
+// token of another client and returns no error. It refuses access tokens, because they cannot be revoked individually.
 func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string) error {
 	client, err := s.Client(ctx, clientID)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 	}
 	p, err := s.openRefresh(token)
 	if err != nil {
-		return nil // there is nothing to revoke
+		return nil // an invalid token needs no revocation
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		g, err := getGrant(ctx, tx.Reader, p.teamID, p.grantID)
@@ -177,8 +178,8 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 	})
 }
 
-// Active reports whether an earlier request of a grant may still be carried out: the grant is not revoked, and its user
-// may still act for the team.
+// Active reports whether a scheduled request of a grant may still be carried out: the grant is not revoked, and its
+// user may still act for the team.
 func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && g.RevokedAt.IsZero() {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A client can revoke its own grant with its refresh token, and no other grant.
+// A client can revoke its own grant with its refresh token, but not the grant of another client.
 func TestRevokeToken(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{})
@@ -42,7 +42,8 @@ func TestRevokeToken(t *testing.T) {
 	})
 }
 
-// A grant that one node revokes is refused by another node when the hint arrives, before its cache expires.
+// When one node revokes a grant, another node refuses the grant as soon as the cache-invalidation hint arrives, before
+// its cache expires.
 func TestRevokedOnAnotherNode(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)
@@ -55,8 +56,8 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	// A hint that is sent before the other node listens is lost. The test deletes a key first, to find out when the
-	// other node listens.
+	// The other node misses any hint that is sent before it listens. The test first deletes an API key, to find out when
+	// the other node listens.
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)
@@ -105,7 +106,7 @@ func TestKeyDeleted(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
 			t.Errorf("%d grants ended with the key", n)
 		}
-		// If a release without grants deletes a key, the grants of the key stop working, too.
+		// If an older release, which has no grants, deletes an API key, the grants of that key stop working.
 		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
 		by, err = f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)

@@ -10,19 +10,19 @@ import (
 // fullAccess is the name for all scopes that a grant may have (API reference section 24.7).
 const fullAccess = string(teams.FullAccess)
 
-// unnamed are the scopes that no client may request by name: an app must not take the team from its owners, or make
-// decisions that are reserved for people. Full access includes approvals:write, as it does for API keys: such an app
-// may send anything anyway, and could create such a key.
+// unnamed are the scopes that no client may request by name. An app must not take the team away from its owners or make
+// decisions that are reserved for people. Full access includes approvals:write, as it does for API keys. An app with
+// full access may send any email anyway, and could create an API key with full access.
 var unnamed = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 
-// Scopes are the scopes that a client requested or was granted. The zero value is empty.
+// Scopes are the scopes that a client requested or was granted. The zero value of Scopes contains no scopes.
 type Scopes struct {
 	Full bool         // full_access: the scopes of an API key with that permission, including those of later releases
-	Each teams.Scopes // scopes that were requested by name
+	Each teams.Scopes // scopes that the client requested by name
 }
 
-// ParseScopes parses names separated by spaces (RFC 6749 section 3.3). ok is false if a name is unknown or may not be
-// requested by name.
+// ParseScopes parses names separated by spaces (RFC 6749 section 3.3). The result ok is false if a scope is unknown or
+// may not be requested by name.
 func ParseScopes(text string) (set Scopes, ok bool) {
 	for name := range strings.FieldsSeq(text) {
 		if name == fullAccess {
@@ -38,7 +38,7 @@ func ParseScopes(text string) (set Scopes, ok bool) {
 	return set, true
 }
 
-// storedScopes parses the names in a row. It skips names that this release does not know.
+// storedScopes parses the scope names in a database row. It skips names that this release does not know.
 func storedScopes(text string) (set Scopes) {
 	for name := range strings.FieldsSeq(text) {
 		one, _ := ParseScopes(name)
@@ -66,13 +66,14 @@ func (set Scopes) All() teams.Scopes {
 // Empty reports whether the scopes allow nothing.
 func (set Scopes) Empty() bool { return set.All() == 0 }
 
-// Covers reports whether the scopes include all scopes of other.
+// Covers reports whether the scopes s include all scopes in other.
 func (set Scopes) Covers(other Scopes) bool {
 	return other.All()&^set.All() == 0 && (set.Full || !other.Full)
 }
 
-// Intersect returns the scopes that are also in may. Full access is kept only if may includes all of it: otherwise it
-// would grow with the user's role.
+// Intersect returns the scopes that are also in the set may. Intersect keeps the name full_access only if may includes
+// every scope of full access. In all other cases the result lists individual scopes, so that it does not grow with the
+// user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set
@@ -80,10 +81,10 @@ func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	return Scopes{Each: set.All() & may &^ unnamed}
 }
 
-// Names returns the names as they were granted.
+// Names returns the scope names as the client requested them; full access is one name.
 func (set Scopes) Names() []string { return strings.Fields(set.String()) }
 
-// String returns the names, separated by spaces.
+// String returns the scope names, separated by spaces.
 func (set Scopes) String() string {
 	if !set.Full {
 		return set.Each.String()

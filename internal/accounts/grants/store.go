@@ -44,7 +44,7 @@ func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([
 		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
 }
 
-// countActive counts the active grants of a team, and stops at the number most.
+// countActive returns the number of active grants of a team, or most if there are more.
 func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
 		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)
@@ -66,9 +66,9 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns how many emails a grant has sent on a day. A count for the next day counts too: a transaction that
-// began before midnight must not reset a count that another transaction has started. A count for a later day comes from
-// a wrong clock and is ignored.
+// dayUsed returns how many emails a grant has sent on a day. It also accepts a count that is stored for the next day,
+// because a transaction that began before midnight must not reset the count of the new day. dayUsed ignores a count for
+// a later day, because it comes from a wrong clock.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
 		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
@@ -78,8 +78,8 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 	return used, err
 }
 
-// countDay adds n to the emails that a grant has sent on a day. It returns false if that exceeds the limit. The caller
-// checks that n alone does not exceed the limit.
+// countDay adds n to the number of emails that a grant has sent on a day. It returns false without counting if the sum
+// would exceed the limit. The caller must check that n alone does not exceed the limit.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
@@ -118,7 +118,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
-// value. On PostgreSQL it takes the lock, so that the second of two concurrent uses sees the effect of the first.
+// value, but on PostgreSQL it locks the row. The second of two concurrent uses of a refresh token therefore sees the
+// effect of the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
@@ -134,8 +135,9 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
-// expireGrants revokes some grants, of all teams, whose refresh tokens have expired. The outer conditions recheck rows
-// that another transaction has changed, and are written so that the planner uses no partial index for them.
+// expireGrants revokes a batch of grants of all teams whose refresh tokens have expired. The outer conditions check
+// rows again that a concurrent transaction has changed. They are written so that the query planner does not use a
+// partial index for them.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -175,8 +177,8 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
 }
 
-// useCode marks a code as used and returns it, or ErrNoRows if it is unknown or was used. Like getCode it does not name
-// the team, because the code determines it.
+// useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. Its
+// query has no team condition, because the code determines the team.
 func useCode(ctx context.Context, tx *db.Tx, hash string) (storedCode, error) {
 	return scanCode(tx.QueryRow(ctx, `UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
 		RETURNING `+codeColumns, hash, tx.Now().UnixMicro()))
@@ -186,7 +188,7 @@ func getCode(ctx context.Context, r db.Reader, hash string) (storedCode, error) 
 	return scanCode(r.QueryRow(ctx, `SELECT `+codeColumns+` FROM oauth_codes WHERE hash = $1`, hash))
 }
 
-// deleteCodes deletes some codes, of all teams, that expired before a time.
+// deleteCodes deletes a batch of codes of all teams that expired before a time.
 func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE expires_at < $1
 		ORDER BY expires_at, hash LIMIT $2)`, before.UnixMicro(), limit)
@@ -207,7 +209,7 @@ func eraseCodes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64
 		ORDER BY user_id, hash LIMIT $2)`, teamID, limit)
 }
 
-// getClient returns a client. Clients belong to no team.
+// getClient returns a client. OAuth clients belong to no team.
 func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err error) {
 	var uris, scope, address string
 	var created int64
@@ -232,8 +234,8 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
 }
 
-// countRecent counts the clients that were registered since a time: those of one address, and all unused ones. Both
-// numbers are small, because the limits refuse more.
+// countRecent counts the clients that one address registered since a time, and all unused clients that were registered
+// since then. Both numbers are small, because the registration limits bound them.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
@@ -242,16 +244,16 @@ func countRecent(ctx context.Context, r db.Reader, address string, since time.Ti
 	return own, all, err
 }
 
-// markUsed marks a client as used at its first consent, and returns the address that registered it. If the client was
-// used before, it returns ErrNoRows.
+// markUsed marks a client as used at its first consent, and returns the address that registered it. If the client is
+// already marked as used, markUsed returns ErrNoRows.
 func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`,
 		clientID, tx.Now().UnixMicro()).Scan(&address)
 	return address, err
 }
 
-// unusedBefore returns the time before which unused clients are to be deleted: before, or a later time if more than
-// most would be kept.
+// unusedBefore returns the time before which unused clients are to be deleted. It returns the parameter before, or a
+// later time if more than most unused clients would remain.
 func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) (time.Time, error) {
 	var at int64
 	err := r.QueryRow(ctx, `SELECT created_at FROM oauth_clients WHERE used_at = 0 ORDER BY created_at DESC, id DESC
@@ -268,7 +270,8 @@ func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) 
 	return before, nil
 }
 
-// deleteClients deletes some unused clients. Like expireGrants, it rechecks that they are still unused.
+// deleteClients deletes a batch of unused clients. Like expireGrants, it checks again that the clients are still
+// unused.
 func deleteClients(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE used_at = 0
 		AND created_at < $1 ORDER BY created_at, id LIMIT $2) AND used_at <= 0`, before.UnixMicro(), limit)
@@ -281,7 +284,7 @@ type storedKey struct {
 	signsAt time.Time
 }
 
-// listKeys returns the signing keys, at most three, sorted by the time from which they sign.
+// listKeys returns the signing keys (at most three), sorted by the time from which they are used.
 func listKeys(ctx context.Context, r db.Reader) ([]storedKey, error) {
 	rows, err := r.Query(ctx, `SELECT id, private, signs_at FROM oauth_keys ORDER BY signs_at, id LIMIT 10`)
 	return db.Collect(rows, err, func(r db.Row) (k storedKey, err error) {

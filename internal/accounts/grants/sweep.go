@@ -9,13 +9,13 @@ import (
 
 const (
 	unusedFor  = 30 * 24 * time.Hour // age at which an unused client is deleted
-	unusedMax  = 2000                // number of unused clients that are kept
+	unusedMax  = 2000                // maximum number of unused clients
 	codeKept   = time.Hour           // how long an expired code is kept, so that its second use is detected
 	sweepBatch = 500
 )
 
 // Sweep revokes grants whose clients did not renew their tokens, deletes old codes and unused clients, and rotates the
-// signing keys. Call it once an hour.
+// signing keys. Sweep should be called once an hour.
 func (s *Service) Sweep(ctx context.Context) error {
 	if err := s.RotateKeys(ctx); err != nil {
 		return err

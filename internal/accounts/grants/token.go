@@ -19,13 +19,13 @@ import (
 
 const (
 	tokenType = "at+jwt" // RFC 9068 section 2.1
-	tokenMax  = 4096     // characters of an access token
+	tokenMax  = 4096     // maximum length of an access token in characters
 )
 
 // claims are the claims of an access token (RFC 9068 section 2.2).
 type claims struct {
 	Issuer   string           `json:"iss"`
-	Subject  string           `json:"sub"` // the user, or the team for a grant of a key
+	Subject  string           `json:"sub"` // the id of the user, or of the team if an API key consented
 	Audience jwt.Audience     `json:"aud"`
 	ClientID string           `json:"client_id"`
 	Scope    string           `json:"scope"`
@@ -36,8 +36,8 @@ type claims struct {
 	GrantID  string           `json:"grant_id"`
 }
 
-// tokens returns new tokens of a grant. The access token is for the grant's resource. Call it after the commit, because
-// signing takes time.
+// tokens issues a new access token and refresh token for a grant. The access token is for the grant's resource. Call
+// tokens after the transaction commits, because signing takes time.
 func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)
@@ -70,15 +70,15 @@ func (s *Service) sign(ctx context.Context, g *Grant, scopes Scopes, now time.Ti
 	return jwt.Signed(signer).Claims(c).Serialize()
 }
 
-// badToken returns the fault for every access token that does not work, whatever the reason.
+// badToken returns the fault for every invalid access token. The client does not learn why the token is invalid.
 func badToken() error {
 	return fault.New(fault.BadCredential, "",
 		"The access token is invalid, has expired or was revoked. Get a new one with "+
 			"the refresh token, or ask for authorization again.")
 }
 
-// Authenticate returns the actor of an access token, and until when the result may be cached, at most 5 s. A hint of
-// [teams.HintTopic] invalidates it.
+// Authenticate returns the actor of an access token and the time until which the result may be cached, at most 5 s. A
+// hint with the topic [teams.HintTopic] invalidates the cached result.
 func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, time.Time, error) {
 	now := s.DB.Now()
 	c, err := s.verify(ctx, token, now)
@@ -106,8 +106,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 	return a, until, nil
 }
 
-// grantorActor returns the actor of the user or key that consented to a grant, with its present scopes. A NotFound
-// fault means that it no longer exists.
+// grantorActor returns the actor of the user or key that consented to a grant, with its current scopes. It returns a
+// NotFound fault if the user left the team or the key was deleted.
 func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
 		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
@@ -120,8 +120,7 @@ func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, erro
 		Suspended: t.Suspended}, err
 }
 
-// singleResource returns the only resource of an access token in the form that actors use; "" if the token is for all
-// resources.
+// singleResource returns the resource of an access token as stored in actors, or "" if the token is for all resources.
 func (s *Service) singleResource(audience jwt.Audience) string {
 	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
 	if len(all) != 1 {
@@ -130,7 +129,7 @@ func (s *Service) singleResource(audience jwt.Audience) string {
 	return cmp.Or(strings.TrimPrefix(all[0], s.Issuer), teams.APIResource)
 }
 
-// verify checks an access token by itself: its signature, its resource and its expiry.
+// verify checks the signature, resource and expiry of an access token without looking up its grant.
 func (s *Service) verify(ctx context.Context, token string, now time.Time) (c claims, err error) {
 	if len(token) > tokenMax {
 		return c, badToken()

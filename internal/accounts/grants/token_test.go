@@ -106,7 +106,8 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The token uses the public key as an HMAC secret: a verifier that trusts the token's header would accept it.
+	// The test signs a token with the public key as HMAC secret. A verifier that trusts the algorithm in the token's
+	// header would accept the token.
 	public, err := x509.MarshalPKIXPublicKey(k.private.Public())
 	if err != nil {
 		t.Fatal(err)
@@ -134,7 +135,7 @@ func generate(t testing.TB) *ecdsa.PrivateKey {
 	return k
 }
 
-// Tokens with made-up key ids do not cause a query each.
+// Not every token with a made-up key id causes a database query.
 func TestUnknownKeys(t *testing.T) {
 	t.Parallel()
 	s := newSigner(t, dbtest.SQLite(t))
@@ -154,8 +155,8 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// Keys are replaced without a gap: the next key is published a day before it signs, and an old key stays published as
-// long as its tokens are valid.
+// Signing keys are rotated without a gap. The next key is published a day before it signs, and an old key stays
+// published as long as its tokens are valid.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -212,7 +213,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// Nodes that start at the same time agree on one first key.
+// Nodes that start at the same time create only one first signing key.
 func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -236,7 +237,8 @@ func TestFirstKey(t *testing.T) {
 	})
 }
 
-// With a different secret key, new signing keys are created, because the old ones cannot be unsealed.
+// After a change of the installation's secret key, the service creates new signing keys, because it cannot decrypt the
+// old ones.
 func TestOtherSecretKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -11,33 +11,36 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Attempts are counted for an hour from the first one, across all nodes. Each account has one count, whether
-// it exists or not, and one for each network of clients. An IPv6 client belongs to three networks, because an attacker
-// with a large network has many small ones: without counts of the large ones, guesses and rows would be unlimited. A
-// large network has a higher limit, so that one subscriber cannot lock out all others of a provider.
+// Sign-in attempts are counted across all nodes, for an hour from the first attempt. Each account address has a count,
+// even if no such account exists, and each client network has a count. An IPv6 client belongs to three networks (/64,
+// /56 and /48). Without counts for the larger networks, an attacker with a /48 could use thousands of /64 networks to
+// make unlimited guesses and create unlimited rows. A larger network has a higher limit, so that one subscriber of a
+// provider cannot lock out the provider's other subscribers.
 //
-// An attempt is counted before it is checked, and refunded if it succeeds, so that concurrent attempts cannot exceed
-// the limit. Within the hour, only a password reset by mail lowers a count: a user who signs in now and then must not
-// give an attacker more guesses.
+// An attempt is counted before the password or code is checked, and refunded if it succeeds, so that concurrent
+// attempts cannot exceed the limit. A successful sign-in does not reset the count of failed attempts, because it would
+// give an attacker more guesses. Only a password reset by email resets the count within the hour.
 //
-// Passkeys are signatures and cannot be guessed. A sign-in by passkey is not limited, even while the account is locked.
+// Sign-ins by passkey are not limited, even while the account is locked, because a passkey's signature cannot be
+// guessed.
 const (
 	attemptsFor      = time.Hour
-	clocksDiffer     = time.Minute // upper bound of the difference between clocks of nodes
+	clocksDiffer     = time.Minute // maximum expected clock difference between nodes
 	passwordsAccount = 10          // wrong passwords for an account
-	codesAccount     = 10          // codes of the second factor for an account
+	codesAccount     = 10          // wrong second-factor codes for an account
 	resetsAccount    = 5           // requested reset links for an account
-	perNetwork       = 50          // wrong passwords, wrong codes, or codes refused by the OIDC provider, from a network
+	perNetwork       = 50          // from a network: wrong passwords or codes, or codes that the OIDC provider refused
 	resetsNetwork    = 20
 )
 
-// limit is a counted name and its maximum.
+// limit is the name of a counter of attempts and its maximum.
 type limit struct {
 	name string
 	most int64
 }
 
-// passwordLimits returns the limits of password attempts for an account, by its address.
+// passwordLimits returns the limits of password attempts for an account, identified by its email address, and for the
+// client's networks.
 func passwordLimits(email string, c Client) []limit {
 	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
 }
@@ -50,15 +53,15 @@ func resetLimits(email string, c Client) []limit {
 	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-// widerNetworks are the networks around the /64 of an IPv6 client: the /56 that a household often has, and the /48 of a
-// site. times is their limit in multiples of the limit of a /64.
+// widerNetworks are the larger networks that contain the /64 of an IPv6 client: the /56 that a household often has, and
+// the /48 of a site. The field times is the limit of such a network as a multiple of the limit of a /64.
 var widerNetworks = []struct {
 	bits  int
 	times int64
 }{{56, 3}, {48, 10}}
 
-// networkLimits returns the limits for the networks of a client, the smallest first. The fixed order keeps concurrent
-// attempts from deadlocking.
+// networkLimits returns the limits for a client's networks, smallest network first. The fixed order prevents deadlocks
+// between concurrent attempts.
 func networkLimits(kind string, c Client, most int64) []limit {
 	names := networks(c.Address)
 	limits := []limit{{kind + ":" + names[0], most}}
@@ -68,8 +71,8 @@ func networkLimits(kind string, c Client, most int64) []limit {
 	return limits
 }
 
-// networks returns the client's IPv4 address, or its IPv6 /64 and the wider networks. All clients without an address,
-// as on a Unix socket, share one name.
+// networks returns the names of a client's networks: its IPv4 address, or its IPv6 /64 and the wider networks. All
+// clients without an IP address, for example on a Unix socket, share the empty name.
 func networks(address string) []string {
 	a, err := netip.ParseAddr(strings.Trim(address, "[]"))
 	if err != nil {
@@ -86,8 +89,8 @@ func networks(address string) []string {
 	return names
 }
 
-// consumeAttempts counts an attempt. If a limit is reached, it counts nothing and returns a TooFast fault that says how
-// long to wait.
+// consumeAttempts counts an attempt for each of the limits. If a limit is already reached, consumeAttempts counts
+// nothing and returns a TooFast fault that says how long to wait.
 func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
@@ -104,8 +107,8 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	})
 }
 
-// refundAttempt refunds an attempt that an error kept from being checked, and returns the error. Without the refund,
-// users who retry while many people sign in would run out of attempts.
+// refundAttempt refunds an attempt whose password or code could not be checked because of err, and returns err. Without
+// the refund, users who retry while the server is busy would reach the limit.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
 	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 		refundAttempts(ctx, tx, limits)

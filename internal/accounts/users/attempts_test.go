@@ -24,7 +24,7 @@ func TestLimits(t *testing.T) {
 		for i := range 9 {
 			x.is(wrong("ada@example.com", fmt.Sprintf("192.0.2.%d", i)), fault.BadCredential)
 		}
-		x.session("ada@example.com", password) // a successful sign-in refunds only its own count
+		x.session("ada@example.com", password) // a successful sign-in refunds only its own attempt
 		x.is(wrong("ada@example.com", "192.0.2.50"), fault.BadCredential)
 		_, err := x.attempt("ada@example.com", password)
 		x.is(err, fault.TooFast)
@@ -37,8 +37,7 @@ func TestLimits(t *testing.T) {
 		x.pass(time.Minute)
 		x.session("ada@example.com", password)
 
-		// The addresses of an IPv6 /64 count as one network; a /56 and a /48 have higher limits. The attempts above count
-		// too.
+		// All addresses of an IPv6 /64 count as one network; a /56 and a /48 have higher limits.
 		count := func(network string, n int) {
 			x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, $3)
@@ -76,15 +75,15 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// attempts returns the number of rows with counts.
+// attempts returns the number of rows in the table of counted attempts.
 func (x *fixture) attempts() (n int) {
 	x.Helper()
 	x.must(x.d.QueryRow(x.Context(), `SELECT COUNT(*) FROM user_attempts`).Scan(&n))
 	return n
 }
 
-// TestAttemptsThatAreNotJudged signs in while too many hashes are computed: attempts that could not be checked do not
-// count.
+// TestAttemptsThatAreNotJudged checks that sign-in attempts do not count if their password could not be checked because
+// too many hashes were being computed.
 func TestAttemptsThatAreNotJudged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -103,7 +102,8 @@ func TestAttemptsThatAreNotJudged(t *testing.T) {
 	})
 }
 
-// TestLimitsAfterAWrongClock signs in while the clock is wrong: the limits do not last longer once the clock is right.
+// TestLimitsAfterAWrongClock checks that attempts counted while the clock was wrong do not lock an account longer after
+// the clock is corrected.
 func TestLimitsAfterAWrongClock(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -126,7 +126,7 @@ func TestLimitsAfterAWrongClock(t *testing.T) {
 	})
 }
 
-// TestAttemptsAtOnce guesses with many concurrent requests: no more are checked than the limit allows.
+// TestAttemptsAtOnce checks that concurrent requests with wrong passwords do not exceed the limit of attempts.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

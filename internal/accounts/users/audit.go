@@ -19,18 +19,19 @@ const (
 	actorKindOfUser = "user" // the same value as in package teams
 )
 
-// recordByUser records an act of a user, or one in the user's name.
+// recordByUser records an action in the audit log with the user as actor.
 func (s *Service) recordByUser(ctx context.Context, tx *db.Tx, u User, action, detail string, c Client) error {
 	return s.record(ctx, tx, u, audit.Entry{ActorKind: actorKindOfUser, ActorID: u.ID, ActorName: u.Email,
 		Action: action, Target: u.ID, Detail: detail, Address: c.Address, UserAgent: c.UserAgent})
 }
 
-// recordByOthers records an act of another person on a user. The actor is the one in the context, or else the operator.
+// recordByOthers records an action of another person on a user in the audit log. The actor comes from the context;
+// without one, the actor is the operator.
 func (s *Service) recordByOthers(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
 	return s.record(ctx, tx, u, audit.Entry{Action: action, Target: u.ID, Detail: detail})
 }
 
-// record writes an entry to the log of each of the user's teams.
+// record writes an entry to the audit log of each of the user's teams, or an entry without a team if the user has none.
 func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) error {
 	teams, err := s.TeamsOf(ctx, tx.Reader, u.ID)
 	if err != nil {
@@ -45,7 +46,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, u User, e audit.Entry) 
 	return nil
 }
 
-// recordByUserID is recordByUser for a user's id.
+// recordByUserID looks up a user by id and calls recordByUser.
 func (s *Service) recordByUserID(ctx context.Context, tx *db.Tx, userID, action, detail string, c Client) error {
 	u, err := getUser(ctx, tx.Reader, userID)
 	if err != nil {

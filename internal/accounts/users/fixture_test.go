@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a service with its own clock, collected emails and audit entries.
+// fixture is a users service with its own clock that collects sent emails and audit entries.
 type fixture struct {
 	*testing.T
 	*users.Service
@@ -31,10 +31,10 @@ type fixture struct {
 	mu     sync.Mutex
 	at     time.Time
 	mails  []string
-	logged map[string]bool // ids of audit entries that took has returned
+	logged map[string]bool // ids of the audit entries that the method took has returned
 }
 
-// each runs a test on both engines.
+// each runs a test on both database engines.
 func each(t *testing.T, f func(t *testing.T, x *fixture)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d, users.Config{PublicURL: publicURL})) })
@@ -73,15 +73,15 @@ func (x *fixture) now() time.Time {
 	return x.at
 }
 
-// pass lets time pass.
+// pass advances the fixture's clock.
 func (x *fixture) pass(d time.Duration) {
 	x.mu.Lock()
 	x.at = x.at.Add(d)
 	x.mu.Unlock()
-	x.d.Hint(users.HintTopic, "") // the cache uses another clock
+	x.d.Hint(users.HintTopic, "") // clears the session cache, which does not use the fixture's clock
 }
 
-// settle runs the waiting background tasks.
+// settle runs the queued background tasks.
 func (x *fixture) settle() {
 	x.Helper()
 	ctx, cancel := context.WithCancel(x.Context())
@@ -89,7 +89,7 @@ func (x *fixture) settle() {
 	x.must(x.Service.Run(ctx))
 }
 
-// took returns the audit entries since it was called last.
+// took returns the actions of the audit entries that were written since its last call.
 func (x *fixture) took() string {
 	x.Helper()
 	x.settle()
@@ -105,7 +105,7 @@ func (x *fixture) took() string {
 	return strings.Join(all, " ")
 }
 
-// mailed returns the emails since it was called last.
+// mailed returns the emails that were sent since its last call.
 func (x *fixture) mailed() []string {
 	x.settle()
 	x.mu.Lock()
@@ -122,7 +122,7 @@ func (x *fixture) must(err error) {
 	}
 }
 
-// is fails the test unless err is a fault of the kind.
+// is fails the test unless err is a fault of the given kind.
 func (x *fixture) is(err error, kind fault.Kind) {
 	x.Helper()
 	if _, ok := errors.AsType[*fault.Error](err); !ok || fault.KindOf(err) != kind {
@@ -130,7 +130,7 @@ func (x *fixture) is(err error, kind fault.Kind) {
 	}
 }
 
-// field returns the field that a fault of the kind Invalid names.
+// field checks that an error is an Invalid fault and returns the field that it names.
 func (x *fixture) field(err error) string {
 	x.Helper()
 	x.is(err, fault.Invalid)
@@ -157,7 +157,7 @@ func (x *fixture) session(email, password string) users.Session {
 	return x.of(out)
 }
 
-// of returns the session of an outcome.
+// of returns the session that a successful sign-in began.
 func (x *fixture) of(out users.Outcome) users.Session {
 	x.Helper()
 	if out.Token == "" || out.Pending != "" {

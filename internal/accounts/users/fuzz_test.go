@@ -9,7 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FuzzAssertion parses arbitrary answers of a passkey. The result is a valid structure or a fault, never a panic.
+// FuzzAssertion checks that parsing an arbitrary passkey response returns a valid structure or a fault and does not
+// panic.
 func FuzzAssertion(f *testing.F) {
 	for _, seed := range []string{"", "{}", "null", "[]", `{"id":"AA","rawId":"AA","type":"public-key","response":{}}`,
 		`{"id":"AAAA","rawId":"AAAA","type":"public-key","response":{"authenticatorData":
@@ -30,9 +31,9 @@ func FuzzAssertion(f *testing.F) {
 	})
 }
 
-// FuzzCode checks that only the right code is accepted.
+// FuzzCode checks that only the correct TOTP code is accepted.
 func FuzzCode(f *testing.F) {
-	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // the secret of RFC 6238, whose code at 59 s ends in 287082
+	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // test secret of RFC 6238, which gives the code 287082 at 59 s
 	at := time.Unix(59, 0)
 	for _, seed := range []string{"", "287082", " 287-082 ", "000000", "287083", "\xff\xff\xff\xff\xff\xff"} {
 		f.Add(seed)
@@ -48,7 +49,7 @@ func FuzzCode(f *testing.F) {
 				digits += string(r)
 			}
 		}
-		// Steps 0, 1 and 2 contain the seconds 29, 59 and 89; a user's code never has step 0.
+		// The times 29 s, 59 s and 89 s are in the TOTP steps 0, 1 and 2. A valid code never has step 0.
 		want := map[string]int64{"287082": 1, "359152": 2}[digits]
 		if step != want {
 			t.Errorf("%q matches step %d, want %d", code, step, want)

@@ -67,7 +67,8 @@ func (s *Service) CheckSetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// UseSetupIn consumes the token in the transaction that creates the first user. Call it before CreateIn.
+// UseSetupIn consumes the token in the transaction that creates the first user. Call UseSetupIn before
+// [Service.CreateIn].
 func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error {
 	if err := tx.Serialize(ctx, firstUser); err != nil {
 		return err
@@ -86,9 +87,9 @@ func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error
 	return nil
 }
 
-// RequestReset mails a link for a new password to an address, if a user has it. The result and the response time are
-// the same for unknown addresses, because the mail is sent later. If the installation cannot send mail, it returns a
-// fault for every address.
+// RequestReset mails a password reset link to an address if a user has that address. The result and the response time
+// are the same for unknown addresses, because the email is sent in the background. If the installation cannot send
+// email, RequestReset returns a fault for every address.
 func (s *Service) RequestReset(ctx context.Context, email string, c Client) error {
 	email, err := Address(email)
 	if err != nil {
@@ -126,7 +127,7 @@ func (s *Service) mailReset(ctx context.Context, tx *db.Tx, email string, c Clie
 		"\n\nIf it was not you, there is nothing to do: the password stays as it is.\n")
 }
 
-// resetLink creates a reset link, which replaces the user's earlier ones.
+// resetLink creates a password reset link, which replaces the user's earlier reset links.
 func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
 	token := newToken()
 	deleteKind(ctx, tx, resetToken, u.ID)
@@ -134,7 +135,7 @@ func (s *Service) resetLink(ctx context.Context, tx *db.Tx, u User) string {
 	return s.link("/password/reset", token)
 }
 
-// ResetLink returns the URL of the page on which a user sets a new password, for the operator. It is valid for an hour.
+// ResetLink returns a password reset link, valid for an hour, that the operator can give to a user.
 func (s *Service) ResetLink(ctx context.Context, userID string) (link string, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
@@ -153,7 +154,7 @@ func (s *Service) ResetLink(ctx context.Context, userID string) (link string, er
 	return link, nil
 }
 
-// CheckReset returns the user of a reset link, or a NotFound fault.
+// CheckReset returns the user to whom a reset link belongs, or a NotFound fault if the link is invalid.
 func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
 	userID, err := tokenUser(ctx, s.DB.Reader, hashToken(token), resetToken, s.now())
 	if err != nil {
@@ -169,8 +170,8 @@ func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
 	return u, err
 }
 
-// Reset sets a new password through a reset link, and ends all sessions of the user. It does not sign the user in:
-// access to the mailbox does not prove the second factor.
+// Reset sets a new password with a reset link, and ends all sessions of the user. Reset does not sign the user in,
+// because access to the mailbox does not prove the second factor.
 func (s *Service) Reset(ctx context.Context, token, password string, c Client) error {
 	u, err := s.CheckReset(ctx, token)
 	if err != nil {
@@ -184,7 +185,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		now, err := lockRow(ctx, tx, u.ID) // lock before reading the token: other changes of the user delete it
+		now, err := lockRow(ctx, tx, u.ID) // lock first: concurrent changes of the user delete the token
 		if err != nil {
 			return err
 		}

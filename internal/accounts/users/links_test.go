@@ -100,7 +100,7 @@ func TestReset(t *testing.T) {
 		}
 		out, err := x.attempt(u.Email, password)
 		x.must(err)
-		for range 10 { // an attacker guesses passwords
+		for range 10 { // lock the account with wrong passwords, as an attacker would
 			_, err = x.attempt(u.Email, "not the password")
 			x.is(err, fault.BadCredential)
 		}

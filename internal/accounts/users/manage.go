@@ -15,15 +15,15 @@ import (
 
 const (
 	maxName    = 100 // characters
-	handleSize = 32  // bytes; WebAuthn allows 64
+	handleSize = 32  // size of a WebAuthn user handle in bytes; at most 64 are allowed
 )
 
-// Get returns a user.
+// Get returns the user with an id.
 func (s *Service) Get(ctx context.Context, userID string) (User, error) {
 	return getUser(ctx, s.DB.Reader, userID)
 }
 
-// ByEmail returns the user with an address.
+// ByEmail returns the user with an email address.
 func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	key, err := Address(email)
 	if err != nil {
@@ -44,7 +44,7 @@ func (s *Service) Any(ctx context.Context) (bool, error) {
 	return len(all) > 0, err
 }
 
-// Address normalizes an address for looking up users. It returns a fault for an invalid address.
+// Address normalizes an email address for looking up users, and returns a fault if the address is invalid.
 func Address(email string) (string, error) {
 	a, err := message.ParseAddress(email)
 	if err != nil {
@@ -53,7 +53,7 @@ func Address(email string) (string, error) {
 	return a.Key(), nil
 }
 
-// Prepare checks a new user and hashes the password.
+// Prepare validates a new user's fields and hashes the password.
 func (s *Service) Prepare(ctx context.Context, n NewUser) (Draft, error) {
 	email, err := Address(n.Email)
 	if err != nil {
@@ -81,8 +81,8 @@ func newDraft(email, name string) Draft {
 	return u
 }
 
-// CreateIn creates a user. An address that is in use is a fault for the field email; a conflict with a concurrent
-// transaction shows only at the end of the transaction: see [Service.AddressError].
+// CreateIn creates a user in a transaction. It returns a fault for the field email if the address is in use. A conflict
+// with a concurrent transaction appears only at the commit; convert that error with [Service.AddressError].
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error) {
 	switch _, err := byEmail(ctx, tx.Reader, u.Email); {
 	case err == nil:
@@ -97,8 +97,8 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error
 
 var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
-// AddressError returns the fault that the address is in use if err is a violation of the index of addresses. Otherwise
-// it returns err. Apply it to the error of a transaction that called CreateIn.
+// AddressError converts the error of a transaction that called [Service.CreateIn]. If err violates the unique index on
+// email addresses, AddressError returns the fault that the address is in use; any other err is returned unchanged.
 func (s *Service) AddressError(err error) error {
 	if s.DB.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)
@@ -106,7 +106,7 @@ func (s *Service) AddressError(err error) error {
 	return err
 }
 
-// Create is CreateIn in a transaction of its own.
+// Create creates a user in its own transaction.
 func (s *Service) Create(ctx context.Context, n NewUser) (u User, err error) {
 	draft, err := s.Prepare(ctx, n)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Service) Rename(ctx context.Context, userID, name string) error {
 	})
 }
 
-// SetDisabled withdraws or restores a user's right to sign in. It ends the sessions of a disabled user.
+// SetDisabled withdraws or restores a user's right to sign in. Disabling a user also ends the user's sessions.
 func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := setUser(ctx, tx, userID, "disabled", disabled); err != nil {
@@ -158,7 +158,7 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 	})
 }
 
-// Delete deletes a user and all data of this package about the user. Other packages keep only the id.
+// Delete deletes a user and all data that this package stores about the user. Other packages keep only the user's id.
 func (s *Service) Delete(ctx context.Context, userID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)
@@ -177,7 +177,7 @@ func (s *Service) Delete(ctx context.Context, userID string) error {
 	})
 }
 
-// changed makes all nodes look up the user and its sessions again when the transaction commits.
+// changed makes all nodes drop the cached sessions of a user when the transaction commits.
 func (s *Service) changed(tx *db.Tx, userID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, userID) })
 }

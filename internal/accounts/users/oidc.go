@@ -24,10 +24,10 @@ import (
 
 const (
 	oidcFlow   = 10 * time.Minute
-	oidcWait   = 10 * time.Second // time limit of an answer from the provider
-	oidcFailed = 5 * time.Second  // pause after a failure
+	oidcWait   = 10 * time.Second // timeout of requests to the provider
+	oidcFailed = 5 * time.Second  // minimum interval between failed discovery requests
 	identities = 10               // of a user
-	maxSubject = 255              // bytes (OpenID Connect Core section 2)
+	maxSubject = 255              // maximum length of a subject in bytes (OpenID Connect Core section 2)
 	cookieMost = 4096
 )
 
@@ -44,8 +44,8 @@ var (
 		"Try again later, or sign in by other means.")
 )
 
-// provider is the OIDC provider. The provider's endpoints and keys are requested when they are first needed
-// (discovery).
+// provider is the OIDC provider's configuration. The service requests the provider's endpoints and keys when they are
+// first needed (discovery).
 type provider struct {
 	mu       sync.Mutex
 	found    *oidc.Provider
@@ -62,9 +62,9 @@ func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the provider. Concurrent callers share one discovery, and each waits until its own context ends. A
-// provider that was found is kept forever. An error is kept for oidcFailed, so that a provider that fails slowly does
-// not delay every caller.
+// provider returns the OIDC provider's configuration. Concurrent callers share one discovery request, and each caller
+// waits at most until its own context ends. A successful discovery result is cached without expiry. A discovery error
+// is cached for oidcFailed, so that a provider that fails slowly does not delay every caller.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider
@@ -98,7 +98,8 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	return p.found, nil
 }
 
-// discoverProvider requests the provider's configuration for at most oidcWait, and then closes asked.
+// discoverProvider requests the provider's configuration with the timeout oidcWait, and closes the channel asked when
+// it is done.
 func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
 	s.oidc.mu.Lock()
@@ -118,7 +119,7 @@ func (s *Service) oauthConfig(p *oidc.Provider) *oauth2.Config {
 		RedirectURL: s.c.PublicURL + "/sign-in/oidc/callback", Scopes: []string{oidc.ScopeOpenID, "email", "profile"}}
 }
 
-// OIDCName returns the name of the provider, or "" if there is none.
+// OIDCName returns the display name of the OIDC provider, or "" if none is configured.
 func (s *Service) OIDCName() string {
 	if s.c.OIDC.Issuer == "" {
 		return ""
@@ -129,8 +130,8 @@ func (s *Service) OIDCName() string {
 	return s.c.OIDC.Name
 }
 
-// flow is the state of a sign-in at the provider. The browser keeps it in a sealed cookie and the server stores
-// nothing, so abandoned sign-ins cost nothing.
+// flow is the state of a sign-in at the OIDC provider. The browser keeps this state in an encrypted cookie and the
+// server stores nothing, so abandoned sign-ins need no cleanup.
 type flow struct {
 	State     string `json:"state"`
 	Nonce     string `json:"nonce"`
@@ -139,8 +140,9 @@ type flow struct {
 	Expires   int64  `json:"expires"`           // microseconds
 }
 
-// BeginOIDC begins a sign-in at the provider. With a session, it begins to link an account to the session's user, which
-// requires a recent proof. The provider redirects the browser to /sign-in/oidc/callback.
+// BeginOIDC begins a sign-in at the OIDC provider. If session is not nil, BeginOIDC begins to link an account to the
+// session's user, which requires a recent proof of identity. The provider redirects the browser to
+// /sign-in/oidc/callback.
 func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, error) {
 	p, err := s.provider(ctx)
 	if err != nil {
@@ -162,7 +164,7 @@ func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, er
 		oauth2.S256ChallengeOption(f.Verifier))}, nil
 }
 
-// claims are the provider's claims about a person.
+// claims are the claims about a person in the provider's ID token.
 type claims struct {
 	Email    string   `json:"email"`
 	Verified verified `json:"email_verified"`
@@ -177,13 +179,13 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// FinishOIDC finishes the sign-in, given the cookie and the parameters with which the provider redirected the browser:
-// state and code, or an error. session must be the one with which the sign-in began.
+// FinishOIDC finishes a sign-in at the OIDC provider. Its parameters are the cookie and the query parameters of the
+// provider's redirect: state and code, or an error. The session must be the same as in the call of BeginOIDC.
 //
-// An account that is not linked to a user yet signs in the user with its address, if the provider has verified the
-// address and the user has no other way to sign in. Otherwise a person who controls the address at the provider could
-// take over the account: that user must sign in and link the account. An account with a new address is returned as
-// Unknown.
+// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. It does
+// so only if the provider has verified the address and the user has no other way to sign in. A user with another way to
+// sign in must sign in and link the account, so that a person who controls the address at the provider cannot take over
+// the user. If no user has the address, the account is returned as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow
@@ -198,7 +200,8 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		s.Log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
-	// Anybody can begin a flow and return with made-up codes, so the number of requests to the provider is limited.
+	// Anybody can begin a sign-in and send made-up codes to the callback, so the number of requests to the provider is
+	// limited.
 	limits := networkLimits("oidc", c, perNetwork)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return OIDCResult{}, err
@@ -238,7 +241,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 	return s.unknown(token, email, said, &f)
 }
 
-// exchange exchanges a code for an ID token and verifies the token.
+// exchange exchanges an authorization code for an ID token and verifies the token.
 func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDToken, claims, error) {
 	p, err := s.provider(ctx)
 	if err != nil {
@@ -274,8 +277,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	return token, said, nil
 }
 
-// unlinkedUser returns the id of the user with an address if the user has no password, passkey or linked account. It
-// returns "" if there is no such user, and a fault if the user can sign in by other means.
+// unlinkedUser returns the id of the user with an email address if the user has no password, passkey or linked account.
+// It returns "" if no user has the address, and a fault if the user has another way to sign in.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
@@ -295,7 +298,7 @@ func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error
 	return u.ID, nil
 }
 
-// authenticateOIDC signs a user in, and links the account at the provider if it is not linked yet.
+// authenticateOIDC signs a user in, and links the user to the provider's account if they are not linked yet.
 func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
 	c Client) (OIDCResult, error) {
 	u, err := getRow(ctx, s.DB.Reader, userID)
@@ -313,7 +316,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 		case linked == userID:
 			return nil
 		case linked != "" || now.HasPassword || now.Email != email:
-			return errFlow // the user or the link has changed
+			return errFlow // the user or the link has changed since the first check
 		}
 		return s.addIdentity(ctx, tx, now.User, token, email, c)
 	}, c, byProvider)
@@ -323,7 +326,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 	return OIDCResult{Outcome: out}, s.identityTaken(err)
 }
 
-// linkTo links the account at the provider to the session's user.
+// linkTo links the provider's account to the session's user.
 func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDToken, said claims,
 	f *flow) (OIDCResult, error) {
 	result := OIDCResult{Linked: true}
@@ -385,7 +388,7 @@ func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oid
 	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
 }
 
-// person is the content of a Person's token.
+// person is the content of the token in a [Person].
 type person struct {
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
@@ -410,8 +413,9 @@ func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flo
 		Allowed: slices.Contains(s.c.OIDC.Domains, domain)}}, nil
 }
 
-// CreateFromOIDC creates a user without a password for a Person and links the account at the provider. The caller
-// decides whether the person may become a user, and applies [Service.AddressError] to the error of the transaction.
+// CreateFromOIDC creates a user without a password from the token of a [Person], and links the user to the provider's
+// account. The caller decides whether the person may become a user, and applies [Service.AddressError] to the
+// transaction's error.
 func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (User, error) {
 	var p person
 	if err := s.openJSON(sealPerson, token, &p); err != nil || s.now().After(db.Time(p.Expires)) {
@@ -427,12 +431,12 @@ func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (
 	return u, s.addIdentity(ctx, tx, u, &oidc.IDToken{Issuer: p.Issuer, Subject: p.Subject}, p.Email, Client{})
 }
 
-// Identities returns the user's linked accounts at the provider.
+// Identities returns the provider accounts that are linked to a user.
 func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, error) {
 	return listIdentities(ctx, s.DB.Reader, userID)
 }
 
-// Unlink removes a linked account from the session's user.
+// Unlink removes the link between a provider account and the session's user.
 func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
 	if err := s.requireProof(session); err != nil {
 		return err

@@ -28,7 +28,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// issuer is an OIDC provider. It signs every browser in as the person whom claims describe.
+// issuer is an OIDC provider for tests. The issuer signs every browser in as the person that its field claims
+// describes.
 type issuer struct {
 	*testing.T
 	*httptest.Server
@@ -36,12 +37,12 @@ type issuer struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	claims map[string]any // claims of the next ID token, besides those of the protocol
+	claims map[string]any // claims of the next ID token in addition to the protocol's claims
 	change func(map[string]any)
-	codes  map[string]url.Values // the authorization requests, by code
+	codes  map[string]url.Values // authorization requests by issued code
 
 	asked    atomic.Int32         // the number of discovery requests
-	discover func() (refuse bool) // called on discovery; may be nil
+	discover func() (refuse bool) // called on each discovery request; may be nil
 }
 
 var issuerKey = sync.OnceValues(func() (*rsa.PrivateKey, error) { return rsa.GenerateKey(rand.Reader, 2048) })
@@ -115,7 +116,7 @@ func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
 	i.answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token})
 }
 
-// visit follows a redirect to the provider as a browser does, and returns the state and the code.
+// visit follows a redirect to the provider like a browser, and returns the resulting state and code.
 func (i *issuer) visit(address string, claims map[string]any) (state, code string) {
 	i.Helper()
 	u, err := url.Parse(address)
@@ -134,7 +135,7 @@ func (i *issuer) visit(address string, claims map[string]any) (state, code strin
 	return q.Get("state"), code
 }
 
-// eachOIDC runs a test with a provider, on both engines.
+// eachOIDC runs a test with an OIDC provider on both database engines.
 func eachOIDC(t *testing.T, f func(t *testing.T, x *fixture, i *issuer)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -150,7 +151,7 @@ func withIssuer(i *issuer) users.Config {
 		ClientSecret: "s3cret", Name: "Acme ID", Domains: []string{"acme.example"}}}
 }
 
-// through signs in at the provider and returns the result.
+// through runs a complete sign-in at the provider and returns its result.
 func (x *fixture) through(i *issuer, s *users.Session, claims map[string]any) (users.OIDCResult, error) {
 	x.Helper()
 	flow, err := x.BeginOIDC(x.Context(), s)
@@ -170,7 +171,7 @@ func TestOIDC(t *testing.T) {
 		if x.OIDCName() != "Acme ID" {
 			t.Errorf("the provider is %q", x.OIDCName())
 		}
-		// An address at the provider cannot take over a user who has a password.
+		// A provider account with the same address cannot sign in as a user who has a password.
 		u := x.user("ada@example.com")
 		_, err := x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.Forbidden)
@@ -180,7 +181,7 @@ func TestOIDC(t *testing.T) {
 		if !got.Linked || got.Token != "" {
 			t.Errorf("linked: %+v", got)
 		}
-		// the subject identifies the account, not the address
+		// an account is identified by its subject, not by its address
 		got, err = x.through(i, nil, as("s1", "another@example.com", true))
 		x.must(err)
 		if in := x.of(got.Outcome); in.UserID != u.ID {
@@ -192,13 +193,13 @@ func TestOIDC(t *testing.T) {
 			t.Errorf("identities %+v", all)
 		}
 
-		// An account can be linked to one user only.
+		// A provider account can be linked to only one user.
 		eve := x.session(x.user("eve@example.com").Email, password)
 		_, err = x.through(i, &eve, as("s1", "eve@example.com", true))
 		x.is(err, fault.Invalid)
 		x.is(x.Unlink(ctx, eve, all[0].ID), fault.NotFound)
 
-		// The second factor is required.
+		// A sign-in at the provider still requires the second factor.
 		secret, _ := x.withTOTP(s)
 		x.pass(time.Minute)
 		got, err = x.through(i, nil, as("s1", "", false))
@@ -222,7 +223,8 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// TestOIDCOfUsersWithoutPassword signs in users whom the operator created with an address only.
+// TestOIDCOfUsersWithoutPassword checks that users whom the operator created without a password can sign in at the
+// provider.
 func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -237,12 +239,12 @@ func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 		if s.UserID != u.ID {
 			t.Errorf("session %+v", s)
 		}
-		// A second account with the same address is not linked.
+		// A second provider account with the same address is not linked to the user.
 		_, err = x.through(i, nil, as("s2", "ada@example.com", true))
 		x.is(err, fault.Forbidden)
 		all, err := x.Identities(ctx, u.ID)
 		x.must(err)
-		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // the only way to sign in
+		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // refused: it is the user's only way to sign in
 		x.must(x.SetDisabled(ctx, u.ID, true))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.BadCredential)
@@ -296,7 +298,7 @@ func TestOIDCOfStrangers(t *testing.T) {
 	})
 }
 
-// TestOIDCIsChecked finishes sign-ins with forged or wrong parameters, which must be refused.
+// TestOIDCIsChecked checks that sign-ins with forged or wrong parameters are refused.
 func TestOIDCIsChecked(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -369,7 +371,7 @@ func TestOIDCIsChecked(t *testing.T) {
 	})
 }
 
-// TestOIDCIsLimited returns with made-up codes: the number of requests to the provider is limited.
+// TestOIDCIsLimited checks that callbacks with made-up codes cause a limited number of requests to the provider.
 func TestOIDCIsLimited(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
@@ -392,8 +394,8 @@ func TestOIDCIsLimited(t *testing.T) {
 	})
 }
 
-// TestOIDCProviderIsSlow starts many sign-ins while the provider does not answer: they share one request, and a caller
-// whose context ends does not wait.
+// TestOIDCProviderIsSlow checks that sign-ins share one discovery request while the provider does not answer, and that
+// a sign-in stops waiting when its context ends.
 func TestOIDCProviderIsSlow(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {

@@ -22,8 +22,9 @@ const (
 	responseMost  = 64 << 10
 )
 
-// Purposes of challenges. A challenge is not stored: the browser keeps it, signed, and the transaction that accepts the
-// response marks it as used. Unanswered challenges cost nothing.
+// Keyring purposes of challenges. The server does not store a challenge: the browser keeps it in a signed token, and
+// the transaction that accepts the response marks the challenge as used. Unanswered challenges therefore need no
+// storage.
 const (
 	signNewPasskey = "user passkey new"
 	signPasskeyIn  = "user passkey sign-in"
@@ -37,8 +38,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns the WebAuthn relying party for a public URL. It returns an error if the URL has no host name:
-// browsers do not accept IP addresses.
+// relyingParty returns the WebAuthn relying party for a public URL. relyingParty returns an error if the URL has no
+// host name, because browsers do not accept IP addresses.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -57,7 +58,7 @@ func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 // PasskeysEnabled reports whether passkeys can be used at the public URL.
 func (s *Service) PasskeysEnabled() bool { return s.web != nil }
 
-// passkeyUser is a user in the form that the WebAuthn library requires.
+// passkeyUser implements the user interface of the WebAuthn library.
 type passkeyUser struct {
 	row
 	credentials []webauthn.Credential
@@ -86,8 +87,8 @@ func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser,
 	return h, err
 }
 
-// challenge returns the options for the browser and a signed token with the session data. The token is bound to the
-// argument named of.
+// challenge returns the options for the browser and a signed token with the WebAuthn session data. The token is bound
+// to the argument of, and openChallenge fails for a different value.
 func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
 	kept, err := json.Marshal(data)
 	if err != nil {
@@ -100,7 +101,7 @@ func (s *Service) challenge(purpose, of string, options any, data *webauthn.Sess
 	return Challenge{s.Keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
 }
 
-// openChallenge verifies a token of challenge and returns its session data.
+// openChallenge verifies a token that challenge created and returns the WebAuthn session data in it.
 func (s *Service) openChallenge(purpose, of, token string) (data webauthn.SessionData, err error) {
 	parts, err := s.Keys.Verify(purpose, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != of {
@@ -112,7 +113,7 @@ func (s *Service) openChallenge(purpose, of, token string) (data webauthn.Sessio
 	return data, nil
 }
 
-// useChallenge marks a challenge as used.
+// useChallenge marks a challenge as used, and fails if it was used before.
 func (s *Service) useChallenge(ctx context.Context, tx *db.Tx, data *webauthn.SessionData) error {
 	ok, err := markUsed(ctx, tx, data.Challenge, s.now().Add(challengeLife))
 	if err == nil && !ok {
@@ -145,7 +146,7 @@ func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge,
 	return s.challenge(signNewPasskey, session.ID, options, data)
 }
 
-// FinishPasskey stores the new passkey. response is the JSON of the browser's PublicKeyCredential.
+// FinishPasskey stores the new passkey. The response is the JSON of the browser's PublicKeyCredential.
 func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte) (Passkey,
 	error) {
 	if s.web == nil {
@@ -194,7 +195,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 	return p.Passkey, err
 }
 
-// BeginPasskeySignIn begins a sign-in by passkey, which needs no address.
+// BeginPasskeySignIn begins a sign-in by passkey. The user does not enter an email address.
 func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -206,8 +207,8 @@ func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
 	return s.challenge(signPasskeyIn, "", options, data)
 }
 
-// FinishPasskeySignIn signs in the owner of the passkey. It requires no second factor: the authenticator holds the key
-// and has verified the user.
+// FinishPasskeySignIn signs in the owner of the passkey. A sign-in by passkey requires no second factor, because the
+// authenticator has the key and has verified the user.
 func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, response []byte, c Client) (Outcome, error) {
 	if s.web == nil {
 		return Outcome{}, errNoPasskeys
@@ -220,7 +221,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if err != nil {
 		return Outcome{}, err
 	}
-	var trouble error // our own error, which the library would hide
+	var trouble error // error of the callback, which the WebAuthn library does not return
 	user, used, err := s.web.ValidatePasskeyLogin(func(_, handle []byte) (webauthn.User, error) {
 		u, err := byHandle(ctx, s.DB.Reader, handle)
 		if err != nil {
@@ -268,12 +269,13 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	return out, nil
 }
 
-// rejectCloned returns a fault for a passkey whose counter went back, which indicates a copy.
+// rejectCloned returns a fault if the signature counter of a passkey decreased, which indicates that the passkey was
+// copied.
 func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webauthn.Credential, c Client) error {
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	// limits the number of audit entries
+	// Counting the attempt limits the number of audit entries that a client can cause.
 	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil {
 		return err
 	}
@@ -295,7 +297,7 @@ func (s *Service) usePasskey(ctx context.Context, tx *db.Tx, userID string, used
 	return err
 }
 
-// BeginPasskeyProof begins to renew the proof of a session with a passkey.
+// BeginPasskeyProof begins to renew a session's proof of identity with a passkey.
 func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -314,7 +316,7 @@ func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Chall
 	return s.challenge(signProof, session.ID, options, data)
 }
 
-// FinishPasskeyProof renews the proof of the session.
+// FinishPasskeyProof renews the session's proof of identity.
 func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token string, response []byte) error {
 	if s.web == nil {
 		return errNoPasskeys
@@ -403,9 +405,9 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 	})
 }
 
-// checkCanSignIn returns a fault if the user has no way left to sign in. The transaction must have locked the user
-// before it deleted a factor. If two transactions delete the last two factors, the second one then sees the deletion of
-// the first.
+// checkCanSignIn returns a fault if the user has no way left to sign in. The transaction must lock the user before it
+// deletes a factor. With this lock, if two transactions delete the last two factors, the second transaction sees the
+// first deletion.
 func checkCanSignIn(ctx context.Context, tx *db.Tx, u row) error {
 	if u.HasPassword {
 		return nil

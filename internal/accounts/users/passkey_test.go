@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// device is an authenticator with one passkey.
+// device is a simulated authenticator with one passkey.
 type device struct {
 	*testing.T
 	site          virtualwebauthn.RelyingParty
@@ -29,10 +29,10 @@ func newDevice(t *testing.T) *device {
 		virtualwebauthn.NewAuthenticator(), newKey()}
 }
 
-// newKey creates the key of a passkey. The library encodes a coordinate with leading zeros too short (one key in 128),
-// which real authenticators do not do (RFC 9053 section 7.1.1), so newKey skips such keys.
+// newKey creates a passkey's key pair. The library drops leading zeros when it encodes a coordinate of a public key,
+// which affects one key in 128. Real authenticators keep the zeros (RFC 9053 section 7.1.1), so newKey skips such keys.
 func newKey() virtualwebauthn.Credential {
-	const size = 77 // bytes of a complete key in CBOR
+	const size = 77 // length of a complete CBOR-encoded key in bytes
 	for {
 		if key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2); len(key.Key.AttestationData()) == size {
 			return key
@@ -40,7 +40,7 @@ func newKey() virtualwebauthn.Credential {
 	}
 }
 
-// register answers a challenge for a new passkey.
+// register returns the response of the device to a challenge for a new passkey.
 func (v *device) register(c users.Challenge) []byte {
 	v.Helper()
 	o, err := virtualwebauthn.ParseAttestationOptions(string(c.Options))
@@ -51,7 +51,7 @@ func (v *device) register(c users.Challenge) []byte {
 	return []byte(virtualwebauthn.CreateAttestationResponse(v.site, v.authenticator, v.key, *o))
 }
 
-// sign answers a challenge with the passkey.
+// sign returns the response of the device's passkey to a challenge.
 func (v *device) sign(c users.Challenge) []byte {
 	v.Helper()
 	o, err := virtualwebauthn.ParseAssertionOptions(string(c.Options))
@@ -61,7 +61,7 @@ func (v *device) sign(c users.Challenge) []byte {
 	return []byte(virtualwebauthn.CreateAssertionResponse(v.site, v.authenticator, v.key, *o))
 }
 
-// passkey registers a passkey for the user of a session.
+// passkey registers a new passkey for a session's user.
 func (x *fixture) passkey(s users.Session, name string) (*device, users.Passkey) {
 	x.Helper()
 	v := newDevice(x.T)
@@ -93,7 +93,7 @@ func TestPasskeys(t *testing.T) {
 		x.withTOTP(s)
 		x.pass(time.Minute)
 		v.key.Counter = 1
-		out, err := x.signInByPasskey(v) // needs neither a code nor an address
+		out, err := x.signInByPasskey(v) // a passkey needs neither a second-factor code nor an email address
 		x.must(err)
 		if got := x.of(out); got.UserID != u.ID || !got.Fresh(x.now()) {
 			t.Errorf("session %+v", got)
@@ -102,7 +102,7 @@ func TestPasskeys(t *testing.T) {
 			t.Errorf("passkeys %+v, %v", all, err)
 		}
 
-		// A locked account accepts its passkey.
+		// A user can sign in by passkey while the account is locked.
 		for range 11 {
 			_, err = x.attempt(u.Email, "not the password")
 		}
@@ -141,7 +141,7 @@ func TestPasskeys(t *testing.T) {
 	})
 }
 
-// TestPasskeysAreChecked answers challenges in invalid ways, which must be refused.
+// TestPasskeysAreChecked checks that invalid responses to challenges are refused.
 func TestPasskeysAreChecked(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -246,7 +246,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", unverified.register(other))
 		x.is(err, fault.BadCredential)
 
-		// The options for the browser.
+		// The test checks the options for the browser.
 		var asked struct {
 			PublicKey struct {
 				RP                     struct{ ID string }
@@ -262,7 +262,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 	})
 }
 
-// TestChallengeAtOnce sends one answer many times at once: one of them is accepted.
+// TestChallengeAtOnce checks that only one of several concurrent uses of the same response is accepted.
 func TestChallengeAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -24,22 +24,22 @@ import (
 const (
 	minPassword = 10  // characters
 	maxPassword = 256 // characters
-	maxHashes   = 4   // concurrent hashes, each with the memory of defaultCost
-	maxWaiting  = 64  // callers that may wait for a slot
+	maxHashes   = 4   // concurrent hash computations, each using the memory of defaultCost
+	maxWaiting  = 64  // callers that may wait for a hash computation
 )
 
-// hashCost is the cost of an argon2id hash (RFC 9106).
+// hashCost contains the cost parameters of an argon2id hash (RFC 9106).
 type hashCost struct {
 	memory  uint32 // KiB
 	passes  uint32
 	threads uint8
 }
 
-// defaultCost is the cost of new hashes: the minimum that OWASP recommends for argon2id, some 30 ms. With more memory,
-// a few concurrent sign-ins could take the memory that mail needs.
+// defaultCost is the cost of new hashes: the minimum that OWASP recommends for argon2id, which takes about 30 ms. With
+// a higher memory cost, a few concurrent sign-ins could use the memory that mail delivery needs.
 var defaultCost = hashCost{19 << 10, 2, 1}
 
-// maxCost limits the cost of checking a stored hash.
+// maxCost is the maximum cost of a stored hash that is accepted for checking.
 var maxCost = hashCost{1 << 20, 100, 16}
 
 const (
@@ -47,9 +47,10 @@ const (
 	keySize  = 32
 )
 
-// hasher makes and checks hashes, a few at a time. The zero value is ready to use.
+// hasher creates and checks password hashes and limits the number of concurrent computations. The zero value of hasher
+// is ready to use.
 type hasher struct {
-	cheap   hashCost // the cost in tests; zero means defaultCost
+	cheap   hashCost // lower cost in tests; zero means defaultCost
 	once    sync.Once
 	slots   chan struct{}
 	waiting chan struct{}
@@ -57,8 +58,8 @@ type hasher struct {
 
 var errBusy = fault.New(fault.TooFast, "", "Too many people sign in at this moment. Try again in a few seconds.")
 
-// acquire waits for a slot for one hash. The caller must call release afterwards. If too many callers wait, it returns
-// errBusy.
+// acquire waits for permission to compute one hash. After a successful acquire, the caller must call release. If too
+// many callers are waiting, acquire returns errBusy.
 func (h *hasher) acquire(ctx context.Context) error {
 	h.once.Do(func() {
 		h.slots = make(chan struct{}, min(maxHashes, runtime.GOMAXPROCS(0)))
@@ -98,8 +99,8 @@ func (h *hasher) make(ctx context.Context, password string) (string, error) {
 	return h.cost().text(salt, h.cost().key(password, salt, keySize)), nil
 }
 
-// check reports whether a password matches a hash, and whether the hash is weaker than new ones. No password matches
-// the hash "", and checking one takes the same time.
+// check reports whether a password matches a hash, and whether the hash has a different cost than new hashes. No
+// password matches an empty hash, but checking against it takes as long as against a real hash.
 func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
@@ -117,12 +118,13 @@ func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak boo
 	return ok, p != h.cost(), nil
 }
 
-// key derives the key of a password. It normalizes passwords to NFC, because keyboards compose characters differently.
+// key derives the argon2id key from a password. Passwords are normalized to NFC first, because keyboards compose
+// characters differently.
 func (p hashCost) key(password string, salt []byte, size uint32) []byte {
 	return argon2.IDKey([]byte(norm.NFC.String(password)), salt, p.passes, p.memory, p.threads, size)
 }
 
-// text returns the stored form of a hash, which is that of argon2's reference implementation.
+// text encodes a hash for storage, in the format of argon2's reference implementation.
 func (p hashCost) text(salt, key []byte) string {
 	b64 := base64.RawStdEncoding.EncodeToString
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memory, p.passes, p.threads, b64(salt),
@@ -131,7 +133,7 @@ func (p hashCost) text(salt, key []byte) string {
 
 var errHash = errors.New("not a hash by argon2id of a known form")
 
-// parseHash is the inverse of text.
+// parseHash decodes a hash that hashCost.text encoded.
 func parseHash(hash string) (p hashCost, salt, key []byte, err error) {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -163,20 +165,20 @@ func cost(text, name string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// commonWords are words that people build passwords from, often with only a few digits before or after.
+// commonWords are words that people often use in passwords, with only a few digits before or after them.
 var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome",
 	"iloveyou",
 	"administrator", "changeme", "default", "monkey", "dragon", "sunshine", "princess", "football", "baseball",
 	"superman", "trustno", "whatever", "postrider", "resend", "secret", "qwertz", "qwerty"}
 
-// keySequences are sequences of keys and letters.
+// keySequences are well-known character sequences, for example of digits, letters or adjacent keys.
 var keySequences = []string{"01234567890123456789", "98765432109876543210", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm", "azertyuiopqsdfghjklmwxcvbn",
 	"1q2w3e4r5t6z7u8i9o0p", "1q2w3e4r5t6y7u8i9o0p",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
 
-// checkPassword returns a fault for a password that is too short, too long or easily guessed. It does not check lists
-// of leaked passwords: the limits of attempts protect against those.
+// checkPassword returns a fault for a password that is too short, too long or easily guessed. checkPassword does not
+// check lists of leaked passwords, because the limits of sign-in attempts protect against guessing from such lists.
 func checkPassword(password, email, name string) error {
 	n := utf8.RuneCountInString(password)
 	switch {
@@ -189,7 +191,8 @@ func checkPassword(password, email, name string) error {
 		return fault.Invalidf("password", "The password must have at most %d characters.", maxPassword)
 	}
 	low := strings.ToLower(norm.NFC.String(password))
-	// The rest of the password, without such words, digits and signs, must be long enough.
+	// After removing common words and the user's own names from the password, at least six characters with a letter must
+	// remain.
 	local, domain, _ := strings.Cut(email, "@")
 	host, _, _ := strings.Cut(domain, ".")
 	rest := low
@@ -210,8 +213,7 @@ func checkPassword(password, email, name string) error {
 	return nil
 }
 
-// isKeySequence reports whether the text is a part of a sequence of keys, forwards or backwards, or repeats such a
-// part.
+// isKeySequence reports whether a text is a part of one of keySequences, forwards or backwards, or repeats such a part.
 func isKeySequence(text string) bool {
 	for _, run := range keySequences {
 		back := []rune(run)
@@ -222,7 +224,7 @@ func isKeySequence(text string) bool {
 			if strings.Contains(r, text) {
 				return true
 			}
-			// The text may also repeat a part of a sequence.
+			// This loop finds texts that repeat a part of a sequence.
 			for n := 4; n <= len(text)/2; n++ {
 				rest := strings.ReplaceAll(text, text[:n], "")
 				if strings.Contains(r, text[:n]) && strings.Trim(rest, "0123456789!.") == "" {

@@ -32,7 +32,7 @@ func TestHash(t *testing.T) {
 	if ok, _, err := h.check(ctx, "", ""); ok || err != nil {
 		t.Errorf("no hash: %v, %v", ok, err)
 	}
-	// The output of the reference implementation: echo -n password | argon2 somesalt -id -t 2 -k 65536 -p 1 -l 24 -e
+	// Expected output of the reference implementation: echo -n password | argon2 somesalt -id -t 2 -k 65536 -p 1 -l 24 -e
 	const reference = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	if ok, weak, err := h.check(ctx, "password", reference); !ok || !weak || err != nil {
 		t.Errorf("the reference's hash: %v, %v, %v", ok, weak, err)
@@ -42,7 +42,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestHashesAreFew takes all slots: further callers wait, and beyond a limit they are refused.
+// TestHashesAreFew checks that hash computations wait while the maximum number of them is running, and that they are
+// refused while too many wait.
 func TestHashesAreFew(t *testing.T) {
 	t.Parallel()
 	var h hasher
@@ -141,7 +142,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// FuzzHash parses hashes: an accepted one is encoded to the same text and is within the cost limits.
+// FuzzHash checks that each hash that the parser accepts is within the cost limits and is encoded to the same text.
 func FuzzHash(f *testing.F) {
 	for _, seed := range []string{"",
 		"$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
@@ -166,7 +167,7 @@ func FuzzHash(f *testing.F) {
 	})
 }
 
-// FuzzPassword checks arbitrary passwords: accepted ones are within the limits.
+// FuzzPassword checks that each password that checkPassword accepts has at least minPassword characters.
 func FuzzPassword(f *testing.F) {
 	for _, seed := range []string{"", "password123", "seven lamps, one bridge", "\xff", strings.Repeat("1q2w3e", 50)} {
 		f.Add(seed)

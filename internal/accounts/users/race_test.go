@@ -13,8 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestSignInWhileReset signs in with a password while a link replaces it: the session of the old password is refused or
-// ended. On SQLite nothing can happen in between, because there is one writer.
+// TestSignInWhileReset checks that a password reset during a sign-in with the old password refuses or ends the
+// resulting session. The test does not run on SQLite, where transactions cannot interleave because SQLite has one
+// writer.
 func TestSignInWhileReset(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, dbtest.Postgres(t), users.Config{PublicURL: publicURL})
@@ -26,7 +27,7 @@ func TestSignInWhileReset(t *testing.T) {
 	var asked atomic.Int32
 	reset := make(chan error, 1)
 	x.Now = func() time.Time {
-		if asked.Add(1) != 2 { // the second call runs in the transaction that begins the session
+		if asked.Add(1) != 2 { // the second call comes from the transaction that begins the session
 			return x.now()
 		}
 		go func() { reset <- x.Reset(ctx, token, other, home) }()
@@ -44,7 +45,7 @@ func TestSignInWhileReset(t *testing.T) {
 	}
 }
 
-// TestLastTwoMeansAtOnce removes the last two factors of a user at the same time: one of them stays.
+// TestLastTwoMeansAtOnce checks that only one of two concurrent removals of a user's last two factors succeeds.
 func TestLastTwoMeansAtOnce(t *testing.T) {
 	t.Parallel()
 	i := newIssuer(t)
@@ -59,7 +60,7 @@ func TestLastTwoMeansAtOnce(t *testing.T) {
 	_, one := x.passkey(s, "one")
 	linked, err := x.Identities(ctx, u.ID)
 	x.must(err)
-	// The audit entry is written after the check of the remaining factors.
+	// Each transaction calls TeamsOf for its audit entry, after it has checked the remaining factors.
 	var looked atomic.Int32
 	x.TeamsOf = func(ctx context.Context, _ db.Reader, _ string) ([]string, error) {
 		looked.Add(1)

@@ -19,13 +19,13 @@ import (
 const (
 	sessionIdle  = 14 * 24 * time.Hour // an unused session ends after this time
 	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
-	usedEvery    = time.Minute         // interval at which the time of last use is written
+	usedEvery    = time.Minute         // minimum interval between updates of a session's time of last use
 	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
-	cacheFor     = 5 * time.Second     // maximum delay of another node's change if its hint is lost
+	cacheFor     = 5 * time.Second     // how long another node's change can go unnoticed if its cache-invalidation hint is lost
 	cacheMax     = 10_000              // cached sessions
-	sessionsMax  = 50                  // sessions of a user; a further one ends the oldest
-	maxUserAgent = 300                 // bytes of a user agent that are stored
-	tokenLength  = 43                  // characters of 32 bytes in base64url
+	sessionsMax  = 50                  // maximum number of sessions of a user; a further session ends the oldest
+	maxUserAgent = 300                 // maximum number of bytes of a user agent to store
+	tokenLength  = 43                  // length of 32 bytes in base64url
 )
 
 type cachedSession struct {
@@ -34,14 +34,15 @@ type cachedSession struct {
 	until time.Time
 }
 
-// newToken returns a token of 256 random bits, for a cookie or a link.
+// newToken returns a random 256-bit token for a cookie or a link.
 func newToken() string {
 	b := make([]byte, 32)
 	rand.Read(b)
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashToken returns the stored form of a token. Tokens are random, so a fast hash is enough.
+// hashToken returns the hash of a token under which the token is stored. Tokens are random, so a fast hash is secure
+// enough.
 func hashToken(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
@@ -54,14 +55,14 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// Fresh reports whether the session's proof is recent enough to change factors. A proof in the future, from a wrong
-// clock, is not recent.
+// Fresh reports whether the session's proof of identity is recent enough to change authentication factors. A proof with
+// a time in the future, which a wrong clock can cause, is not recent.
 func (x *Session) Fresh(now time.Time) bool {
 	ago := now.Sub(x.ProvedAt)
 	return ago < proofLasts && ago > -clocksDiffer
 }
 
-// expires returns when a session ends if it is not used again.
+// expires returns the time at which a session ends if it is not used again.
 func (x *Session) expires() time.Time {
 	idle, life := x.UsedAt.Add(sessionIdle), x.CreatedAt.Add(sessionLife)
 	if idle.Before(life) {
@@ -70,8 +71,8 @@ func (x *Session) expires() time.Time {
 	return life
 }
 
-// StartIn begins a session and returns its token. It runs in the transaction that authenticates or creates the user.
-// method is the way of signing in, for the audit log: password, passkey, oidc, invitation.
+// StartIn begins a session and returns its token. Call StartIn in the transaction that authenticates or creates the
+// user. The parameter method is the sign-in method for the audit log: password, passkey, oidc or invitation.
 func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string, c Client) (string, error) {
 	now := s.now()
 	token := newToken()
@@ -93,7 +94,8 @@ func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string,
 	return token, s.recordByUser(ctx, tx, u, audit.UserSignedIn, method, c)
 }
 
-// Session returns the session of a token and its user, or a BadCredential fault.
+// Session returns the session that a token identifies and its user, or a BadCredential fault if the session is not
+// active.
 func (s *Service) Session(ctx context.Context, token string) (Session, User, error) {
 	if len(token) != tokenLength {
 		return Session{}, User{}, errNoSession
@@ -131,7 +133,7 @@ func (s *Service) Session(ctx context.Context, token string) (Session, User, err
 
 var errNoSession = fault.New(fault.BadCredential, "", "Sign in.")
 
-// use writes that a session is used. If the write fails, the user stays signed in.
+// use updates a session's time of last use. If the update fails, the session stays valid.
 func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		setUsed(ctx, tx, x.ID, now)
@@ -161,7 +163,7 @@ func (s *Service) Sessions(ctx context.Context, userID string) ([]Session, error
 	return live, nil
 }
 
-// EndSession ends a session of the user.
+// EndSession ends one of a user's sessions.
 func (s *Service) EndSession(ctx context.Context, userID, sessionID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := deleteSession(ctx, tx, userID, sessionID); err != nil {
@@ -172,7 +174,7 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 	})
 }
 
-// EndSessions ends all sessions of the user except one; except may be "".
+// EndSessions ends all sessions of a user except the session with the id except. If except is "", all sessions end.
 func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)
@@ -181,7 +183,7 @@ func (s *Service) EndSessions(ctx context.Context, userID, except string) error 
 	})
 }
 
-// SetTeam records the team that a session views.
+// SetTeam stores the team that the session's user is viewing.
 func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		userID, err := setTeam(ctx, tx, sessionID, teamID)
@@ -193,7 +195,8 @@ func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	})
 }
 
-// cut returns at most n bytes of an untrusted text, as valid UTF-8 without NUL, which PostgreSQL rejects.
+// cut returns at most n bytes of an untrusted text. The result is valid UTF-8 without NUL characters, because
+// PostgreSQL rejects them.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]

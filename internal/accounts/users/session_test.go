@@ -26,7 +26,7 @@ func TestSessions(t *testing.T) {
 			x.is(err, fault.BadCredential)
 		}
 
-		// A session lasts while it is used, for at most 90 days.
+		// A session stays valid while it is used, but for at most 90 days.
 		x.pass(13 * 24 * time.Hour)
 		used := x.of(out)
 		if !used.UsedAt.Equal(x.now()) {
@@ -58,7 +58,7 @@ func TestSessions(t *testing.T) {
 			t.Errorf("sessions %v, %v; want none that has not ended", all, err)
 		}
 
-		// The test ends one session, and then all others.
+		// The test ends one session, and then all sessions except the current one.
 		one, err := x.attempt(u.Email, password)
 		x.must(err)
 		two, three := x.session(u.Email, password), x.session(u.Email, password)
@@ -82,7 +82,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSessionEndsOnOtherNodes ends a session that another node has cached.
+// TestSessionEndsOnOtherNodes checks that ending a session also takes effect on another node that has cached it.
 func TestSessionEndsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -32,8 +32,8 @@ var (
 	errCode  = fault.Invalidf("code", "This code is wrong, or it was used already.")
 )
 
-// SignIn checks a password. The fault BadCredential reveals neither whether the account exists nor what was wrong;
-// TooFast asks to wait.
+// SignIn checks a user's password. If the sign-in fails, it returns a BadCredential fault, which does not reveal
+// whether the account exists. If a limit of attempts is reached, SignIn returns a TooFast fault.
 func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	email, err := Address(a.Email)
 	if err != nil {
@@ -73,15 +73,15 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}, a.Client, byPassword)
 }
 
-// The first factors that may require a second factor. The name is part of the token that completes the sign-in. The
-// name cannot be changed, because only a hash of the whole token is stored.
+// Names of the sign-in methods that may require a second factor. The name is part of the token that completes the
+// sign-in. A client cannot change the name, because the hash of the whole token is checked.
 const (
 	byPassword = "password"
 	byProvider = "oidc"
 )
 
-// authenticate completes the first factor of a user: it begins a session, or returns a token for the second factor.
-// check runs in the transaction, with the user's current row.
+// authenticate completes the first factor of a sign-in. It begins a session, or returns a token for the second factor
+// if the user has one. The function check runs in the transaction with the user's current row.
 func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
 	method string) (out Outcome, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -113,8 +113,8 @@ func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx,
 	return out, nil
 }
 
-// failed logs a failed sign-in and records it for the account, if there is one. The limits of attempts limit the number
-// of entries.
+// failed logs a failed sign-in. If the account exists, failed also writes an audit entry; the limits of attempts bound
+// the number of these entries.
 func (s *Service) failed(u User, email, why string, c Client) {
 	s.Log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
 	if u.ID == "" {
@@ -125,8 +125,9 @@ func (s *Service) failed(u User, email, why string, c Client) {
 	})
 }
 
-// SecondFactor completes a sign-in with a TOTP code or a recovery code. After a wrong code, an Invalid fault for the
-// field `code`, the user may try again. BadCredential means that the sign-in must begin again.
+// SecondFactor completes a sign-in with a TOTP code or a recovery code. For a wrong code, SecondFactor returns an
+// Invalid fault for the field `code`, and the user may try again. A BadCredential fault means that the user must
+// restart the sign-in.
 func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Client) (Outcome, error) {
 	hash := hashToken(pending)
 	userID, err := tokenUser(ctx, s.DB.Reader, hash, factorToken, s.now())
@@ -196,8 +197,8 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	return out, nil
 }
 
-// useCode consumes a TOTP code that matched step, or a recovery code. It returns the name of the method, or "" if the
-// code is wrong.
+// useCode marks a TOTP code as used if step is the time step that the code matched; for step 0, it consumes a recovery
+// code. It returns the name of the second-factor method, or "" if the code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {
@@ -211,7 +212,7 @@ func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, co
 	return "recovery code", s.recordByUser(ctx, tx, u.User, audit.RecoveryUsed, "", c)
 }
 
-// ProvePassword renews the proof of a session with the user's password.
+// ProvePassword renews a session's proof of identity with the user's password.
 func (s *Service) ProvePassword(ctx context.Context, session Session, password string) error {
 	u, limits, err := s.checkCurrentPassword(ctx, session, "password", password)
 	if err != nil {
@@ -229,8 +230,8 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 	return nil
 }
 
-// checkCurrentPassword checks the password of the session's user and counts the attempt, which the caller refunds in
-// its transaction. A wrong password is a fault for the field.
+// checkCurrentPassword checks the password of the session's user. It counts the attempt, which the caller must refund
+// in its transaction. For a wrong password, checkCurrentPassword returns an Invalid fault for the given field.
 func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit,
 	error) {
 	u, err := getRow(ctx, s.DB.Reader, session.UserID)
@@ -253,14 +254,14 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 }
 
 // SetPassword changes the password of the session's user and ends the user's other sessions. If the user has a
-// password, current must be that password; otherwise the session needs a recent proof. A wrong password is a fault for
-// the field `current`.
+// password, the parameter current must equal it; a wrong password is an Invalid fault for the field `current`. If the
+// user has no password, the session needs a recent proof of identity.
 func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
 	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return err
 	}
-	// Checked first, so that an unacceptable new password does not count as a wrong one.
+	// The new password is checked first, so that an unacceptable one does not count as a failed attempt.
 	if err := checkPassword(password, u.Email, u.Name); err != nil {
 		return err
 	}
@@ -295,10 +296,10 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 	})
 }
 
-// client returns the client that signed in.
+// client returns the client that began the session.
 func (x *Session) client() Client { return Client{x.Address, x.UserAgent} }
 
-// requireProof returns ErrProve unless the session's proof is recent.
+// requireProof returns ErrProve unless the session's proof of identity is recent.
 func (s *Service) requireProof(session Session) error {
 	if !session.Fresh(s.now()) {
 		return ErrProve

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// row is a user with the columns that only this package uses.
+// row is a user together with the columns that only this package uses.
 type row struct {
 	User
 	password   string
@@ -40,9 +40,9 @@ func getRow(ctx context.Context, r db.Reader, userID string) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, userID))
 }
 
-// lockRow is getRow with a lock, for transactions that begin a session or delete a factor. A concurrent change of the
-// user waits for the transaction and then ends the new session; if that change committed first, this transaction sees
-// it.
+// lockRow reads a user's row and locks it, for transactions that begin a session or delete a factor. A concurrent
+// change of the user either waits for this transaction and then ends the new session, or commits first and is seen by
+// this transaction.
 func lockRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	text := `SELECT ` + userColumns + ` FROM users WHERE id = $1`
 	if !tx.OneWriter() {
@@ -78,7 +78,7 @@ func insertUser(ctx context.Context, tx *db.Tx, u *Draft) {
 		u.ID, u.Email, u.Name, u.hash, false, []byte{}, u.handle, db.Micros(u.CreatedAt))
 }
 
-// setUser changes one column of a user. column is a constant of this package.
+// setUser changes one column of a user. The column name must be a constant, because it becomes part of the SQL text.
 func setUser(ctx context.Context, tx *db.Tx, userID, column string, value any) error {
 	n, err := tx.Exec(ctx, `UPDATE users SET `+column+` = $2 WHERE id = $1`, userID, value)
 	if err != nil {
@@ -109,7 +109,7 @@ func setSignedIn(ctx context.Context, tx *db.Tx, userID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE users SET last_sign_in_at = $2 WHERE id = $1`, userID, db.Micros(at))
 }
 
-// replacePassword replaces the hash of a user's password if it still equals old, and reports whether it did.
+// replacePassword replaces a user's password hash if it still equals old, and reports whether it was replaced.
 func replacePassword(ctx context.Context, tx *db.Tx, userID, old, hash string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET password = $2 WHERE id = $1 AND password = $3`, userID, hash, old)
 	if err != nil {

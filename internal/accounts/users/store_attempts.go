@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// refundAttempts takes back the count of an attempt that succeeded, and deletes rows whose count is zero. Otherwise a
-// user could leave a row for each network.
+// refundAttempts subtracts a successful attempt from each of the counters, and deletes counters that are zero. Without
+// the deletion, a user who signs in from many networks would leave a row for each network.
 func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 	for _, l := range limits {
 		tx.Queue(ctx, `UPDATE user_attempts SET n = n - 1 WHERE name = $1 AND n > 0`, l.name)
@@ -16,8 +16,9 @@ func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 	}
 }
 
-// countAttempt adds one to a count. A count starts again after attemptsFor, and also if it began in the future, so that
-// a clock that was briefly wrong does not lock out anybody for longer.
+// countAttempt increments the counter with a name and returns its value and start time. A counter restarts after
+// attemptsFor. It also restarts if its start time is in the future, so that a clock that was briefly wrong does not
+// lock users out for longer.
 func countAttempt(ctx context.Context, tx *db.Tx, name string, now time.Time) (n int64, since time.Time, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, 1)

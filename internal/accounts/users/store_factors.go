@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// useStep records the step of a TOTP code. It reports false if this or a later step was used before, or the secret has
-// changed.
+// useStep records the time step of a TOTP code as used. It returns false if this or a later time step was used before,
+// or if the user's TOTP secret has changed.
 func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2 AND totp_secret = $3`,
 		u.ID, step, u.totpSecret)
@@ -18,7 +18,7 @@ func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	return n == 1, nil
 }
 
-// takeRecovery deletes a recovery code, and reports whether the user had it.
+// takeRecovery deletes a user's recovery code, and reports whether the code existed.
 func takeRecovery(ctx context.Context, tx *db.Tx, userID, hash string) (bool, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM user_recovery_codes WHERE user_id = $1 AND hash = $2`, userID, hash)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// passkey is a passkey in the form in which it is stored.
+// passkey is a passkey with its WebAuthn credential as stored in the database.
 type passkey struct {
 	Passkey
 	userID     string
@@ -58,7 +58,8 @@ func insertPasskey(ctx context.Context, tx *db.Tx, p *passkey) error {
 	return nil
 }
 
-// updatePasskey stores the counter and the time of a use, and reports whether the passkey still exists.
+// updatePasskey stores a passkey's signature counter and time of last use, and reports whether the passkey still
+// exists.
 func updatePasskey(ctx context.Context, tx *db.Tx, userID string, used *webauthn.Credential, at time.Time) (bool,
 	error) {
 	record, err := json.Marshal(used)
@@ -78,7 +79,7 @@ func byHandle(ctx context.Context, r db.Reader, handle []byte) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE handle = $1`, handle))
 }
 
-// countFactors counts a user's passkeys and linked accounts.
+// countFactors returns the number of a user's passkeys and linked OIDC accounts.
 func countFactors(ctx context.Context, r db.Reader, userID string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM user_passkeys WHERE user_id = $1)
 		+ (SELECT COUNT(*) FROM user_identities WHERE user_id = $1)`, userID).Scan(&n)

@@ -29,7 +29,7 @@ func insertSession(ctx context.Context, tx *db.Tx, x *Session, hash string) {
 		db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
 }
 
-// findSession returns a session, by the hash of its token, and its user.
+// findSession returns the session with a token hash, and the session's user.
 func findSession(ctx context.Context, r db.Reader, hash string) (x Session, u User, err error) {
 	var created, used, proved, userCreated, signedIn int64
 	err = r.QueryRow(ctx, `SELECT `+sessionColumns+`, u.email, u.name, u.disabled, u.password <> '',
@@ -53,7 +53,7 @@ func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, e
 	})
 }
 
-// lastTeam returns the team that the user's latest session viewed, or "".
+// lastTeam returns the id of the team that the user's latest session viewed, or "" if there is none.
 func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, err error) {
 	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`, userID).
 		Scan(&teamID)
@@ -63,7 +63,8 @@ func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, e
 	return teamID, nil
 }
 
-// trimSessions ends the user's oldest sessions beyond the newest keep, and reports whether there were any.
+// trimSessions ends all of a user's sessions except the newest ones, up to the number keep. It reports whether it ended
+// any session.
 func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) (bool, error) {
 	var oldest string
 	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
@@ -92,18 +93,19 @@ func clean(text string) string {
 	}, strings.ToValidUTF8(text, ""))
 }
 
-// setUsed writes the time of last use of a session, unless a later time is stored.
+// setUsed stores a session's time of last use, unless a later time is already stored.
 func setUsed(ctx context.Context, tx *db.Tx, sessionID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE user_sessions SET used_at = $2 WHERE id = $1 AND used_at < $2`, sessionID, db.Micros(at))
 }
 
-// setProved records a proof of a session's user. The session must exist.
+// setProved stores the time at which a session's user last proved their identity. The transaction fails if the session
+// does not exist.
 func setProved(ctx context.Context, tx *db.Tx, sessionID, userID string, at time.Time) {
 	tx.QueueOne(ctx, errNoSession, `UPDATE user_sessions SET proved_at = $3 WHERE id = $1 AND user_id = $2`, sessionID,
 		userID, db.Micros(at))
 }
 
-// setTeam records the team of a session and returns the session's user.
+// setTeam stores the team that a session views and returns the id of the session's user.
 func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`, sessionID,
 		teamID).Scan(&userID)

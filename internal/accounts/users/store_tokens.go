@@ -16,7 +16,7 @@ func insertToken(ctx context.Context, tx *db.Tx, token, kind, userID string, exp
 		kind, userID, db.Micros(expires))
 }
 
-// tokenUser returns the user of a valid token, or "".
+// tokenUser returns the id of the user to whom a valid token belongs, or "" if the token is invalid or expired.
 func tokenUser(ctx context.Context, r db.Reader, hash, kind string, now time.Time) (userID string, err error) {
 	err = r.QueryRow(ctx, `SELECT user_id FROM user_tokens WHERE hash = $1 AND kind = $2 AND expires_at > $3`, hash,
 		kind, db.Micros(now)).Scan(&userID)
@@ -26,7 +26,8 @@ func tokenUser(ctx context.Context, r db.Reader, hash, kind string, now time.Tim
 	return userID, nil
 }
 
-// tryToken counts a try of a token, and reports whether the token had a try left.
+// tryToken counts an attempt to use a token, and returns false if the token's maximum number of attempts was already
+// reached.
 func tryToken(ctx context.Context, tx *db.Tx, hash, kind string, most int, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE user_tokens SET tries = tries + 1
 		WHERE hash = $1 AND kind = $2 AND expires_at > $3 AND tries < $4`, hash, kind, db.Micros(now), most)
@@ -36,7 +37,7 @@ func tryToken(ctx context.Context, tx *db.Tx, hash, kind string, most int, now t
 	return n == 1, nil
 }
 
-// takeToken deletes a valid token, and reports whether it existed.
+// takeToken deletes a token that has not expired, and reports whether such a token existed.
 func takeToken(ctx context.Context, tx *db.Tx, hash, kind string, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `DELETE FROM user_tokens WHERE hash = $1 AND kind = $2 AND expires_at > $3`, hash, kind,
 		db.Micros(now))
@@ -46,7 +47,8 @@ func takeToken(ctx context.Context, tx *db.Tx, hash, kind string, now time.Time)
 	return n == 1, nil
 }
 
-// markUsed marks a challenge as used, and reports whether it was unused. The mark is kept until the challenge expires.
+// markUsed marks a challenge as used, and reports whether it was unused. The row that marks the challenge is kept until
+// the challenge expires.
 func markUsed(ctx context.Context, tx *db.Tx, challenge string, expires time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, '', 0, $3)
 		ON CONFLICT (hash) DO NOTHING`, hashToken(challenge), usedToken, db.Micros(expires))
@@ -66,7 +68,7 @@ func hasToken(ctx context.Context, r db.Reader, hash, kind string, now time.Time
 	return n > 0, nil
 }
 
-// deleteKind deletes a user's tokens of a kind; "" selects tokens without a user.
+// deleteKind deletes a user's tokens of one kind. An empty user id selects tokens without a user.
 func deleteKind(ctx context.Context, tx *db.Tx, kind, userID string) {
 	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, userID)
 }

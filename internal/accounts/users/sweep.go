@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const sweepRows = 500 // deleted by one transaction
+const sweepRows = 500 // maximum number of rows that one transaction deletes
 
-// Sweep deletes expired sessions, tokens and counts of attempts.
+// Sweep deletes expired sessions, tokens and counters of sign-in attempts.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.now()
 	for _, old := range []struct {

@@ -12,8 +12,9 @@ const (
 	taskTimeout = 10 * time.Second // for one task
 )
 
-// enqueue lets Run call f in a transaction of its own, and reports whether the queue had space. It is for work whose
-// duration would reveal whether an account exists. A crash loses waiting tasks.
+// enqueue queues the function f for [Service.Run], which calls it in a separate transaction. It returns false if the
+// queue is full. Use enqueue for work whose duration in the request would reveal whether an account exists. Queued
+// tasks are lost if the program crashes.
 func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) error) bool {
 	select {
 	case s.tasks <- task{what, f}:
@@ -29,7 +30,8 @@ type task struct {
 	f    func(ctx context.Context, tx *db.Tx) error
 }
 
-// Run executes queued tasks until ctx ends, and then the remaining ones. Tasks record failed sign-ins and mail links.
+// Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. The tasks record
+// failed sign-ins and mail reset links.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -42,7 +44,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// drain executes the waiting tasks.
+// drain executes all tasks that are in the queue.
 func (s *Service) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
 	defer cancel()

@@ -24,13 +24,13 @@ import (
 
 const (
 	totpStep      = 30 // seconds (RFC 6238 section 4.1)
-	totpDrift     = 1  // steps by which a clock may be wrong
+	totpDrift     = 1  // number of steps by which the user's clock may differ
 	totpSetup     = 15 * time.Minute
 	recoveryCodes = 10
 	qrSize        = 240 // pixels
 )
 
-// Purposes of keys and signatures.
+// Keyring purposes for encrypting and signing TOTP secrets and recovery codes.
 const (
 	sealTOTP  = "user totp"
 	signTOTP  = "user totp setup"
@@ -58,13 +58,14 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err := png.Encode(&image, code); err != nil {
 		return TOTPSetup{}, fmt.Errorf("encode a QR code: %w", err)
 	}
-	// The page contains the secret anyway, so the token is signed and not sealed. The signature proves that the secret was
-	// made here.
+	// The token is signed but not encrypted, because the page shows the TOTP secret anyway. The signature proves that this
+	// installation created the secret.
 	token := s.Keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
 	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
 }
 
-// siteName returns the name that authenticators show: the installation's host.
+// siteName returns the name that authenticator apps show for this installation; it contains the installation's host
+// name.
 func (s *Service) siteName() string {
 	u, err := url.Parse(s.c.PublicURL)
 	if err != nil || u.Hostname() == "" {
@@ -73,8 +74,9 @@ func (s *Service) siteName() string {
 	return "Postrider " + u.Hostname()
 }
 
-// ConfirmTOTP turns the second factor on, replacing an earlier one, and returns recovery codes, which cannot be read
-// again. After a wrong code, an Invalid fault for the field `code`, the user may try again.
+// ConfirmTOTP turns on the TOTP second factor, which replaces an earlier one, and returns new recovery codes. The
+// recovery codes cannot be read later. For a wrong code, ConfirmTOTP returns an Invalid fault for the field `code`, and
+// the user may try again.
 func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
@@ -109,7 +111,7 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	})
 }
 
-// DisableTOTP turns the second factor off, if it is on, and deletes the recovery codes.
+// DisableTOTP turns off the TOTP second factor and deletes the recovery codes. It does nothing if the factor is off.
 func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	if err := s.requireProof(session); err != nil {
 		return err
@@ -126,8 +128,8 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	})
 }
 
-// ClearFactors removes the second factor, the recovery codes and the passkeys of a user who has lost them. It is for
-// the operator.
+// ClearFactors is for the operator. It removes the TOTP factor, the recovery codes and the passkeys of a user who has
+// lost them.
 func (s *Service) ClearFactors(ctx context.Context, userID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := s.clearTOTP(ctx, tx, userID); err != nil {
@@ -152,7 +154,7 @@ func (s *Service) clearTOTP(ctx context.Context, tx *db.Tx, userID string) error
 	return nil
 }
 
-// matchTOTP returns the time step of a user's TOTP code, or 0 if the code is wrong.
+// matchTOTP returns the time step that a user's TOTP code matches, or 0 if the code is wrong.
 func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	if !u.HasTOTP {
 		return 0, nil
@@ -164,8 +166,8 @@ func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	return matchSecret(string(secret), code, s.now(), u.totpStep)
 }
 
-// matchSecret returns the time step of a code, or 0 if the code is wrong. The step must be near the current one and
-// later than used.
+// matchSecret returns the time step at which a TOTP secret has the given code, or 0 if the code is wrong. The step must
+// be within totpDrift of the current step and later than used, the last step that was used.
 func matchSecret(secret, code string, now time.Time, used int64) (int64, error) {
 	code = strings.NewReplacer(" ", "", "-", "").Replace(code)
 	if len(code) != int(otp.DigitsSix) {
@@ -204,12 +206,13 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 	})
 }
 
-// RecoveryCodesLeft returns how many recovery codes the user still has.
+// RecoveryCodesLeft returns the number of a user's unused recovery codes.
 func (s *Service) RecoveryCodesLeft(ctx context.Context, userID string) (int, error) {
 	return countRecovery(ctx, s.DB.Reader, userID)
 }
 
-// newRecoveryCodes returns codes of 60 random bits, as three groups of four letters and digits.
+// newRecoveryCodes returns new recovery codes. Each code has 60 random bits, written as three groups of four letters
+// and digits.
 func newRecoveryCodes() []string {
 	codes := make([]string, recoveryCodes)
 	for i := range codes {
@@ -230,8 +233,8 @@ func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, cod
 	replaceRecovery(ctx, tx, userID, hashes)
 }
 
-// hashRecovery returns the stored form of a recovery code. It ignores case, spaces and hyphens. It uses the master key,
-// so that the short codes cannot be guessed from a copy of the database.
+// hashRecovery returns the keyed hash of a recovery code that is stored. The hash ignores case, spaces and hyphens. It
+// depends on the master key, so that the short codes cannot be guessed from a copy of the database.
 func (s *Service) hashRecovery(userID, code string) string {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
 	return hex.EncodeToString(s.Keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// code returns the code of a TOTP secret at a time.
+// code returns the TOTP code of a secret at a given time.
 func code(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	c, err := totp.GenerateCode(secret, at)
@@ -25,7 +25,7 @@ func code(t *testing.T, secret string, at time.Time) string {
 	return c
 }
 
-// withTOTP turns the second factor on and returns the secret and the recovery codes.
+// withTOTP turns on the TOTP second factor and returns the secret and the recovery codes.
 func (x *fixture) withTOTP(s users.Session) (secret string, codes []string) {
 	x.Helper()
 	setup, err := x.BeginTOTP(x.Context(), s)
@@ -48,7 +48,7 @@ func (x *fixture) pending(u users.User) string {
 	return out.Pending
 }
 
-// A TOTP secret becomes the second factor when a code of the same user confirms it.
+// A TOTP secret becomes the second factor when the user for whom it was created confirms it with a code.
 func TestConfirmTOTP(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -81,7 +81,7 @@ func TestConfirmTOTP(t *testing.T) {
 	})
 }
 
-// A TOTP code works once, with one step of clock drift, and only within five minutes after the password.
+// A TOTP code works once, may differ by one time step, and must be entered within five minutes after the password.
 func TestTOTP(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -90,7 +90,7 @@ func TestTOTP(t *testing.T) {
 		s := x.session(u.Email, password)
 		secret, _ := x.withTOTP(s)
 		second := func(pending, code string) (users.Outcome, error) { return x.SecondFactor(ctx, pending, code, home) }
-		// The code that confirmed the secret does not work again.
+		// The TOTP code that confirmed the secret cannot be used for a sign-in.
 		p := x.pending(u)
 		_, err := second(p, code(t, secret, x.now()))
 		x.is(err, fault.Invalid)
@@ -104,7 +104,7 @@ func TestTOTP(t *testing.T) {
 		_, err = second(x.pending(u), now)
 		x.is(err, fault.Invalid)
 
-		// One step of drift is accepted, and no more.
+		// A TOTP code may be one time step early or late, but not two.
 		x.pass(time.Hour)
 		_, err = second(x.pending(u), code(t, secret, x.now().Add(-time.Minute)))
 		x.is(err, fault.Invalid)
@@ -115,9 +115,9 @@ func TestTOTP(t *testing.T) {
 		_, err = second(x.pending(u), code(t, secret, x.now().Add(30*time.Second)))
 		x.must(err)
 		_, err = second(x.pending(u), code(t, secret, x.now()))
-		x.is(err, fault.Invalid) // a code of an earlier step than the one that was used
+		x.is(err, fault.Invalid) // refused: the code is of an earlier step than the last used code
 
-		// The second factor must be given in time.
+		// The second factor must be entered before the pending sign-in expires.
 		x.pass(time.Hour)
 		p = x.pending(u)
 		x.pass(5 * time.Minute)
@@ -126,7 +126,7 @@ func TestTOTP(t *testing.T) {
 	})
 }
 
-// Each recovery code works once, and new codes replace the old ones.
+// Each recovery code works once, and creating new recovery codes makes the old ones invalid.
 func TestRecoveryCodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -135,7 +135,7 @@ func TestRecoveryCodes(t *testing.T) {
 		s := x.session(u.Email, password)
 		_, codes := x.withTOTP(s)
 		second := func(pending, code string) (users.Outcome, error) { return x.SecondFactor(ctx, pending, code, home) }
-		// Case, spaces and hyphens do not matter.
+		// Recovery codes are accepted regardless of case, spaces and hyphens.
 		out, err := second(x.pending(u), strings.ToUpper(strings.ReplaceAll(codes[3], "-", " ")))
 		x.must(err)
 		_, err = second(x.pending(u), codes[3])
@@ -153,7 +153,8 @@ func TestRecoveryCodes(t *testing.T) {
 	})
 }
 
-// Turning the second factor off needs a recent proof, is recorded once, and deletes the recovery codes.
+// Turning off the second factor requires a recent proof of identity, is recorded once in the audit log, and deletes the
+// recovery codes.
 func TestDisableTOTP(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -172,7 +173,7 @@ func TestDisableTOTP(t *testing.T) {
 		x.must(err)
 		x.took()
 		x.must(x.DisableTOTP(ctx, s))
-		x.must(x.DisableTOTP(ctx, s)) // changes nothing, and is not recorded
+		x.must(x.DisableTOTP(ctx, s)) // a second call changes nothing and is not recorded
 		if did := x.took(); did != "factor_removed" {
 			t.Errorf("recorded %q", did)
 		}
@@ -208,7 +209,7 @@ func TestCodesAreLimited(t *testing.T) {
 			x.is(err, fault.Invalid)
 		}
 		_, err = x.SecondFactor(ctx, pending(), code(t, secret, x.now()), home)
-		x.is(err, fault.TooFast) // ten codes for the account, however many sign-ins have begun
+		x.is(err, fault.TooFast) // an account allows ten wrong codes, regardless of the number of pending sign-ins
 		x.pass(time.Hour)
 		_, err = x.SecondFactor(ctx, pending(), code(t, secret, x.now()), home)
 		x.must(err)
@@ -219,7 +220,7 @@ func TestCodesAreLimited(t *testing.T) {
 	})
 }
 
-// TestOneCodeAtOnce uses one code in two concurrent sign-ins: one of them succeeds.
+// TestOneCodeAtOnce checks that only one of two concurrent sign-ins with the same TOTP code succeeds.
 func TestOneCodeAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

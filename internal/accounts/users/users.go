@@ -1,27 +1,28 @@
-// Package users manages the people who sign in: passwords, second factors, passkeys, accounts at an OIDC provider,
-// sessions, and one-time links.
+// Package users manages the people who sign in, with their passwords, second factors, passkeys, linked OIDC accounts,
+// sessions and one-time links.
 //
 // # Invariants
 //
-// A user is looked up by id or by address. Addresses are unique and compared as [message.Address.Key] returns them. The
-// tokens of sessions and links are random and stored as hashes, passwords as argon2id hashes, and TOTP secrets sealed.
-// Each sign-in creates a new session. Codes, links and challenges work once: the transaction that accepts one also
-// deletes it or marks it as used. A change that withdraws a right takes effect on this node before the method returns,
-// and on other nodes when its hint arrives.
+// A user is identified by id or by email address. Addresses are unique and are compared in the form that
+// [message.Address.Key] returns. Session tokens and link tokens are random and stored as hashes, passwords are stored
+// as argon2id hashes, and TOTP secrets are stored encrypted. Each sign-in creates a new session. Codes, links and
+// challenges work once: the transaction that accepts a code, link or challenge also deletes it or marks it as used. A
+// change that withdraws a right takes effect on this node before the method returns, and on other nodes when they
+// receive the cache-invalidation hint.
 //
-// Clients that have not signed in cannot find out which addresses have an account. Answers, limits and the amount of
-// work are the same for unknown addresses. Attempts are counted before they are checked, so concurrent attempts
-// cannot exceed the limit; see attempts.go.
+// Clients that have not signed in cannot find out which email addresses have an account, because responses, limits and
+// the amount of work are the same for unknown addresses. Sign-in attempts are counted before they are checked, so
+// concurrent attempts cannot exceed the limit; see attempts.go.
 //
 // # Errors
 //
-// If a hint is lost, other nodes notice the end of a session after at most [cacheFor]. If too many passwords are being
-// checked at the same time, a fault of the kind TooFast asks to try again.
+// If a cache-invalidation hint is lost, other nodes accept an ended session for at most [cacheFor]. If too many
+// passwords are being checked at the same time, sign-ins fail with a TooFast fault.
 //
 // # Limits of this package
 //
-// It does not know teams and roles, which belong to package members, nor cookies and pages. It does not decide who may
-// manage users: only the operator may, through the program's commands.
+// Package users does not handle teams and roles, which belong to package members, or cookies and pages. It does not
+// check who may manage users, because only the operator can do so, with the program's commands.
 package users
 
 import (
@@ -38,20 +39,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// HintTopic is the topic of hints after a change that may withdraw a right of a user or end a session. The hint is the
-// user's id.
+// HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's right
+// or end a session. The hint's payload is the user's id.
 const HintTopic = "users"
 
 // User is a person who can sign in.
 type User struct {
 	ID           string
-	Email        string // as message.Address.Key returns it
+	Email        string // normalized by message.Address.Key
 	Name         string // may be empty
 	Disabled     bool   // the user may not sign in
 	HasPassword  bool
-	HasTOTP      bool // the user needs a code after the password
+	HasTOTP      bool // the user must enter a TOTP code after the password
 	CreatedAt    time.Time
-	LastSignInAt time.Time // zero before the first
+	LastSignInAt time.Time // zero before the first sign-in
 }
 
 // NewUser describes a user to create.
@@ -61,33 +62,35 @@ type NewUser struct {
 	Password string // "" for none: the user signs in by other means, or through [Service.ResetLink]
 }
 
-// Draft is a checked NewUser whose password is hashed. Hashing takes too long for a transaction.
+// Draft is a validated NewUser whose password is already hashed. Passwords are hashed before the transaction, because
+// hashing takes too long to do inside it.
 type Draft struct {
 	User
 	hash   string
 	handle []byte
 }
 
-// Client is the browser or program that sent a request, as sessions and the audit log show it.
+// Client describes the browser or program that sent a request, for sessions and the audit log.
 type Client struct {
-	Address   string // IP address; limits apply to its network
+	Address   string // IP address; the limits of attempts apply to its network
 	UserAgent string
 }
 
-// Config is the settings.
+// Config contains the settings of a [Service].
 type Config struct {
-	PublicURL string // the host of passkeys, and the prefix of links
+	PublicURL string // its host name is the passkeys' relying party; links begin with it
 	OIDC      OIDCConfig
-	// HashMemory is the memory of a password hash, in KiB, for tests that need no protection; 0 means the secure default.
-	// No setting of the program changes it.
+	// HashMemory is the memory that a password hash uses, in KiB. Only tests set it, for faster hashes; 0 means the secure
+	// default.
 	HashMemory uint32
 }
 
-// OIDCConfig describes the provider through which users can sign in. Without an issuer, there is no provider.
+// OIDCConfig describes the provider through which users can sign in. If Issuer is empty, users cannot sign in through a
+// provider.
 type OIDCConfig struct {
 	Issuer, ClientID, ClientSecret string
-	Name                           string   // the provider's name on the button
-	Domains                        []string // domains of addresses that may sign in without an invitation, in lower case
+	Name                           string   // the provider's name on the sign-in button
+	Domains                        []string // email domains, in lower case, whose users may sign in without an invitation
 }
 
 // Deps are the dependencies of a Service.
@@ -95,18 +98,19 @@ type Deps struct {
 	DB   *db.DB
 	Keys *keyring.Keyring
 	Log  *slog.Logger
-	// Audit records what users do with their accounts.
+	// Audit is the audit log, which records changes of users and sign-ins.
 	Audit *audit.Log
-	// TeamsOf returns the ids of a user's teams, in whose audit logs the user's acts appear. Acts of a user without a
-	// team belong to no team's log.
+	// TeamsOf returns the ids of a user's teams. A user's actions appear in the audit log of each of these teams. Actions
+	// of a user without a team appear in no team's log.
 	TeamsOf func(ctx context.Context, r db.Reader, userID string) ([]string, error)
-	// OnUserDelete runs in the transaction that deletes a user. An error of OnUserDelete refuses the deletion.
+	// OnUserDelete runs in the transaction that deletes a user. If OnUserDelete returns an error, the user is not deleted.
 	OnUserDelete func(ctx context.Context, tx *db.Tx, userID string) error
 	// OnUserDisable runs in the transaction that disables a user.
 	OnUserDisable func(ctx context.Context, tx *db.Tx, userID string) error
-	// Mail enqueues an email to one address in tx. If Mail is nil, requests for links are refused.
+	// Mail enqueues an email to one address in the transaction tx. If Mail is nil, requests for password reset links are
+	// refused.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
-	// Now returns the current time; nil uses the clock of the database.
+	// Now returns the current time. If Now is nil, the service uses the clock of package db.
 	Now func() time.Time `deps:"optional"`
 }
 
@@ -121,8 +125,8 @@ type Service struct {
 	tasks chan task
 
 	mu    sync.Mutex
-	cache map[string]cachedSession // by the hash of the token
-	epoch int                      // incremented by forget; results that were read in an older epoch are not cached
+	cache map[string]cachedSession // keys are token hashes
+	epoch int                      // incremented by forget; a result that was read in an earlier epoch is not cached
 }
 
 // New returns the service. It fails if a dependency is missing.
@@ -135,7 +139,7 @@ func New(c Config, d Deps) (*Service, error) {
 	if c.HashMemory > 0 {
 		s.hash.cheap = hashCost{c.HashMemory, 1, 1}
 	}
-	s.web, _ = relyingParty(c.PublicURL) // see PasskeysWork
+	s.web, _ = relyingParty(c.PublicURL) // see PasskeysEnabled
 	d.DB.OnHint(HintTopic, func(string) { s.forget() })
 	return s, nil
 }
@@ -147,7 +151,7 @@ func (s *Service) now() time.Time {
 	return s.DB.Now()
 }
 
-// Outcome is the result of a step of a sign-in.
+// Outcome is the result of a sign-in step.
 type Outcome struct {
 	Token   string // of the new session, for the cookie; "" while a second factor is required
 	Pending string // the argument for SecondFactor; "" if none is required
@@ -168,13 +172,14 @@ type Session struct {
 	Address   string // IP address of the client that signed in
 	UserAgent string
 	CreatedAt time.Time
-	UsedAt    time.Time // up to a minute old
-	ExpiresAt time.Time // later if the session is used before
+	UsedAt    time.Time // time of last use; up to a minute too early
+	ExpiresAt time.Time // extended if the session is used before this time
 	ProvedAt  time.Time // when the user last entered a password or used a passkey
 }
 
-// ErrProve is returned by changes of factors if the session's last proof is too old. The user must enter the password
-// or use a passkey again (see [Service.ProvePassword] and [Service.FinishPasskeyProof]). Compare with errors.Is.
+// ErrProve is the error of methods that change authentication factors if the session's last proof of identity is too
+// old. The user must enter the password or use a passkey again (see [Service.ProvePassword] and
+// [Service.FinishPasskeyProof]). Compare with errors.Is.
 var ErrProve error = fault.Forbiddenf("", "Confirm that it is you: give your password or a passkey again.")
 
 // TOTPSetup is a TOTP secret that becomes a second factor when a code confirms it.
@@ -185,7 +190,7 @@ type TOTPSetup struct {
 	PNG    []byte // the QR code
 }
 
-// Passkey is a passkey.
+// Passkey describes a user's passkey.
 type Passkey struct {
 	ID         string
 	Name       string
@@ -195,35 +200,36 @@ type Passkey struct {
 
 // Challenge is a WebAuthn challenge for the browser's authenticator.
 type Challenge struct {
-	Token   string // the argument of the finishing method, within 5 minutes
+	Token   string // argument of the method that finishes the operation; valid for 5 minutes
 	Options []byte // a JSON object with the member publicKey, for navigator.credentials
 }
 
-// Identity is an account at the OIDC provider.
+// Identity is an OIDC provider account that is linked to a user.
 type Identity struct {
 	ID        string
 	Issuer    string
-	Email     string // the address that the provider returned when the account was linked
+	Email     string // email address that the provider returned when the account was linked
 	CreatedAt time.Time
 }
 
-// OIDCFlow is a sign-in at the OIDC provider that has begun.
+// OIDCFlow contains what the browser needs to sign in at the OIDC provider.
 type OIDCFlow struct {
 	URL    string // where to redirect the browser
-	Cookie string // cookie for the browser until it returns, for 10 minutes
+	Cookie string // cookie that the browser must send to the callback; valid for 10 minutes
 }
 
-// OIDCResult is the result of a sign-in at the OIDC provider: an Outcome, or Unknown if no user has the account.
+// OIDCResult is the result of a sign-in at the OIDC provider. It contains an Outcome, or Unknown if no user is linked
+// to the provider's account.
 type OIDCResult struct {
 	Outcome
 	Linked  bool    // the account was linked to the signed-in user
-	Unknown *Person // the identity from the provider, with a verified address
+	Unknown *Person // the person, with a verified address, if no such user exists
 }
 
-// Person is an identity from the OIDC provider for which no user exists yet. Token is the argument of CreateFromOIDC,
-// for 10 minutes.
+// Person is an identity from the OIDC provider for which no user exists yet. Its Token is the argument of
+// [Service.CreateFromOIDC] and is valid for 10 minutes.
 type Person struct {
 	Email, Name string
-	Allowed     bool // OIDCConfig.Domains allows it without an invitation
+	Allowed     bool // OIDCConfig.Domains allows the person to sign in without an invitation
 	Token       string
 }

@@ -50,8 +50,8 @@ func TestSignIn(t *testing.T) {
 	})
 }
 
-// TestNoEnumeration compares the answers for an existing account, a disabled one, one without a password, and an
-// unknown address.
+// TestNoEnumeration checks that the responses are the same for an existing account, a disabled account, an account
+// without a password, and an unknown address.
 func TestNoEnumeration(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -107,7 +107,7 @@ func TestPasswords(t *testing.T) {
 		elsewhere, err := x.attempt(u.Email, password)
 		x.must(err)
 		s := x.of(out)
-		for range 20 { // does not count as a wrong password
+		for range 20 { // an unacceptable new password does not count as a wrong password
 			if f := x.field(x.SetPassword(ctx, s, password, "short")); f != "password" {
 				t.Errorf("a short password is blamed on %q", f)
 			}
@@ -126,7 +126,7 @@ func TestPasswords(t *testing.T) {
 			t.Errorf("recorded %q", did)
 		}
 
-		// A proof lasts for a quarter of an hour.
+		// A proof of identity is valid for 15 minutes.
 		x.pass(15 * time.Minute)
 		s = x.of(out)
 		if _, err := x.BeginTOTP(ctx, s); !errors.Is(err, users.ErrProve) {
@@ -154,7 +154,7 @@ func TestUsers(t *testing.T) {
 			_, err := x.Create(ctx, n)
 			x.is(err, fault.Invalid)
 		}
-		// If two transactions create the user at the same time, the index decides.
+		// If two concurrent transactions create a user with the same address, the unique index rejects one of them.
 		var wg sync.WaitGroup
 		errs := make([]error, 4)
 		for i := range errs {

@@ -15,26 +15,26 @@ import (
 )
 
 const (
-	// maxStepsAtOnce is how many steps of a run one transaction does. On SQLite the transaction blocks all other
-	// writes.
+	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. It is small because the
+	// transaction blocks all other writes on SQLite.
 	maxStepsAtOnce = 20
-	// maxTurns is how many transactions a run gets in a row before other runs may have its worker.
+	// maxTurns is the maximum number of consecutive transactions of a run before its worker may serve other runs.
 	maxTurns = 10
-	// suspendedWait is how long a run waits before it checks again whether its team may send.
+	// suspendedWait is the interval at which a run of a suspended team checks whether the team may send again.
 	suspendedWait = 5 * time.Minute
 	maxQuotaWait  = time.Hour
 )
 
-// quotaWait returns how long a run waits before it checks its team's quota again. A run waits until the quota resets,
-// but at most maxQuotaWait, because the operator may raise the quota earlier.
+// quotaWait returns how long a run waits after its team has used up a quota. A run waits until the quota resets, but at
+// most maxQuotaWait, because the operator may raise the quota earlier.
 func quotaWait(now time.Time, k fault.Kind) time.Duration {
 	return min(quotas.Resets(k, now).Sub(now), maxQuotaWait)
 }
 
-// waits are the delays after consecutive errors of the database.
+// waits are the retry delays after consecutive database errors.
 var waits = []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 
-// Kinds returns the kinds of jobs of this package.
+// Kinds returns the job kinds of this package.
 func (s *Service) Kinds() []jobs.Kind {
 	team := func(lane string) string { return lane }
 	return []jobs.Kind{
@@ -48,8 +48,8 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// advance is the handler of the jobs of runKind. It advances a run until the run waits or has ended. If an event or a
-// cancellation changes the run first, advance reads it again.
+// advance handles jobs of the kind runKind. It carries out a run's steps until the run waits or has ended. If an event
+// or a cancellation changes the run concurrently, advance reads the run again and retries.
 func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	for range maxTurns {
 		more, err := s.advanceOnce(ctx, j)
@@ -66,7 +66,8 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// advanceOnce does the steps of a run that fit into one transaction. It returns false when the job has ended or waits.
+// advanceOnce carries out a run's next steps in one transaction. It returns more == true if another transaction must
+// continue the run, and false if the job has ended or waits.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {
@@ -82,12 +83,12 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	if at.cancelReason != "" {
 		return false, s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
-	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait
+	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait, because waitUntil is then zero
 		if err := s.prepareEmails(ctx, at); err != nil {
 			return false, err
 		}
 	}
-	// The transaction must not be a shared one, in which runs of the same contacts would deadlock.
+	// Use a separate transaction, because runs of the same contacts would deadlock in shared transactions.
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
 		if err := w.runSteps(ctx); err != nil {
@@ -99,7 +100,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	return more && err == nil, err
 }
 
-// runState is a run at a step with the data that was read for it outside of a transaction.
+// runState contains a run and the data for its next steps that was read before the transaction.
 type runState struct {
 	row          row
 	run          *engine.Run
@@ -109,7 +110,7 @@ type runState struct {
 	prepared     map[string]*prepared
 }
 
-// loadRunState reads what a run needs for its next steps.
+// loadRunState reads the data that a run needs for its next steps.
 func (s *Service) loadRunState(ctx context.Context, r *row) (*runState, error) {
 	at := &runState{row: *r, cancelReason: r.stale()}
 	if at.cancelReason != "" {
@@ -136,7 +137,8 @@ func (s *Service) loadRunState(ctx context.Context, r *row) (*runState, error) {
 	return at, nil
 }
 
-// facts returns the facts about a contact as it was read. m may be nil.
+// facts converts a contact into the facts that the engine needs. If the contact m is nil, the facts contain only the
+// time.
 func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *contacts.Member) engine.Facts {
 	f := engine.Facts{Now: now}
 	if m == nil {
@@ -155,20 +157,20 @@ func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *cont
 	return f
 }
 
-// walkResult is how a walk ends.
+// walkResult says why a walk stopped and what happens to the run's job.
 type walkResult int
 
 const (
 	walkContinues walkResult = iota // the run continues in another transaction
 	walkWaits                       // the run waits until a time
-	walkCalls                       // the next step is a webhook, for which there is another job
+	walkCalls                       // the next step is a webhook, which needs a job of callKind
 	walkEnded                       // the run has ended
 	walkSuspended                   // the team is suspended
 	walkOverQuota                   // the team's quota is used up
-	walkYields                      // other runs may use the worker
+	walkYields                      // the run must let other runs use its worker
 )
 
-// walk moves a run through its steps in one transaction. If the transaction is repeated, the repetition has a new walk.
+// walk carries out a run's steps in one transaction. Each retry of the transaction uses a new walk.
 type walk struct {
 	s       *Service
 	tx      *db.Tx
@@ -178,11 +180,11 @@ type walk struct {
 	contact *contacts.Member
 	ready   map[string]*prepared
 
-	opened bool       // the current step has a row
+	opened bool       // the current step already has a database row
 	end    walkResult // set by runSteps
 	until  time.Time  // for walkWaits
 	lane   string     // lane of the job that calls a webhook
-	quota  fault.Kind // the quota that is used up
+	quota  fault.Kind // which quota is used up, for walkOverQuota
 }
 
 func (at *runState) walk(s *Service, tx *db.Tx) *walk {
@@ -191,8 +193,8 @@ func (at *runState) walk(s *Service, tx *db.Tx) *walk {
 		opened: run.Waits != nil}
 }
 
-// runSteps does steps until the run waits, ends, or needs something that must be prepared outside of a transaction.
-// After that, runSteps saves the run.
+// runSteps carries out steps until the run waits, ends, reaches maxStepsAtOnce, or needs data that must be prepared
+// outside the transaction. Finally it saves the run.
 func (w *walk) runSteps(ctx context.Context) error {
 	waited := w.row.waitFor
 	var failed *engine.Failure
@@ -245,7 +247,7 @@ func (w *walk) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// pause makes the run wait at its step, unless it waits already.
+// pause makes a run wait at its current step, unless it already waits there.
 func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error {
 	w.end, w.until = walkWaits, a.Wait.Until
 	if w.opened {
@@ -259,7 +261,7 @@ func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error
 	return insertStep(ctx, w.tx, &w.row, &rec)
 }
 
-// record writes the record of a step.
+// record stores the record of a step that is done.
 func (w *walk) record(ctx context.Context, rec *engine.Record) error {
 	if w.opened {
 		w.opened = false
@@ -268,7 +270,7 @@ func (w *walk) record(ctx context.Context, rec *engine.Record) error {
 	return insertStep(ctx, w.tx, &w.row, rec)
 }
 
-// finish ends the job of the run or makes it wait, depending on how the walk ended.
+// finish ends the run's job or schedules its next execution, depending on the result of the walk.
 func (w *walk) finish(ctx context.Context, j jobs.Job) error {
 	q := w.s.p.Queue
 	switch w.end {

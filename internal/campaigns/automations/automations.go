@@ -1,34 +1,38 @@
 // Package automations sends contacts through graphs of steps. An event of a contact begins a run of each enabled
-// automation that has a trigger for it (API reference section 22). Package engine defines what graphs mean.
+// automation that has a trigger for the event (API reference section 22). Package engine parses graphs and plans the
+// steps of a run.
 //
 // # How a run advances
 //
-// A run is a row and, until it has ended, one job. The job's handler plans the next step. One transaction then writes
-// the effect of the step, its record, and the run at its next step. If a step waits, the job waits for the same time.
-// If the step waits for an event, a row lets the event find the run. Every change of a run increments its revision and
-// fails if the revision is not the one that was read. If a due job, an event and a cancellation coincide, the first
-// commit wins, and the others read the run again.
+// A run is a database row and has one job until it ends. The job's handler plans the run's next step. One transaction
+// then writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled
+// for the end of the wait. If a step waits for an event, the transaction also inserts a row by which that event finds
+// the run. Every change of a run increments its revision, and fails if the revision has changed since the run was read.
+// If a due job, an event and a cancellation change a run concurrently, the first commit wins, and the others read the
+// run again.
 //
 // # Invariants
 //
 // A run keeps the version of the automation with which it began, because versions never change. The transaction that
-// enqueues an email also moves its run on, so the email is sent once. After an automation is stopped or deleted, its
-// runs do nothing more. The automation's epoch is then greater than that of its runs, and each step compares the two.
+// enqueues an email also advances the run, so the email is sent once. After an automation is stopped or deleted, its
+// runs carry out no further steps. Stopping or deleting increments the automation's epoch, and each step compares the
+// run's epoch with it.
 //
-// A deleted contact has no more runs. The automation's reentry rule limits the runs of a contact. The limits maxActive,
-// for active runs, and maxHourly, for new runs in an hour, apply too. The first event in an hour that exceeds a limit
-// creates a failed run that shows the reason. Runs that cause events that begin further runs end at maxDepth.
+// Deleting a contact cancels the contact's runs. An automation's reentry rule limits the number of runs per contact, as
+// do maxActive for active runs and maxHourly for new runs in an hour. The first event in an hour that exceeds a limit
+// creates a failed run that shows the reason. If a run causes an event that begins another run, such a chain of runs
+// ends at maxDepth.
 //
 // # When it fails
 //
-// An event is stored together with the runs that it begins, or not at all. If very many events are recorded at once,
-// jobs begin some of the runs later. If a step cannot be done, its run fails with a reason. After an error of the
-// database the job is retried without limit. A webhook step is called at least once.
+// An event is stored together with the runs that it begins, or not at all. If a transaction records very many events,
+// background jobs begin some of the runs later. If a step cannot be carried out, its run fails with a reason. After a
+// database error the job is retried without limit. A webhook step's URL is called at least once.
 //
 // # What it does not do
 //
-// The package stores no events. The packages that record events call [Service.OnEvent], or the recorder calls the
-// service.
+// Package automations does not store events. The packages that record events call [Service.OnEvent] directly or through
+// a recorder.
 package automations
 
 import (
@@ -40,14 +44,14 @@ import (
 // Limits of automations.
 const (
 	MaxName  = 255  // characters
-	MaxTeam  = 1000 // automations of a team
-	MaxEvent = 50   // enabled automations of a team with the same event name
+	MaxTeam  = 1000 // maximum number of automations of a team
+	MaxEvent = 50   // maximum number of enabled automations of a team with the same event name
 
-	maxVersions = 1000 // versions of an automation with which runs may have begun
+	maxVersions = 1000 // maximum number of stored versions of an automation
 
-	maxActive = 20  // runs of one contact in one automation at once
-	maxHourly = 100 // runs of one contact in one automation that may begin within an hour
-	maxDepth  = 5   // runs in a chain in which each run caused the event that began the next
+	maxActive = 20  // maximum number of active runs of a contact in an automation
+	maxHourly = 100 // maximum number of runs of a contact in an automation that begin within an hour
+	maxDepth  = 5   // maximum length of a chain of runs in which each run caused the event that began the next run
 )
 
 // Status says whether events begin runs of an automation.
@@ -58,13 +62,13 @@ const (
 	Disabled Status = "disabled"
 )
 
-// Reentry says when an event may begin a run for a contact that has already had one of the same automation.
+// Reentry says whether an event may begin a run for a contact that has already had a run of the same automation.
 type Reentry string
 
 const (
-	Always      Reentry = "always"         // each event begins a run, within the limits; the default
+	Always      Reentry = "always"         // each event begins a run, up to the limits; the default
 	OnceAtATime Reentry = "once_at_a_time" // only if the contact has no active run of the automation
-	Once        Reentry = "once"           // only the first time
+	Once        Reentry = "once"           // only if the contact has never had a run of the automation
 )
 
 // Automation is a graph of steps that contacts go through after an event.
@@ -84,7 +88,7 @@ type Automation struct {
 	revision  int64
 }
 
-// RunStatus is the status of a run, as the public API spells it.
+// RunStatus is the status of a run. Its values are the ones of the public API.
 type RunStatus string
 
 const (
@@ -94,7 +98,8 @@ const (
 	Cancelled RunStatus = "cancelled"
 )
 
-// Reason is why a run failed or was cancelled: one of these constants, or the reason of the step that failed.
+// Reason is the reason why a run failed or was cancelled: one of these constants, or the reason of the step that
+// failed.
 type Reason string
 
 const (
@@ -106,7 +111,7 @@ const (
 	TooMany           Reason = "too_many_runs"
 )
 
-// Run is one pass of a contact through an automation.
+// Run is one execution of an automation for a contact.
 type Run struct {
 	ID           string
 	TeamID       string
@@ -116,18 +121,18 @@ type Run struct {
 	Status       RunStatus
 	Reason       Reason
 	Message      string    // the reason as a sentence; "" without one
-	Event        string    // the event that began the run
+	Event        string    // name of the event that began the run
 	Step         string    // the key of the current step; "" once the run has ended
 	WaitsUntil   time.Time // zero if the run does not wait
 	WaitsFor     string    // the name of an event; "" for none
 	CreatedAt    time.Time
 	EndedAt      time.Time // zero if the run has not ended
-	Steps        []RunStep // the steps that began, in order; nil in lists
+	Steps        []RunStep // the steps that were begun, in order; nil in lists
 
 	epoch int64
 }
 
-// RunStep is what a step of a run did.
+// RunStep describes what a step of a run did.
 type RunStep struct {
 	Key         string
 	Type        engine.Type

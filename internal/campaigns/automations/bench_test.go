@@ -16,8 +16,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// BenchmarkEvents sends events for 2,000 contacts, 64 at a time. The events trigger no automation, a run that waits, or
-// a run whose first step sends an email. The rate counts events until all their effects are on disk.
+// BenchmarkEvents sends events for 2,000 contacts with 64 concurrent clients. Depending on the case, an event begins no
+// run, a run that waits, or a run whose first step sends an email. The reported event rate includes the time until all
+// effects of the events are stored.
 func BenchmarkEvents(b *testing.B) {
 	const contacts, total, clients = 2000, 10_000, 64
 	for _, database := range []string{"sqlite", "postgres"} {
@@ -54,7 +55,7 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting reports what 100,000 runs in a delay cost: the node's memory, and its CPU time in ten seconds.
+// BenchmarkWaiting measures the memory and the CPU time that a node uses while 100,000 runs wait in a delay.
 func BenchmarkWaiting(b *testing.B) {
 	const total = 100_000
 	for _, database := range []string{"sqlite", "postgres"} {
@@ -97,7 +98,7 @@ func benched(b *testing.B, database string) *fixture {
 	return newFixture(b, testnode.New(b, open(b), testnode.Options{}))
 }
 
-// allWait waits until n runs wait. It polls rarely, because it reads all runs.
+// allWait blocks until n runs are waiting. It polls only every 200 ms, because each poll reads all runs.
 func (s *fixture) allWait(n int) {
 	s.T.Helper()
 	for s.Count(`SELECT COUNT(*) FROM automation_runs WHERE waits_until > 0`) < n {

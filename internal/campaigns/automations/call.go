@@ -14,17 +14,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// callKind is the kind of the jobs that do webhook steps. While a run has such a job, it has no job of runKind, so slow
-// hosts do not delay other runs.
+// callKind is the kind of the jobs that carry out webhook steps. While a run is at a webhook step, it has a job of
+// callKind instead of runKind, so that slow hosts do not occupy the workers of other runs.
 const callKind = "automations.call"
 
-// callLease limits the time of one call, with its database writes.
+// callLease is the maximum duration of one webhook call including its database writes.
 const callLease = 2 * time.Minute
 
-// callWaits are the delays before further calls after a call that failed.
+// callWaits are the delays before each retry of a failed webhook call.
 var callWaits = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 3 * time.Hour}
 
-// callLane returns the lane of a team's calls to the host of a URL.
+// callLane returns the job lane for a team's webhook calls to one URL's host.
 func callLane(teamID, address string) string {
 	host := ""
 	if u, err := url.Parse(address); err == nil {
@@ -38,7 +38,7 @@ func callTeam(lane string) string {
 	return teamID
 }
 
-// call is the handler of the jobs of callKind. It calls the URL of the webhook step at which a run is.
+// call handles jobs of the kind callKind. It calls the URL of a run's current webhook step.
 func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {
@@ -87,9 +87,9 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	return s.finishCall(ctx, j, at, &a, out)
 }
 
-// verdict is the judgement of a call.
+// verdict says whether a webhook call succeeded and whether it may be retried.
 type verdict struct {
-	retry   bool // another call may succeed
+	retry   bool // a retry may succeed
 	status  int  // 0 without a response
 	failure *engine.Failure
 }
@@ -102,7 +102,7 @@ func (v *verdict) outcome() engine.Outcome {
 	return out
 }
 
-// judge judges the status of a response, or the error of a call without a response.
+// judge returns the verdict on a webhook call from the response status, or from the error if there was no response.
 func judge(status int, err error) verdict {
 	v := verdict{status: status}
 	switch {
@@ -126,7 +126,7 @@ func judge(status int, err error) verdict {
 	return v
 }
 
-// postponeCall makes a job wait without counting a try.
+// postponeCall reschedules a webhook job without counting an attempt.
 func (s *Service) postponeCall(ctx context.Context, j jobs.Job, wait time.Duration, why string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Wait(ctx, tx, j, tx.Now().Add(jobs.Jitter(wait)), why)
@@ -134,7 +134,7 @@ func (s *Service) postponeCall(ctx context.Context, j jobs.Job, wait time.Durati
 	})
 }
 
-// retryCall schedules another call, and records in the step how the last call failed.
+// retryCall schedules a retry of a webhook call, and stores the failure of the last call in the step.
 func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *verdict) error {
 	wait := jobs.Jitter(callWaits[j.Tries])
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
@@ -145,7 +145,8 @@ func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *ve
 	})
 }
 
-// finishCall moves a run past its webhook step. If the run was changed during the call, it was cancelled.
+// finishCall stores the result of a webhook step and advances the run to the next step. If the run changed during the
+// call, it was ended or cancelled, and finishCall ends only the job.
 func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action,
 	out engine.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {

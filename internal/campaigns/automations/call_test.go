@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// A call that fails is repeated for some hours; then the step fails. A call that cannot succeed fails at once.
+// A failed webhook call is retried for several hours before the step fails. A webhook call that cannot succeed makes
+// the step fail immediately.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -59,7 +60,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// If a call could not be made, it does not count as one of the tries.
+// A webhook call that could not be started does not count as one of the attempts.
 func TestCallThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

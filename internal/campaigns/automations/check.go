@@ -13,16 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// checkReferences returns an error if a graph names something that the team does not have, or that the step cannot use.
-// If one of these is deleted later, the steps that name it fail. It reads some rows for each reference, so do not call
-// it in a transaction.
+// checkReferences returns an error if a graph refers to an object that the team does not have or that the step cannot
+// use. If a referenced object is deleted later, the steps that refer to it fail. checkReferences reads rows for each
+// reference, so do not call it in a transaction.
 func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
 	all := g.References()
 	have, err := s.propertiesAmong(ctx, teamID, all)
 	if err != nil {
 		return err
 	}
-	checked := map[string]bool{} // many steps may name the same thing
+	checked := map[string]bool{} // several steps may refer to the same object
 	for _, r := range all {
 		switch r.Kind {
 		case engine.RefTemplate:
@@ -46,7 +46,7 @@ func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.
 	return nil
 }
 
-// propertiesAmong returns the existing properties that references name, by name.
+// propertiesAmong returns the contact properties that the references name and that exist, keyed by name.
 func (s *Service) propertiesAmong(ctx context.Context, teamID string, all []engine.Reference) (
 	map[string]contacts.Property, error) {
 	var names []string
@@ -82,7 +82,8 @@ func checkProperty(have map[string]contacts.Property, r *engine.Reference) error
 	return nil
 }
 
-// checkTemplate returns an error if a template is not published, or if one of its variables would have no value.
+// checkTemplate returns an error if a referenced template is not published, or if one of its variables would have no
+// value.
 func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Reference) error {
 	t, err := s.p.Templates.Published(ctx, teamID, r.ID)
 	switch {
@@ -111,7 +112,7 @@ func (s *Service) checkRule(ctx context.Context, teamID string, g *engine.Graph,
 	return g.CheckRule(r, schema)
 }
 
-// checkNamed checks a reference by an id, a URL or an address.
+// checkNamed checks a reference that is an id, a URL or an address.
 func (s *Service) checkNamed(ctx context.Context, teamID string, r *engine.Reference) (err error) {
 	switch r.Kind {
 	case engine.RefSegment:

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// cpu returns the CPU time of this process.
+// cpu returns the CPU time that this process has used.
 func cpu() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// trip adds an automation with two emails, a change of the contact, a webhook, and an event that another run waits for.
+// trip creates an automation with two emails, a change of the contact, a webhook, and a wait for an event.
 func (s *fixture) trip() (automationID string) {
 	s.T.Helper()
 	s.template("bye", "Bye")
@@ -31,7 +31,7 @@ func (s *fixture) trip() (automationID string) {
 		step("bye", engine.SendEmail, `{"template": {"id": "bye"}}`))
 }
 
-// begun removes all runs and emails, and creates the contact again.
+// begun deletes all runs, emails, contacts and jobs, and creates the contact again.
 func (s *fixture) begun() (contactID string) {
 	s.T.Helper()
 	s.Must(s.forget())
@@ -44,7 +44,7 @@ func (s *fixture) begun() (contactID string) {
 	return s.contact(ann)
 }
 
-// travel sends the events of a trip that were not sent yet, and does due jobs, until something fails.
+// travel sends the events that the automation of trip still needs and runs due jobs. It stops at the first error.
 func (s *fixture) travel(contactID string) error {
 	var begun, paid bool
 	err := s.DB.QueryRow(s.T.Context(), `SELECT EXISTS (SELECT 1 FROM automation_runs),
@@ -82,7 +82,7 @@ func (s *fixture) tryWork() error {
 	}
 }
 
-// arrived finishes a trip and checks that each step was done once.
+// arrived completes the run of the automation of trip and checks that each step was carried out once.
 func (s *fixture) arrived(automationID, contactID string) {
 	s.T.Helper()
 	s.giveBack()
@@ -93,7 +93,7 @@ func (s *fixture) arrived(automationID, contactID string) {
 	}
 }
 
-// If any statement fails, no step is missed or done twice.
+// If any SQL statement fails once, no step is skipped or carried out twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	sqliteTraced(t, func(t *testing.T, s *fixture) {
@@ -106,7 +106,7 @@ func TestBrokenStatements(t *testing.T) {
 	})
 }
 
-// If the database loses the connection at any point, even during a commit, no step is missed or done twice.
+// If the database connection is lost at any point, even during a commit, no step is skipped or carried out twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)
@@ -119,7 +119,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An event that arrives while a worker has the job of the run is not lost, and the step is done once.
+// An event that arrives while a worker processes the run's job is not lost, and the step is carried out once.
 func TestEventWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -142,7 +142,7 @@ func TestEventWhileInHand(t *testing.T) {
 	})
 }
 
-// A run that is cancelled, or whose contact is deleted, between its read and its transaction does nothing.
+// If a run is cancelled or its contact is deleted after the worker has read the run, the worker carries out no step.
 func TestStopWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -172,7 +172,7 @@ func TestStopWhileInHand(t *testing.T) {
 	})
 }
 
-// A run that a job cancels while the cancelled runs are listed is in the list.
+// The list of cancelled runs includes a run that a job cancels while the list is being read.
 func TestListWhileRunsAreCancelled(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -191,7 +191,7 @@ func TestListWhileRunsAreCancelled(t *testing.T) {
 	})
 }
 
-// An event is accepted even if an automation whose runs wait for it is stopped at that moment.
+// An event is accepted even if an automation with runs that wait for it is stopped concurrently.
 func TestStopWhileEventIsTakenIn(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)
@@ -213,7 +213,7 @@ func TestStopWhileEventIsTakenIn(t *testing.T) {
 	}
 }
 
-// Concurrent events, steps and deletions of the same contacts leave consistent rows.
+// After concurrent events, steps and deletions of the same contacts, the rows of the runs are consistent.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -265,7 +265,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// Many concurrent events of few contacts do not deadlock: no transaction runs twice.
+// Many concurrent events of few contacts cause no deadlock, so no transaction is retried.
 func TestEventsOfFewContacts(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {

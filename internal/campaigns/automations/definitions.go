@@ -20,22 +20,22 @@ import (
 )
 
 const (
-	// maxTries is how often Update starts again because other requests changed the automation. If several changes are
-	// concurrent, at least one succeeds each time.
+	// maxTries is the maximum number of attempts of Update if other requests change the automation concurrently. Of
+	// several concurrent attempts, at least one succeeds.
 	maxTries   = 100
-	copySuffix = " (copy)" // ends the name of a copy
+	copySuffix = " (copy)" // appended to the name of a copy
 )
 
-// NewAutomation is an automation to create.
+// NewAutomation describes an automation to create.
 type NewAutomation struct {
 	Name        string
 	Status      Status  // "" is disabled
 	Reentry     Reentry // "" is always
-	Steps       []byte  // JSON, as engine.Parse reads it
+	Steps       []byte  // JSON in the format of engine.Parse
 	Connections []byte  // JSON
 }
 
-// Create adds an automation.
+// Create creates an automation with its first version.
 func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (Automation, error) {
 	a := Automation{TeamID: teamID, Name: n.Name, Status: cmp.Or(n.Status, Disabled),
 		Reentry: cmp.Or(n.Reentry, Always)}
@@ -53,7 +53,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (A
 	return a, err
 }
 
-// check checks everything except the graph.
+// check validates all fields of an automation except its graph.
 func (a *Automation) check() error {
 	switch {
 	case strings.TrimSpace(a.Name) == "":
@@ -73,7 +73,7 @@ func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// parse parses a graph. Both lists, of steps and of connections, must be given.
+// parse parses a graph. It returns an error if the list of steps or the list of connections is missing.
 func parse(steps, connections []byte) (*engine.Graph, error) {
 	if absent(steps) {
 		return nil, fault.MissingField("steps")
@@ -84,14 +84,14 @@ func parse(steps, connections []byte) (*engine.Graph, error) {
 	return engine.Parse(steps, connections)
 }
 
-// absent reports whether JSON is empty or null.
+// absent reports whether a JSON text is empty or null.
 func absent(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || string(text) == "null"
 }
 
-// add inserts an automation with its first version. It sets the same fields of a each time, because the transaction may
-// run again.
+// add inserts an automation with its first version. It sets all fields that it changes anew on each call, because the
+// transaction may be retried.
 func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
 		return err
@@ -111,18 +111,19 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 }
 
 // definitionsOf returns the name of the lock that serializes changes to the automations of a team. The lock is needed
-// because no index limits how many automations a team has or how many begin with one event.
+// because no database constraint limits the number of a team's automations or the number of automations with the same
+// event.
 func definitionsOf(teamID string) string { return "automations of " + teamID }
 
-// addVersion inserts the graph of a as its next version. New runs use it once a is saved.
+// addVersion inserts an automation's graph as its next version. New runs use that version once the automation is saved.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	a.Version++
 	a.versionID = id.At(tx.Now())
 	insertVersion(ctx, tx, a)
 }
 
-// writeTriggers replaces the rows that say which events begin runs of an automation. A disabled automation has none.
-// The caller must hold the lock of definitionsOf.
+// writeTriggers replaces the trigger rows of an automation, which say which events begin runs. A disabled automation
+// has no trigger rows. The caller must hold the lock that definitionsOf names.
 func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteTriggers(ctx, tx, a.TeamID, a.ID)
 	if a.Status != Enabled {
@@ -152,8 +153,8 @@ func (s *Service) Get(ctx context.Context, teamID, automationID string) (Automat
 	return getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
 }
 
-// List returns a page of a team's automations, newest first, without their graphs. status filters the list unless it is
-// "".
+// List returns a page of a team's automations, newest first, without their graphs. An empty status selects automations
+// of all statuses.
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Automation, bool, error) {
 	if status != "" && status != Enabled && status != Disabled {
 		return nil, false, fault.Invalidf("status", "The `status` parameter must be `enabled` or `disabled`.")
@@ -161,17 +162,17 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listAutomations(ctx, s.p.DB.Reader, teamID, status, p)
 }
 
-// Change is a change of an automation. Nil fields stay unchanged.
+// Change describes a change of an automation. Fields that are nil stay unchanged.
 type Change struct {
 	Name        *string
 	Status      *Status
 	Reentry     *Reentry
-	Steps       []byte // JSON; together with Connections
+	Steps       []byte // JSON; must be changed together with Connections
 	Connections []byte
 }
 
-// Update changes an automation. A new graph creates a new version, which later runs use; existing runs keep their
-// version. If the automation is disabled, existing runs continue; [Service.Stop] ends them.
+// Update changes an automation. A new graph creates a new version. New runs use that version, and existing runs keep
+// theirs. Disabling the automation does not end existing runs; [Service.Stop] does.
 func (s *Service) Update(ctx context.Context, teamID, automationID string, c Change) (Automation, error) {
 	if absent(c.Steps) != absent(c.Connections) {
 		field, other := "connections", "steps"
@@ -205,8 +206,8 @@ func (s *Service) Update(ctx context.Context, teamID, automationID string, c Cha
 // errAutomationChanged means that an automation was changed after it was read.
 var errAutomationChanged = errors.New("the automation was changed after it was read")
 
-// changeOnce changes an automation as it was read. It returns errAutomationChanged if another request has changed the
-// automation since then. g is the new graph, or nil.
+// changeOnce reads an automation and applies a change to it. It returns errAutomationChanged if another request changed
+// the automation after it was read. The parameter g is the new graph, or nil if the graph stays unchanged.
 func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c Change, g *engine.Graph) (Automation,
 	error) {
 	before, err := getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
@@ -231,7 +232,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		to.Graph = g
 	}
 	enables := to.Status == Enabled && before.Status != Enabled
-	if g != nil || enables { // things that the steps name may have been deleted
+	if g != nil || enables { // objects to which the steps refer may have been deleted
 		if err := s.checkReferences(ctx, teamID, to.Graph); err != nil {
 			return before, err
 		}
@@ -265,8 +266,8 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// pruneVersions deletes old versions of an automation before its graph is replaced. It returns an error if the
-// automation still has too many versions.
+// pruneVersions deletes the unused versions of an automation before its graph is replaced. It returns an error if the
+// automation still has maxVersions versions.
 func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)
 	if err := deleteWithoutRuns(ctx, tx, a); err != nil {
@@ -288,7 +289,8 @@ func sameGraph(a, b *engine.Graph) bool {
 	return bytes.Equal(a.StepsJSON(), b.StepsJSON()) && bytes.Equal(a.ConnectionsJSON(), b.ConnectionsJSON())
 }
 
-// Duplicate adds a disabled copy of an automation. The references of its steps are checked when the copy is enabled.
+// Duplicate adds a disabled copy of an automation. The references in the copy's steps are checked when the copy is
+// enabled.
 func (s *Service) Duplicate(ctx context.Context, teamID, automationID string) (Automation, error) {
 	of, err := s.Get(ctx, teamID, automationID)
 	if err != nil {
@@ -299,7 +301,7 @@ func (s *Service) Duplicate(ctx context.Context, teamID, automationID string) (A
 	return a, err
 }
 
-// copyName returns the name of a copy, cut to MaxName characters.
+// copyName returns the name of an automation's copy, truncated to MaxName characters.
 func copyName(name string) string {
 	runes := []rune(name)
 	if most := MaxName - len(copySuffix); len(runes) > most {
@@ -308,14 +310,15 @@ func copyName(name string) string {
 	return name + copySuffix
 }
 
-// runKind is the kind of the jobs that carry out runs. Each job does the due steps of one run. Lanes are teams.
+// runKind is the kind of the jobs that carry out runs. Each job carries out the due steps of one run. Lanes are teams.
 const runKind = "automations.run"
 
-// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. Each stop has its own job,
-// because a job that was already running could have looked for runs before the stop.
+// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. Each stop of an automation
+// enqueues its own job, because a job that is already running may have listed the runs before the stop.
 const endKind = "automations.end"
 
-// Stop disables an automation and cancels its runs. The runs do nothing after the commit; a job ends them.
+// Stop disables an automation and cancels its runs. The runs carry out no steps after the commit of Stop, and a job
+// then ends them.
 func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Automation, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err = markStopped(ctx, tx, teamID, automationID)
@@ -327,7 +330,8 @@ func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Auto
 	return a, err
 }
 
-// Delete deletes an automation and cancels its runs as Stop does. Sweep deletes its rows.
+// Delete deletes an automation and cancels its runs like [Service.Stop]. [Service.Sweep] deletes the automation's rows
+// later.
 func (s *Service) Delete(ctx context.Context, teamID, automationID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err := markDeleted(ctx, tx, teamID, automationID)

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// author is a node with automations. Acme creates some of them.
+// author is a node with an automations service. Its methods act for the team Acme.
 type author struct {
 	*testnode.Node
 	a *automations.Service
@@ -41,7 +41,7 @@ func eachAuthor(t *testing.T, f func(t *testing.T, n *author)) {
 	})
 }
 
-// Graphs without references: a single trigger, and a trigger followed by a wait.
+// Two graphs without references: a single trigger, and a trigger followed by a wait.
 const (
 	alone   = `[{"key":"start","type":"trigger","config":{"event_name":"signup"}}]`
 	waiting = `[{"key":"start","type":"trigger","config":{"event_name":"signup"}},
@@ -49,7 +49,7 @@ const (
 	toWait = `[{"from":"start","to":"wait"}]`
 )
 
-// made creates an automation of Acme that waits for an event.
+// made creates an automation with a wait for an event in the team Acme.
 func (n *author) made(status automations.Status) automations.Automation {
 	n.T.Helper()
 	a, err := n.a.Create(n.T.Context(), n.Acme.TeamID, automations.NewAutomation{Name: "Welcome", Status: status,
@@ -65,7 +65,7 @@ func (n *author) change(id string, c automations.Change) automations.Automation 
 	return a
 }
 
-// happens sends an event for a contact.
+// happens sends an event of a contact to the automations.
 func (n *author) happens(event string, c contacts.Contact, payload string) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -81,7 +81,7 @@ func (n *author) contact(address string) contacts.Contact {
 	return c
 }
 
-// refused fails the test unless err is a fault of a field whose message contains a text.
+// refused fails the test unless err is a fault for the given field and its message contains the given text.
 func refused(t *testing.T, err error, field, text string) {
 	t.Helper()
 	f, ok := errors.AsType[*fault.Error](err)
@@ -121,7 +121,8 @@ func TestCreateRefuses(t *testing.T) {
 	})
 }
 
-// Things that a step names must exist and be usable. The error names the step and the path.
+// Create checks that the objects to which steps refer exist and can be used. The error names the step and the path of
+// the reference.
 func TestReferences(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		ctx, teamID := t.Context(), n.Acme.TeamID
@@ -199,7 +200,7 @@ func TestReferences(t *testing.T) {
 	})
 }
 
-// Changing the graph creates a version; an identical graph creates none.
+// Update creates a new version for a different graph, but not for an identical graph.
 func TestVersions(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -232,7 +233,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// triggers returns the rows that say which events begin runs.
+// triggers returns the trigger rows, which say which events begin runs.
 func (n *author) triggers() (all []string) {
 	n.T.Helper()
 	rows, err := n.DB.Query(n.T.Context(), `SELECT event_name, automation_id, version_id, epoch, reentry
@@ -247,7 +248,7 @@ func (n *author) triggers() (all []string) {
 	return all
 }
 
-// The rows of triggers match the enabled automations.
+// The trigger rows always match the graphs of the enabled automations.
 func TestTriggers(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		is := func(want ...string) {
@@ -283,7 +284,7 @@ func TestTriggers(t *testing.T) {
 	})
 }
 
-// Enabling an automation finds references to deleted things; renaming and disabling do not check them.
+// Enabling an automation fails if it refers to deleted objects. Renaming and disabling do not check references.
 func TestEnablingChecksAgain(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		g, err := n.Contacts.Segments.Create(t.Context(), n.Acme.TeamID, segments.Definition{Name: "x"})
@@ -301,7 +302,7 @@ func TestEnablingChecksAgain(t *testing.T) {
 	})
 }
 
-// Concurrent changes are all applied, each to the result of the others.
+// Concurrent changes of an automation are all applied, and none overwrites another.
 func TestChangesAtOnce(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Disabled)

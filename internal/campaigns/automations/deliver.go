@@ -15,25 +15,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// beginKind is the kind of the jobs that deliver events to automations if very many events were recorded at once.
+// beginKind is the kind of the jobs that deliver events to automations after a transaction has recorded very many
+// events.
 const beginKind = "automations.begin"
 
 const (
-	// maxRunsAtOnce is how many runs begin or receive an event in one transaction that records many events. So many
-	// runs occupy SQLite's only writer for about 10 ms. A single event may affect more runs.
+	// maxRunsAtOnce is the maximum number of runs that begin or receive an event in one transaction that records many
+	// events. Such a transaction occupies SQLite's only writer for about 10 ms. A single event may affect more than
+	// maxRunsAtOnce runs.
 	maxRunsAtOnce = 100
-	// maxBatchBytes is the approximate size of the payload of a job with events.
+	// maxBatchBytes is the approximate maximum size of the payload of a beginKind job.
 	maxBatchBytes = 128 << 10
 )
 
-// occurrence is an event of a contact, as it is stored and as the engine needs it.
+// occurrence is an event of a contact in both its stored form and the form that the engine needs.
 type occurrence struct {
 	customevents.Occurrence
 	event engine.Event
 }
 
-// deliverAll delivers events of a team's contacts to automations. The events are in the order of the contacts' ids.
-// Events that would begin or wake more than maxRunsAtOnce runs are left to jobs, which the same transaction enqueues.
+// deliverAll delivers events of a team's contacts to automations. The events must be sorted by contact id. As soon as
+// the events would begin or wake more than maxRunsAtOnce runs, deliverAll enqueues jobs for the remaining events in the
+// same transaction.
 func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger,
 	awaited map[string]bool, when deliveryMode) error {
 	done := 0
@@ -60,12 +63,12 @@ func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, b
 	return nil
 }
 
-// runsBegunBy returns how many runs an event begins. It returns at least 1, because the event may wake runs.
+// runsBegunBy returns the number of runs that an event begins, but at least 1, because the event may also wake runs.
 func runsBegunBy(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
 
 // eventBatch is the payload of a job of beginKind.
 type eventBatch struct {
-	Depth  int64          `json:"depth,omitzero"` // the number of runs in the chain that led to the events
+	Depth  int64          `json:"depth,omitzero"` // number of runs in the chain that caused the events
 	Events []batchedEvent `json:"events"`
 }
 
@@ -77,7 +80,7 @@ type batchedEvent struct {
 	At        time.Time `json:"at"`
 }
 
-// enqueueDelivery enqueues jobs that deliver events. Each job gets events that together begin about maxRunsAtOnce runs.
+// enqueueDelivery enqueues jobs that deliver events. The events of one job begin about maxRunsAtOnce runs.
 func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
 	for len(all) > 0 {
 		w := eventBatch{Depth: depthOf(ctx)}
@@ -101,7 +104,8 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 	return nil
 }
 
-// deliverQueued is the handler of the jobs of beginKind. It skips contacts that were deleted since.
+// deliverQueued handles jobs of the kind beginKind. It skips events of contacts that were deleted after the job was
+// enqueued.
 func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
 	var w eventBatch
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {

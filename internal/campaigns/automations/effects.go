@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// prepared is an email that a step may send: its mailing, or why it is not sent.
+// prepared is an email that a step may send, with its mailing or the reason why it cannot be sent.
 type prepared struct {
 	email     engine.Email
 	mailing   *emails.Mailing
@@ -22,8 +22,9 @@ type prepared struct {
 	suspended bool
 }
 
-// prepareEmails prepares the emails that a run may send next. If the run takes another connection, or its contact
-// changes, an email is missing or differs. The transaction then ends, and the email is prepared for the next one.
+// prepareEmails prepares the emails that a run's next steps may send. If the run takes another path or its contact
+// changes, the needed email may be missing or differ. In that case the transaction ends before that step, and the email
+// is prepared again before the next transaction.
 func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	at.prepared = map[string]*prepared{}
 	if at.contact == nil {
@@ -45,7 +46,7 @@ func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	return nil
 }
 
-// prepare prepares an email for an address.
+// prepare prepares a step's email for an address.
 func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine.Email) (*prepared, error) {
 	p := &prepared{email: *e}
 	team, err := s.p.Teams.Get(ctx, teamID)
@@ -70,7 +71,7 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 	return p, nil
 }
 
-// failureOfEmail returns the failure of a step whose email was refused with an error.
+// failureOfEmail converts the error with which an email was refused into the failure of its step.
 func failureOfEmail(err error) *engine.Failure {
 	reason, field := "email_invalid", ""
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -93,8 +94,8 @@ func failureOfEmail(err error) *engine.Failure {
 	return &engine.Failure{Reason: reason, Message: err.Error()}
 }
 
-// do carries out the effect of a step. If stops is true, the step cannot be done in this transaction and nothing was
-// done. If the step changed the contact, do reads the contact again.
+// do carries out the effect of a step. If the result stops is true, the step has to continue outside this transaction.
+// After a step that changes the contact, do reads the contact again.
 func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, stops bool, err error) {
 	switch e := a.Effect.(type) {
 	case *engine.Email:
@@ -117,7 +118,7 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 		return out, false, nil
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		err = errRunChanged // the contact was just deleted, which reading the run again finds
+		err = errRunChanged // the contact was deleted; reading the run again detects this
 	}
 	if err != nil || out.Failure != nil {
 		return out, false, err
@@ -127,7 +128,7 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 	return out, false, err
 }
 
-// email enqueues the email of a step if it was prepared and the contact may be mailed now.
+// email enqueues the prepared email of a step if the contact may receive it at this time.
 func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engine.Outcome, stops bool, err error) {
 	p := w.ready[key]
 	if p == nil || !reflect.DeepEqual(p.email, *e) {
@@ -177,7 +178,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 	return out, false, nil
 }
 
-// update changes the contact. The step fails if a property no longer exists or a value is not allowed.
+// update changes the run's contact. The step fails if a contact property no longer exists or a value is not allowed.
 func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome, err error) {
 	_, err = w.s.p.Contacts.UpdateIn(withCause(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID, contacts.Change{
 		FirstName: e.FirstName, LastName: e.LastName, Unsubscribed: e.Unsubscribed, Properties: e.Properties})
@@ -191,7 +192,7 @@ func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome
 	return out, nil
 }
 
-// addToSegment adds the contact to a segment.
+// addToSegment adds the run's contact to a segment.
 func (w *walk) addToSegment(ctx context.Context, segmentID string) (out engine.Outcome, err error) {
 	contacts, teamID, contactID := w.s.p.Contacts, w.row.teamID, w.row.contactID
 	_, err = contacts.AddToSegmentIn(withCause(ctx, &w.row), w.tx, teamID, contactID, segmentID)
@@ -209,7 +210,7 @@ func (w *walk) addToSegment(ctx context.Context, segmentID string) (out engine.O
 	return out, nil
 }
 
-// segmentFiltered is the reason of a step that adds a contact to a segment with a filter.
+// segmentFiltered is the failure reason of a step that tries to add a contact to a segment with a filter.
 const segmentFiltered = "segment_filtered"
 
 func segmentGone(segmentID string) *engine.Failure {

@@ -23,13 +23,13 @@
 // creates a failed run that shows the reason. If a run causes an event that begins another run, such a chain of runs
 // ends at maxDepth.
 //
-// # When it fails
+// # Errors
 //
 // An event is stored together with the runs that it begins, or not at all. If a transaction records very many events,
 // background jobs begin some of the runs later. If a step cannot be carried out, its run fails with a reason. After a
 // database error the job is retried without limit. A webhook step's URL is called at least once.
 //
-// # What it does not do
+// # Limits of this package
 //
 // Package automations does not store events. The packages that record events call [Service.OnEvent] directly or through
 // a recorder.

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Each type of step has its effect and shows what it did.
+// TestEffects checks that each type of step has its effect and records its output.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -71,13 +71,13 @@ func TestEffects(t *testing.T) {
 	})
 }
 
-// work1 does the first due job.
+// work1 runs the first due job.
 func (s *fixture) work1() {
 	s.T.Helper()
 	s.Must(s.handle(s.due()[0]))
 }
 
-// A step fails its run with a reason if it names something that was deleted, unpublished or forbidden.
+// A step that refers to a deleted, unpublished or forbidden object fails the run with a reason.
 func TestStepsThatFail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -124,7 +124,7 @@ func TestStepsThatFail(t *testing.T) {
 			if c.harm != nil {
 				c.harm()
 			}
-			s.pass(2 * time.Second) // drops the cached templates
+			s.pass(2 * time.Second) // the cached templates expire
 			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
 			s.work()
 			got := s.runs(ids[i])[0]
@@ -144,8 +144,8 @@ func (s *fixture) topic(name string, byDefault contacts.Subscription) string {
 	return t.ID
 }
 
-// A contact that opted out gets no email, and the run continues. An email to a suppressed address is enqueued as
-// suppressed.
+// A run skips the email to a contact that opted out, and continues. An email to a suppressed address is enqueued with
+// the status suppressed.
 func TestRefusedEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -172,7 +172,7 @@ func TestRefusedEmails(t *testing.T) {
 	})
 }
 
-// A contact that unsubscribes after the email was prepared does not get it.
+// A contact that unsubscribes after an email was prepared does not receive that email.
 func TestUnsubscribedMeanwhile(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -203,7 +203,7 @@ func TestSuspendedTeam(t *testing.T) {
 		s.mustRun(id, "running: start")
 		s.Must(s.Teams.SetSuspended(ctx, team, false))
 		s.pass(10 * time.Minute)
-		s.work1() // sends the email and enqueues the call
+		s.work1() // sends the email and enqueues the webhook job
 		s.Must(s.Teams.SetSuspended(ctx, team, true))
 		s.work()
 		s.mustRun(id, "running: start mail call=running")

@@ -13,15 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// deletedContactKind is the kind of the jobs that finish the work of EndContact if a contact has very many runs.
+// deletedContactKind is the kind of the jobs that continue [Service.EndContact] if a deleted contact has very many
+// runs.
 const deletedContactKind = "automations.gone"
 
-// maxEnded is how many runs one transaction ends. Ending so many runs occupies SQLite's only writer for some
-// milliseconds.
+// maxEnded is the maximum number of runs that one transaction ends. Ending this number of runs occupies SQLite's only
+// writer for a few milliseconds.
 const maxEnded = 100
 
-// cancel ends locked runs of a team in the transaction that gives the reason. A worker that already has the job of such
-// a run finds that the run has ended.
+// cancel marks locked runs of a team as cancelled with the given reason, and removes their jobs. A worker that is
+// already processing such a job detects that the run has changed.
 func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []row, reason Reason) {
 	if len(all) == 0 {
 		return
@@ -38,7 +39,7 @@ func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []ro
 	s.p.Queue.RemoveAll(ctx, tx, callKind, ids)
 }
 
-// cancelOne ends a run, as it was read, and its job j.
+// cancelOne cancels a run and ends its job j. The update fails if the run has changed since it was read.
 func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reason) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.cancel(ctx, tx, r.teamID, []row{*r}, reason)
@@ -47,13 +48,13 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 	})
 }
 
-// endStoppedRuns is the handler of the jobs of endKind. It ends the runs of an automation that have an older epoch than
-// the automation. Runs that begin after the automation was enabled again have the newest epoch.
+// endStoppedRuns handles jobs of the kind endKind. It ends the runs of an automation that have an older epoch than the
+// automation. Runs that begin after the automation is enabled again have the current epoch and continue.
 //
-// It goes through the runs by id. The order of ids is not the order of commits, because nodes make ids by their own
-// clocks. So endStoppedRuns can miss a run of an older epoch, but only one that was committed after the automation was
-// stopped. Such a run has done no step yet, and its first step notices the epoch. A waiting run has done its first
-// step, so it was committed before the stop and is not missed.
+// endStoppedRuns lists the runs by id. Ids do not follow the order of commits, because each node creates ids with its
+// own clock. endStoppedRuns can therefore miss a run of an older epoch, but only a run that was committed after the
+// automation was stopped. Such a run has not carried out a step, and its first step detects the old epoch. A run that
+// waits has carried out its first step, so it was committed before the stop and is not missed.
 func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)
@@ -90,7 +91,7 @@ func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// pause waits, so that others can use the database.
+// pause waits for the duration d, so that other transactions can use the database.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -100,9 +101,9 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// EndContact ends the runs of a contact in the transaction that deletes it. It erases the contact's data from the runs,
-// and deletes the counts of the contact's runs. If there are too many runs for one transaction, a job ends the rest. A
-// run whose own step deletes the contact is not ended. Its data is erased when it ends.
+// EndContact ends a contact's runs in the transaction that deletes the contact. It also erases the contact's data from
+// the runs, and deletes the contact's run counts. If the contact has too many runs for one transaction, a job ends the
+// remaining runs. A run that deletes its own contact continues, and its data is erased when the run ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
 	deleteContactCounts(ctx, tx, teamID, contactID)
 	of := deletedContact{ContactID: contactID, Except: causeOf(ctx)}
@@ -123,13 +124,13 @@ func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID s
 	return nil
 }
 
-// deletedContact is a contact that was deleted. It is the payload of a job of deletedContactKind.
+// deletedContact identifies a deleted contact. It is the payload of a job of the kind deletedContactKind.
 type deletedContact struct {
 	ContactID string `json:"contact"`
 	Except    string `json:"except"` // the run whose step deleted the contact, or ""
 }
 
-// endRunsOf ends some runs of a deleted contact and returns how many.
+// endRunsOf ends up to maxEnded runs of a deleted contact and returns their number.
 func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of deletedContact) (int64, error) {
 	ids, err := activeRunsOf(ctx, tx.Reader, teamID, of.ContactID, of.Except, maxEnded)
 	if err != nil || len(ids) == 0 {
@@ -143,8 +144,8 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of de
 	return int64(len(all)), nil
 }
 
-// forgetSome erases the contact's data from some of its runs after a run id. It returns the id of the last of them, and
-// whether there are more.
+// forgetSome erases a deleted contact's data from a batch of its runs with ids greater than after. It returns the last
+// run id of the batch, and whether the contact has more runs.
 func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact, after string) (last string, more bool,
 	err error) {
 	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)
@@ -157,7 +158,7 @@ func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact
 	return last, more, nil
 }
 
-// endDeletedContact is the handler of the jobs of deletedContactKind.
+// endDeletedContact handles jobs of the kind deletedContactKind.
 func (s *Service) endDeletedContact(ctx context.Context, j jobs.Job) error {
 	var of deletedContact
 	if err := json.Unmarshal([]byte(j.Payload), &of); err != nil {

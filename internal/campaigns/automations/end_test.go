@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// everywhere begins a run in each possible state: due, in a delay, waiting for an event, and at a webhook.
+// everywhere begins one run in each possible state: due, in a delay, waiting for an event, and at a webhook step.
 func (s *fixture) everywhere() (automationID string, contactIDs []string) {
 	s.T.Helper()
 	is := func(key, value string) string {
@@ -44,7 +44,7 @@ func ended(status string) []string {
 		status + ": start first second third call=skipped", status + ": start"}
 }
 
-// withReason appends the reason to skipped steps, as runLines does.
+// withReason appends a reason to skipped steps in the format of runLines.
 func withReason(all []string, reason string) []string {
 	all = slices.Clone(all)
 	for i := range all {
@@ -53,7 +53,7 @@ func withReason(all []string, reason string) []string {
 	return all
 }
 
-// Stopping or deleting an automation, cancelling a run, and deleting a contact end runs in every state, with the
+// Stopping or deleting an automation, cancelling a run, and deleting a contact end runs in every state and record the
 // reason.
 func TestEnds(t *testing.T) {
 	t.Parallel()
@@ -98,7 +98,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// Deleting an automation ends its runs, which are not shown any more.
+// Deleting an automation ends its runs and hides them from lists.
 func TestDeletedAutomation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -113,8 +113,8 @@ func TestDeletedAutomation(t *testing.T) {
 	})
 }
 
-// A run of a stopped automation does nothing, even before the job has ended it. A run that begins after the automation
-// was enabled again continues.
+// A run of a stopped automation carries out no step, even before the endKind job has ended it. A run that begins after
+// the automation is enabled again is not affected.
 func TestStopBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -148,7 +148,7 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
-// A run of an older epoch ends even if the job that ends such runs misses it because it was committed too late.
+// A run of an older epoch ends even if the endKind job misses it because the run was committed after the stop.
 func TestStopOverlooksARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -181,7 +181,7 @@ func TestStopOverlooksARun(t *testing.T) {
 	})
 }
 
-// A run can be cancelled once; other runs of the automation continue.
+// CancelRun cancels a run once, and other runs of the automation continue.
 func TestCancelRun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -205,7 +205,7 @@ func TestCancelRun(t *testing.T) {
 	})
 }
 
-// A run whose contact was deleted without an event, as by an erasure, ends when it is due.
+// If a contact was deleted without an event, for example by an erasure, the contact's run ends when it is due.
 func TestContactGone(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -222,7 +222,7 @@ func TestContactGone(t *testing.T) {
 	})
 }
 
-// Very many runs of a contact, or of an automation, are ended in several transactions.
+// The runs of a contact or an automation are ended in several transactions if there are very many.
 func TestManyEnd(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -265,8 +265,8 @@ func TestManyEnd(t *testing.T) {
 	})
 }
 
-// After an automation was stopped and enabled again, older runs no longer count as active, even if no job has ended
-// them.
+// After an automation is stopped and enabled again, runs from before the stop no longer count as active, even if no job
+// has ended them yet.
 func TestStoppedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long the rows of a deleted automation stay. When it has passed, every transaction that was
-// inserting a run at the deletion has ended.
+// sweepAfter is how long the rows of a deleted automation are kept. After this time, every transaction that was
+// inserting a run during the deletion has ended.
 const sweepAfter = time.Hour
 
-// Sweep deletes the rows of deleted automations whose runs have ended. A cron job calls it.
+// Sweep deletes the rows of deleted automations whose runs have ended. A cron job calls Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := s.p.DB.Now().Add(-sweepAfter)
 	for after := (deleted{}); ; {
@@ -34,7 +34,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// clear deletes all rows of an automation that was marked as deleted.
+// clear deletes all rows of an automation that is marked as deleted.
 func (s *Service) clear(ctx context.Context, teamID, automationID string) error {
 	steps := []func(tx *db.Tx) (int64, error){
 		func(tx *db.Tx) (int64, error) { return clearRuns(ctx, tx, teamID, automationID) },
@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes some runs that ended before a time, with their steps. It returns where to continue, or "" at the
-// end. The counts that keep a contact from entering an automation twice stay.
+// RemoveRuns deletes a batch of runs that ended before a time, with their steps. It returns "" if no such runs remain.
+// The counters that enforce the reentry rules of automations are kept.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""
@@ -80,7 +80,7 @@ func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Tim
 		}
 		deleteRuns(ctx, tx, teamID, all)
 		if more {
-			next = "more" // any text: deleted runs are not found again
+			next = "more" // any text works, because the next call does not find deleted runs
 		}
 		return nil
 	})
@@ -90,15 +90,15 @@ func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Tim
 	return next, nil
 }
 
-// The counts that EraseAddress reports.
+// Names of the counters that EraseAddress reports.
 const (
 	erasedRuns   = "runs of automations deleted"
 	replacedRuns = "runs of automations in which it was replaced"
 )
 
 // EraseAddress deletes the runs of contacts with an address, and replaces the address in the events and steps of other
-// runs. Call it while the contacts can still be found by their address. It reads all runs of the teams in scope, in
-// batches.
+// runs. Call EraseAddress while the contacts can still be found by their address. EraseAddress reads all runs of the
+// teams in scope, in batches.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -133,7 +133,7 @@ func (s *Service) eraseIn(ctx context.Context, teamID string, a erasure.Address,
 	}
 }
 
-// eraseContact deletes the runs of a contact, and the counts of its runs.
+// eraseContact deletes a contact's runs and run counters.
 func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry bool, found *erasure.Report) error {
 	if dry {
 		for after, more := "", true; more; {
@@ -174,7 +174,8 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 	return nil
 }
 
-// replaceIn replaces an address in the runs of an automation, except those of a contact, which eraseContact deletes.
+// replaceIn replaces an address in the runs of an automation, except in the runs of one contact, which eraseContact
+// deletes.
 func (s *Service) replaceIn(ctx context.Context, teamID, automationID, contactID string, a erasure.Address, dry bool,
 	found *erasure.Report) error {
 	for after := ""; ; {

@@ -25,13 +25,14 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with automations of Acme. The test answers the calls of webhook steps.
+// fixture is a node with an automations service for the team Acme. Its field answer supplies the responses to webhook
+// calls.
 type fixture struct {
 	*testnode.Node
 	a     *automations.Service
 	trace *dbtest.Trace // of eachTraced
 
-	called []string // the bodies of calls, in order
+	called []string // bodies of the webhook calls, in order
 	ids    []string // and their ids
 	answer func() (status int, err error)
 }

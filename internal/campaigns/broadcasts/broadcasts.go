@@ -20,13 +20,13 @@
 //
 // The variant of a contact in an A/B test depends only on the ids of the contact and the broadcast.
 //
-// # When it fails
+// # Errors
 //
 // A problem that a user can fix, such as a domain that is not verified any more, pauses the broadcast. A problem that
 // nobody can fix, such as a deleted segment, ends it as failed. Both kinds of problems store a reason, and the team
 // gets a notification. After an error of the database the job is retried without limit.
 //
-// # What it does not do
+// # Limits of this package
 //
 // The package does not deliver emails, detect opens, or serve the unsubscribe pages. It gets the results of these as
 // events.

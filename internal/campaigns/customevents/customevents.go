@@ -19,13 +19,13 @@
 // Send calls Deps.OnEvent with the occurrence in one transaction, together with everything that follows from the
 // event, before the caller gets an answer. The occurrence itself is not stored.
 //
-// # When it fails
+// # Errors
 //
 // A violated rule is an Invalid fault that names the field, such as payload.plan, and nothing changes. A contact that
 // does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may have
 // been accepted.
 //
-// # What it does not do
+// # Limits of this package
 //
 // The package begins no runs of automations; OnEvent does. It creates no contacts.
 package customevents

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// check checks the rules that concern the whole graph, and fills the indexes that depend on it.
+// check validates the graph as a whole, for example that it has no cycles, and fills the graph's indexes.
 func (g *Graph) check() error {
 	triggers := map[string]string{}
 	for i, s := range g.Steps {
@@ -54,7 +54,8 @@ func (g *Graph) check() error {
 	return nil
 }
 
-// referencedWaits returns what steps refer to of received events, sorted and without the prefix waitEvents.
+// referencedWaits returns the names with which steps refer to received events, sorted and without the prefix
+// waitEvents.
 func (g *Graph) referencedWaits() (paths []string) {
 	for _, s := range g.Steps {
 		c, ok := s.config.(referrer)
@@ -71,7 +72,7 @@ func (g *Graph) referencedWaits() (paths []string) {
 	return slices.Compact(paths)
 }
 
-// after returns the keys of the steps that may follow a step.
+// after returns the keys of the steps to which a step's connections lead.
 func (g *Graph) after(s *Step) (keys []string) {
 	for _, by := range s.config.exits() {
 		if to, ok := g.next[exit{s.Key, by}]; ok {
@@ -81,10 +82,10 @@ func (g *Graph) after(s *Step) (keys []string) {
 	return keys
 }
 
-// checkCycles returns an error if the graph has a cycle. It removes steps without incoming connections until none is
-// left. The steps that remain are on a cycle or follow one.
+// checkCycles returns an error if the graph has a cycle. checkCycles repeatedly removes the steps without incoming
+// connections. The steps that cannot be removed are on a cycle or follow a cycle.
 func (g *Graph) checkCycles() error {
-	incoming := make([]int, len(g.Steps)) // how many connections lead to each step
+	incoming := make([]int, len(g.Steps)) // number of connections that lead to each step
 	for _, c := range g.Connections {
 		incoming[g.index[c.To]]++
 	}
@@ -121,8 +122,9 @@ func (g *Graph) checkCycles() error {
 	return withStep(key, jsonread.Invalidf("connections", "has a circle, which leads back to the step."))
 }
 
-// onCycle returns the key of a step on a cycle. incoming is greater than 0 for the steps on cycles and after them. Each
-// of these steps has such a step before it, so walking backwards ends on a cycle.
+// onCycle returns the key of a step on a cycle. The counts in incoming are greater than 0 for the steps on cycles and
+// the steps after them. Each of these steps has another of these steps as predecessor, so following predecessors ends
+// on a cycle.
 func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}
 	for _, c := range g.Connections {

@@ -8,18 +8,19 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// condition chooses one of two connections by a rule.
+// condition is the config of a step that follows one of two connections, depending on a rule.
 type condition struct{ rule *filter.Rule }
 
 func readCondition(o jsonread.Object) (config, error) {
-	// The config is the rule itself. The rule is encoded again because Members has no order.
+	// The whole config object is the rule. It must be encoded again, because the decoded members have no order.
 	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }
 
 func (c condition) exits() []string { return []string{ConditionMet, ConditionNotMet} }
 
-// check checks everything but the names of contact fields, which only the caller of CheckRule knows.
+// check validates the rule except for the names of contact fields, which [Graph.CheckRule] validates with the caller's
+// schema.
 func (c condition) check(g *Graph, _ string) error {
 	return c.rule.Check(g.schema(filter.Schema{Open: []string{"contact."}, Unknown: func(string) string {
 		return "There are `event.KEY`, `wait_events.STEP.KEY` and fields of contacts, such as `contact.email` and " +
@@ -57,7 +58,8 @@ func (c condition) plan(m *stepContext) (Action, error) {
 	return a, nil
 }
 
-// refusedRule returns an action that fails the step if the error is a fault. Other errors are returned unchanged.
+// refusedRule returns an action that fails the step if err is a fault that the user can cause. It returns other errors
+// unchanged.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {
 		return Action{}, err
@@ -65,7 +67,7 @@ func refusedRule(err error) (Action, error) {
 	return Action{Failure: &Failure{RuleRefused, err.Error()}}, nil
 }
 
-// readsContact reports whether the rule names a field of contacts.
+// readsContact reports whether the rule refers to a contact field.
 func (c condition) readsContact() bool {
 	for _, name := range c.rule.Fields() {
 		if strings.HasPrefix(name, "contact.") {

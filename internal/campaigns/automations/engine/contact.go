@@ -16,7 +16,8 @@ import (
 // MaxContactName is the maximum length of a first or last name, in characters.
 const MaxContactName = 255
 
-// contactUpdate changes the contact. Nil fields stay unchanged; a null value clears the field.
+// contactUpdate is the config of a step that changes the contact. Fields that are nil stay unchanged, and a null value
+// clears the contact's field.
 type contactUpdate struct {
 	plain
 	firstName, lastName, unsubscribed *value
@@ -68,7 +69,7 @@ func readContactName(o jsonread.Object, name string, r *valueReader) (*value, er
 	return &v, nil
 }
 
-// isContactName reports whether a text can be a first or last name. Package contacts has the same rules.
+// isContactName reports whether a text is allowed as a first or last name, by the same rules as in package contacts.
 func isContactName(text string) bool {
 	return utf8.RuneCountInString(text) <= MaxContactName && !strings.ContainsAny(text, "\r\n")
 }
@@ -90,7 +91,7 @@ func (c *contactUpdate) readProperties(o jsonread.Object, r *valueReader) error 
 		if name == "" {
 			return jsonread.Invalidf(p.Path, "has a member without a name.")
 		}
-		if is, ok := v.literal.(bool); ok { // client libraries allow a bool, but properties have no such type
+		if is, ok := v.literal.(bool); ok { // client libraries accept a bool, but contact properties have no boolean type
 			v.literal = strconv.FormatBool(is)
 		}
 		c.properties[name] = v
@@ -98,13 +99,13 @@ func (c *contactUpdate) readProperties(o jsonread.Object, r *valueReader) error 
 	return nil
 }
 
-// namedValue is a member of a config.
+// namedValue is a member of a config with its name.
 type namedValue struct {
 	name string
 	v    *value
 }
 
-// givenFields returns the members that the config sets, except properties.
+// givenFields returns the contact fields that the config sets, except for the properties.
 func (c contactUpdate) givenFields() []namedValue {
 	all := []namedValue{{"first_name", c.firstName}, {"last_name", c.lastName}, {"unsubscribed", c.unsubscribed}}
 	return slices.DeleteFunc(all, func(m namedValue) bool { return m.v == nil })
@@ -171,7 +172,7 @@ func (c contactUpdate) plan(m *stepContext) (Action, error) {
 	return Action{Effect: u, Output: map[string]any{"changed": changed}}, nil
 }
 
-// resolveName resolves a first or last name. Null gives an empty name.
+// resolveName resolves a value to a first or last name. A null value becomes an empty name.
 func (m *stepContext) resolveName(v *value, name string, to **string, changed *[]any) *Failure {
 	if v == nil {
 		return nil
@@ -186,7 +187,7 @@ func (m *stepContext) resolveName(v *value, name string, to **string, changed *[
 	return failed
 }
 
-// resolveScalar resolves a value to a text or a number. Null gives the zero Value.
+// resolveScalar resolves a value to a string or a number. A null value becomes the zero [scalar.Value].
 func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {
@@ -207,7 +208,7 @@ func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failur
 	}
 }
 
-// resolveBool resolves a value to true or false. The value may be the text "true" or "false".
+// resolveBool resolves a value to true or false. The strings "true" and "false" are also accepted.
 func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {
@@ -237,7 +238,7 @@ func (c contactUpdate) jsonValue() any {
 	return w
 }
 
-// contactDelete deletes the contact.
+// contactDelete is the config of a step that deletes the contact.
 type contactDelete struct{ plain }
 
 func (contactDelete) plan(m *stepContext) (Action, error) {
@@ -249,7 +250,7 @@ func (contactDelete) plan(m *stepContext) (Action, error) {
 
 func (contactDelete) jsonValue() any { return map[string]any{} }
 
-// addToSegment adds the contact to a segment.
+// addToSegment is the config of a step that adds the contact to a segment.
 type addToSegment struct {
 	plain
 	segment string

@@ -13,17 +13,17 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of the texts of an email, in characters unless a comment says otherwise. Templates have stricter limits, in
-// bytes.
+// Limits of the fields of an email step. They are in characters unless a comment says otherwise. The limits of
+// templates are stricter and in bytes.
 const (
 	maxTemplate  = 255
 	maxSubject   = 998
 	MaxMailbox   = 2000
-	maxVariables = 200       // counting each member of an object
-	maxVariable  = 512 << 10 // bytes of all variables with their names, as in package emails
+	maxVariables = 200       // each member of an object counts as a variable
+	maxVariable  = 512 << 10 // total size in bytes of all variables with their names, as in package emails
 )
 
-// email sends an email by a template.
+// email is the config of a step that sends an email from a template.
 type email struct {
 	plain
 	template, topic        string
@@ -75,7 +75,7 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 		if name == "" || len(name) > maxName {
 			return nil, jsonread.Invalidf(path, "names a variable by %d bytes; a name has 1 to %d.", len(name), maxName)
 		}
-		// A variable may be an object with lists. If the value is null, no variable is set.
+		// A variable may be an object that contains lists. A null value sets no variable.
 		v, err := r.read(o.At(name), o.Members[name], 2)
 		if err != nil {
 			return nil, err
@@ -90,8 +90,8 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 	return all, nil
 }
 
-// variableNames returns the names of variables as templates have them. Members of objects are named OBJECT_MEMBER,
-// because a template cannot declare names with dots.
+// variableNames returns the names under which a template reads the variables. A member of an object has the name
+// OBJECT_MEMBER, because a template cannot declare names with dots.
 func variableNames(variables map[string]value) (names []string) {
 	for name, v := range variables {
 		if v.object == nil {
@@ -135,7 +135,7 @@ func (c email) plan(m *stepContext) (Action, error) {
 	}
 	all := variables{values: map[string]scalar.Value{}}
 	for _, name := range slices.Sorted(maps.Keys(c.variables)) {
-		// If there is no value, the fallback of the template is used.
+		// A variable without a value is omitted, so that the template's fallback is used.
 		if v, ok := m.resolve(c.variables[name]); ok {
 			all.add(name, v)
 		}
@@ -152,13 +152,15 @@ func (c email) plan(m *stepContext) (Action, error) {
 		Subject: c.subject, ReplyTo: c.replyTo}}, nil
 }
 
-// variables are the variables of an email and their total size in bytes. No variable is added once a limit is exceeded.
+// variables collects the variables of an email and their total size in bytes. After a limit is exceeded, no more
+// variables are added.
 type variables struct {
 	values map[string]scalar.Value
 	size   int
 }
 
-// add adds a variable. Each member of an object becomes a variable. A value that cannot be written as text is left out.
+// add adds a variable. If the value is an object, each of its members becomes a variable. Values that cannot be
+// converted to text are omitted.
 func (all *variables) add(name string, v any) {
 	if len(all.values) > maxVariables || all.size > maxVariable {
 		return
@@ -172,7 +174,7 @@ func (all *variables) add(name string, v any) {
 			all.add(name+"_"+key, v[key])
 		}
 	default:
-		// The size is checked before the text is made, because each variable may refer to the same long list.
+		// The size is checked before the text is created, because many variables may refer to the same long list.
 		all.size += len(name) + TextSize(v, maxVariable)
 		if all.size > maxVariable {
 			return

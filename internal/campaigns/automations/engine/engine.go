@@ -3,26 +3,27 @@
 //
 // # How a run advances
 //
-// [Parse] returns a [Graph], which never changes. A [Run] is at one step. [Graph.Plan] says what that step does: it
-// waits, has an effect, or fails. Plan decides from the run and from [Facts] that the caller has looked up. The caller
-// carries out the effect and passes its [Outcome] to [Graph.Done], which moves the run to the next step.
-// [Graph.Receive] delivers an event to a run that waits for one. Package automations calls these functions with rows
-// and jobs; package simulate calls them with made-up data.
+// [Parse] returns an immutable [Graph]. A [Run] is always at one step of the graph. [Graph.Plan] returns the [Action]
+// of that step: a wait, an effect, or a failure. Plan uses only the run and the [Facts] that the caller has looked up.
+// The caller carries out the effect and passes its [Outcome] to [Graph.Done], which advances the run to the next step.
+// [Graph.Receive] delivers an event to a run that waits for an event. Package automations stores runs in the database
+// and calls these functions from jobs. Package simulate calls them with test data.
 //
 // # Invariants
 //
-// A graph has one to 150 steps and no cycle, and every step can be reached from a trigger, so every run ends. Plan,
-// Done and Receive depend only on their arguments. A step whose transaction was lost can therefore be planned again.
+// A graph has one to 150 steps and no cycle, and every step can be reached from a trigger, so every run ends. The
+// results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can therefore be
+// planned again with the same result.
 //
-// # When it fails
+// # Errors
 //
-// Parse returns Invalid and Missing faults. The field of a fault is the path, such as steps[2].config.template.id, and
-// its message names the step by its key. If a step cannot be done in a run, for example because a value is missing, the
-// step gets a [Failure], not an error.
+// Parse returns Invalid and Missing faults. The field of such a fault is a path, such as steps[2].config.template.id,
+// and its message contains the key of the step. If a step cannot be carried out in a run, for example because a value
+// is missing, Plan returns a [Failure] and no error.
 //
-// # What it does not do
+// # Limits of this package
 //
-// The package reads no rows, sends nothing and knows no clock.
+// Package engine does not access the database, send anything or read a clock.
 package engine
 
 import (
@@ -35,11 +36,11 @@ import (
 // Limits of graphs (API reference section 22.1).
 const (
 	MaxSteps    = 150
-	MaxKey      = 100                 // characters of the key of a step
+	MaxKey      = 100                 // maximum length of a step's key in characters
 	MaxWait     = 30 * 24 * time.Hour // longest delay and longest wait for an event
-	MaxBranches = 10                  // branches of a split
-	MaxText     = 256 << 10           // bytes of JSON of all steps and connections
-	MaxReceived = 128 << 10           // bytes of JSON that a run stores of the events it received
+	MaxBranches = 10                  // maximum number of branches of a split
+	MaxText     = 256 << 10           // maximum size of the JSON of all steps and connections in bytes
+	MaxReceived = 128 << 10           // maximum size of the JSON of received events that a run stores, in bytes
 )
 
 // Type is the type of a step.
@@ -59,7 +60,7 @@ const (
 	WaitUntil     Type = "wait_until"
 )
 
-// The types of connections. The names of the branches of a split are types too.
+// The types of connections. A connection that leaves a split has the name of a branch as type.
 const (
 	Default         = "default"
 	ConditionMet    = "condition_met"
@@ -68,23 +69,23 @@ const (
 	TimedOut        = "timeout"
 )
 
-// Event is something that happened to a contact.
+// Event is an event of a contact, with which runs begin or for which steps wait.
 type Event struct {
 	Name    string
-	Payload map[string]any // as encoding/json decodes an object
+	Payload map[string]any // a JSON object as decoded by encoding/json
 	At      time.Time
 }
 
-// Run is the part of a run that the engine needs.
+// Run is the state of a run that the engine needs.
 type Run struct {
-	ID       string           // chooses the branches of splits
+	ID       string           // determines the branches that the run takes at splits
 	At       string           // the key of the current step; "" once the run has ended
-	Waits    *Wait            // set while the run waits; nil before the step was planned
-	Event    Event            // the event that began the run
-	Received map[string]Event // events received, by the key of the waiting step; only members that a step refers to
+	Waits    *Wait            // set while the run waits at the current step
+	Event    Event            // event that began the run
+	Received map[string]Event // received events by the key of the step that waited; only the payload members that steps refer to
 }
 
-// Wait says until when a run waits and which event ends the wait earlier.
+// Wait contains the time until which a run waits and the name of an event that ends the wait earlier.
 type Wait struct {
 	Until time.Time
 	Event string // the name of an event that ends the wait earlier; "" for none
@@ -98,37 +99,37 @@ type Contact struct {
 	LastName     string
 	Unsubscribed bool
 	CreatedAt    time.Time
-	Properties   map[string]scalar.Value // by name; properties with a value or a fallback
+	Properties   map[string]scalar.Value // by property name; only properties with a value or a fallback
 }
 
-// Facts are what the caller knows at the moment of a step.
+// Facts are the data outside of the run that a step may use.
 type Facts struct {
 	Now     time.Time
 	Contact *Contact // nil after the contact was deleted
 
-	// Fields returns the schema of the contact fields that a rule names. The returned function returns the value of
-	// such a field for the contact of the run. Plan calls Fields for conditions that read contact fields, unless
-	// Contact is nil. If Fields returns a fault, the step fails; Plan returns other errors.
+	// Fields returns the schema of the contact fields that a rule names, and a function that returns the value of such a
+	// field for the run's contact. Plan calls Fields for conditions that read contact fields, unless Contact is nil. If
+	// Fields returns a fault, the step fails. Plan returns any other error of Fields.
 	Fields func(rule *filter.Rule) (filter.Schema, func(name string) filter.Value, error)
 }
 
-// Action is what a step does. At most one of Wait, Effect and Failure is set. None of the three is set for a step that
-// only chooses a connection, such as a condition.
+// Action describes what a step does. At most one of Wait, Effect and Failure is set. A step that only chooses a
+// connection, such as a condition, sets none of these three fields.
 type Action struct {
 	Step    *Step
 	Wait    *Wait
 	Effect  any // *Email, *Update, Deletion, *Addition or *Call
 	Failure *Failure
 	Skipped string         // why the step is skipped; "" if it is not
-	Branch  string         // the type of the connection that the run follows
-	Output  map[string]any // shown to users; nil for nothing
+	Branch  string         // type of the connection that the run follows
+	Output  map[string]any // output of the step that users can see; nil if there is none
 }
 
-// Failure is why a step failed: Reason is a name such as template_not_found, Message is a sentence that says what to
-// do.
+// Failure says why a step failed. Reason is a name such as template_not_found, and Message is a sentence that tells the
+// user what to do.
 type Failure struct{ Reason, Message string }
 
-// Email is the effect that sends an email by a template. From, Subject and ReplyTo override those of the template if
+// Email is the effect of sending an email from a template. From, Subject and ReplyTo override the template's fields if
 // they are not empty.
 type Email struct {
 	TemplateID             string // id or alias
@@ -137,20 +138,20 @@ type Email struct {
 	From, Subject, ReplyTo string
 }
 
-// Update is the effect that changes the contact. Nil fields stay unchanged.
+// Update is the effect of changing the contact. Contact fields whose value here is nil stay unchanged.
 type Update struct {
 	FirstName, LastName *string
 	Unsubscribed        *bool
-	Properties          map[string]scalar.Value // by name; the zero Value removes the value
+	Properties          map[string]scalar.Value // by property name; the zero Value removes the property's value
 }
 
-// Deletion is the effect that deletes the contact.
+// Deletion is the effect of deleting the contact.
 type Deletion struct{}
 
-// Addition is the effect that adds the contact to a segment.
+// Addition is the effect of adding the contact to a segment.
 type Addition struct{ SegmentID string }
 
-// Call is the effect of a webhook step: a POST request with the JSON in Body.
+// Call is the effect of a webhook step, which sends a POST request with a JSON body.
 type Call struct {
 	URL     string
 	Headers map[string]string
@@ -159,7 +160,7 @@ type Call struct {
 
 // Outcome is the result of an effect.
 type Outcome struct {
-	Output  map[string]any // added to the output of the action
+	Output  map[string]any // added to Action.Output
 	Failure *Failure       // nil if the effect succeeded
 	Skipped string         // why the effect was skipped; "" if it was not
 }
@@ -175,13 +176,13 @@ const (
 	StepSkipped   Status = "skipped"
 )
 
-// Record is what the caller stores about a step that was done or that waits.
+// Record is the stored result of a step that is done, or the stored state of a step that waits.
 type Record struct {
 	Key         string
 	Type        Type
 	Status      Status
 	Output      map[string]any
 	Failure     *Failure
-	StartedAt   time.Time // zero if the record of the wait already has it
+	StartedAt   time.Time // zero if a record of the waiting step is already stored
 	CompletedAt time.Time // zero while the step waits
 }

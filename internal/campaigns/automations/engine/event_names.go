@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The names of the system events. The program sends them when something happens to a contact or an email.
+// Names of system events, which the program records when a contact changes or when an email is opened, clicked, bounced
+// or reported as spam.
 const (
 	ContactCreated      = events.SystemPrefix + "contact.created"
 	ContactUpdated      = events.SystemPrefix + "contact.updated"
@@ -22,12 +23,12 @@ const (
 	EmailComplained     = events.SystemPrefix + "email.complained"
 )
 
-// systemEvents are the names in the order in which errors list them.
+// systemEvents contains the names of all system events, in the order in which error messages list them.
 var systemEvents = []string{ContactCreated, ContactUpdated, ContactUnsubscribed, ContactResubscribed, TopicOptedIn,
 	TopicOptedOut, EmailOpened, EmailClicked, EmailBounced, EmailComplained}
 
-// ReadEventName returns the member of an object that names an event: one that begins a run or that a step waits for. A
-// name with a reserved prefix must be that of a system event.
+// ReadEventName returns the value of an object member that contains the name of an event, and validates the name. A
+// name with a reserved prefix must be the name of a system event.
 func ReadEventName(o jsonread.Object, member string) (string, error) {
 	path := o.At(member)
 	name, err := o.Required(member, events.MaxName)

@@ -12,8 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FuzzParse checks four things. Every text is a graph or gives a fault with a path. A graph parses again from its own
-// JSON. The runs of a graph end, whatever the outcomes of their steps. Planning a step twice gives the same action.
+// FuzzParse checks four properties. Parse returns a graph or a fault with a path for every input. A graph can be parsed
+// from its own JSON. The runs of a graph end for all outcomes of their steps. Planning a step twice returns the same
+// action.
 func FuzzParse(f *testing.F) {
 	f.Add(everything, everythingConnected, uint64(1))
 	f.Add("["+start+"]", "[]", uint64(2))
@@ -50,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// walk runs a graph to the end with random outcomes. It plans each step with the graph and with again, a graph that was
-// parsed again.
+// walk executes a run to its end with random outcomes. It checks that the graphs g and again, which was parsed from the
+// JSON of g, plan the same actions.
 func walk(t *testing.T, g, again *engine.Graph, event string, chance *rand.Rand) {
 	now := noon
 	r := g.Begin("run", engine.Event{Name: event, Payload: map[string]any{"a": "x", "plan": 3.0}, At: now})

@@ -10,16 +10,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Graph is a checked graph of steps. It never changes and is safe for concurrent use.
+// Graph is a validated, immutable graph of steps. A Graph is safe for concurrent use.
 type Graph struct {
 	Steps       []Step
 	Connections []Connection
 
-	index     map[string]int      // indexes in Steps, by key
-	next      map[exit]string     // the key of the next step
-	waitNames map[string]struct{} // keys and event names of the waits, which may follow "wait_events." in a name
-	ruleNames []string            // prefixes of the names that rules may use besides contact fields
-	waitPaths []string            // the names that steps refer to, without the prefix "wait_events."
+	index     map[string]int      // index in Steps by step key
+	next      map[exit]string     // key of the step to which a connection leads
+	waitNames map[string]struct{} // keys and event names of wait steps, which may follow "wait_events." in a name
+	ruleNames []string            // prefixes of the names that rules may use in addition to contact fields
+	waitPaths []string            // names with which steps refer to received events, without the prefix "wait_events."
 }
 
 // Step is a step of a graph.
@@ -30,49 +30,53 @@ type Step struct {
 	config config
 }
 
-// Connection leads from a step to the next one. The type of a connection says for which outcome of the step it is
-// followed.
+// Connection leads from a step to the next one. A run follows the connection if the step's outcome equals the
+// connection's type.
 type Connection struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	Type string `json:"type"`
 }
 
-// exit is a type of connection that leaves a step.
+// exit identifies a connection by the key of the step that it leaves and its type.
 type exit struct{ from, by string }
 
-// config is the configuration of a step. Each type of step has its own implementation.
+// config is the configuration of a step. Each step type has its own implementation of config.
 type config interface {
 	// exits returns the types of the connections that may leave the step.
 	exits() []string
 
-	// check checks what depends on the whole graph. path is the path of the config.
+	// check validates what depends on the whole graph, such as references to other steps. The path is that of the config
+	// in the request.
 	check(g *Graph, path string) error
 
-	// references returns the things of the team that the config names.
+	// references returns the team's objects to which the config refers, such as templates.
 	references(path string) []Reference
 
-	// plan returns what the step does. The errors of plan are those of Facts.Fields.
+	// plan returns the action of the step. An error comes from Facts.Fields.
 	plan(m *stepContext) (Action, error)
 
-	// jsonValue returns the config as a value to encode as JSON.
+	// jsonValue returns the config as a value that can be encoded as JSON.
 	jsonValue() any
 }
 
-// waiter is a config whose step may wait. waitOver returns what the step does when the wait has ended by time.
+// waiter is implemented by the configs of steps that can wait. Its method waitOver returns the action of the step after
+// the wait has timed out.
 type waiter interface{ waitOver(m *stepContext) Action }
 
-// referrer is a config that may refer to values. referencedNames returns their full names.
+// referrer is implemented by configs that can refer to values of events or contacts. Its method referencedNames returns
+// the full names of these values.
 type referrer interface{ referencedNames() []string }
 
-// plain is embedded by configs that have only a default connection, name nothing of the team and need no check.
+// plain is embedded in configs that have only a default connection, no references to the team's objects, and nothing to
+// check.
 type plain struct{}
 
 func (plain) exits() []string               { return []string{Default} }
 func (plain) check(*Graph, string) error    { return nil }
 func (plain) references(string) []Reference { return nil }
 
-// step returns the step with a key, or nil.
+// step returns the step with a key, or nil if no step has the key.
 func (g *Graph) step(key string) *Step {
 	if i, ok := g.index[key]; ok {
 		return &g.Steps[i]
@@ -83,7 +87,7 @@ func (g *Graph) step(key string) *Step {
 // HasStep reports whether the graph has a step with a key.
 func (g *Graph) HasStep(key string) bool { return g.step(key) != nil }
 
-// Triggers returns the canonical names of the events that begin runs, each once; see [events.CanonicalName].
+// Triggers returns the canonical names of the events that begin runs, without duplicates; see [events.CanonicalName].
 func (g *Graph) Triggers() (names []string) {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok {
@@ -93,7 +97,7 @@ func (g *Graph) Triggers() (names []string) {
 	return names
 }
 
-// TriggerOf returns the place in the graph that names an event that begins runs. event is a name from Triggers.
+// TriggerOf returns a reference to the trigger that names an event. The event is a name from [Graph.Triggers].
 func (g *Graph) TriggerOf(event string) Reference {
 	for i, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == event {
@@ -115,21 +119,21 @@ const (
 	RefReplyTo  = "reply_to"
 )
 
-// Reference is something of the team that a step names and that only the caller can check.
+// Reference is a reference from a step to an object of the team or to an address, which only the caller can check.
 type Reference struct {
 	Step  string       // the key
-	Field string       // the path, such as steps[2].config.template.id
-	Kind  string       // one of the constants
-	ID    string       // id of a template (or its alias), a segment or a topic; name of a property; an address
-	Names []string     // the variables that the step sets for a template, in order
+	Field string       // path of the field, such as steps[2].config.template.id
+	Kind  string       // one of the kinds, such as RefTemplate
+	ID    string       // id of a template, segment or topic, alias of a template, name of a property, or an address
+	Names []string     // sorted names of the template variables that the step sets
 	Rule  *filter.Rule // the rule of a condition
 
-	// Value is the type of the value that a contact_update gives a property: string or number. It is "" if the type is
-	// known only in a run, or if the property is read or cleared.
+	// Value is the type of the value that a contact_update step sets in a contact property: string or number. Value is
+	// empty if the type is known only in a run, or if the property is read or cleared.
 	Value string
 }
 
-// References returns everything that the steps name, in the order of the steps.
+// References returns all references of the steps, in the order of the steps.
 func (g *Graph) References() (all []Reference) {
 	for i, s := range g.Steps {
 		names := s.config.references(configPath(i))
@@ -141,10 +145,10 @@ func (g *Graph) References() (all []Reference) {
 	return all
 }
 
-// ReferenceError returns the error for a reference that does not exist or cannot be used. It is an Invalid fault with
-// the message of the fault why, preceded by the name of the step. The fault keeps its field if the field lies within
-// the reference; otherwise it gets the field of the reference. If why is not a fault, or is a failure of the server, it
-// is returned unchanged.
+// ReferenceError returns the error for a reference to an object that does not exist or cannot be used. It converts the
+// fault why into an Invalid fault and puts the key of the step before the message. If the field of why does not begin
+// with the reference's field, the result has the reference's field. ReferenceError returns why unchanged if it is not a
+// fault, or is a failure of the server.
 func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {
@@ -158,12 +162,12 @@ func (g *Graph) ReferenceError(r Reference, why error) error {
 	return withStep(r.Step, &named)
 }
 
-// CheckRule checks the rule of a condition. contacts is the schema of the contact fields that the rule names.
+// CheckRule checks a condition's rule against the schema of the contact fields that the rule names.
 func (g *Graph) CheckRule(r Reference, contacts filter.Schema) error {
 	return withStep(r.Step, r.Rule.Check(g.schema(contacts)))
 }
 
-// schema adds the fields that exist only in runs to the schema of contacts.
+// schema returns the schema of contacts extended by the fields that exist only in runs, such as event fields.
 func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	s := contacts
 	s.References = true
@@ -181,7 +185,7 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// withStep returns a fault with the step's name before its message. Other errors are returned unchanged.
+// withStep puts the key of a step before the message of a fault. It returns other errors unchanged.
 func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

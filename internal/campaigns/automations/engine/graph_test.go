@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// The JSON of a graph has no needless escapes, so that a search for an address finds it.
+// The JSON of a graph has no unnecessary escapes, so that an SQL search for an address finds the address in it.
 func TestStoredWithoutEscapes(t *testing.T) {
 	t.Parallel()
 	const a = `"ann\u002Bshop\u0040x.example"`
@@ -33,7 +33,8 @@ func TestStoredWithoutEscapes(t *testing.T) {
 	}
 }
 
-// A random graph is accepted exactly if it has no cycle and all steps can be reached. Its runs end.
+// Parse accepts a random graph if and only if it has no cycle and all its steps can be reached. The runs of an accepted
+// graph end.
 func TestGraphsByChance(t *testing.T) {
 	t.Parallel()
 	accepted := 0
@@ -74,7 +75,8 @@ func TestGraphsByChance(t *testing.T) {
 	}
 }
 
-// sound reports whether a graph has no cycle and all steps can be reached from step 0. It follows every path.
+// sound reports whether a graph has no cycle and all steps can be reached from step 0. To find out, it follows every
+// path.
 func sound(leads [][]int) bool {
 	reached := map[int]bool{}
 	var visit func(at, depth int) bool

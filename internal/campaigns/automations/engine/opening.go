@@ -2,13 +2,13 @@ package engine
 
 import "time"
 
-// Opening is the beginning of the runs of an event: the trigger and, if the step behind the trigger waits for an event,
-// that wait. A run can begin with the opening alone, without loading the whole graph.
+// Opening contains the first steps of the runs that an event begins: the trigger and, if the step after it waits for an
+// event, that wait. With an opening, a run can begin without loading the whole graph.
 type Opening struct {
 	Trigger string        // the key
-	Next    string        // the key of the step after the trigger; "" for none
-	Event   string        // for which the next step waits, as the user wrote it; "" if it waits for none
-	Timeout time.Duration // timeout of that wait; 0 for MaxWait
+	Next    string        // key of the step after the trigger; "" if there is none
+	Event   string        // name of the event for which the next step waits, as the user wrote it; "" if it waits for no event
+	Timeout time.Duration // timeout of the wait for Event; 0 for MaxWait
 }
 
 // Opening returns the opening of the runs that an event begins. It returns false if no trigger names the event.
@@ -24,8 +24,9 @@ func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	return o, true
 }
 
-// Begin returns a run that an event begins, and the records of its first steps. The run waits if the opening has a
-// wait, and is at the next step otherwise. Begin, Plan and Done of the whole graph would give the same result.
+// Begin returns the run that an event begins, and the records of its first steps. If the opening has a wait, the run
+// waits; if not, the run is at the step after the trigger. The result is the same as that of Begin, Plan and Done of
+// the whole graph.
 func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error) {
 	g := &Graph{Steps: []Step{{Key: o.Trigger, Type: Trigger, config: trigger{event: e.Name}}},
 		index: map[string]int{o.Trigger: 0}, next: map[exit]string{{o.Trigger, Default}: o.Next}}

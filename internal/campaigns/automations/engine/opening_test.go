@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// A run that begins with an opening equals one that begins with the graph.
+// A run that begins with an Opening is equal to a run that begins with the whole Graph.
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	wait := func(more string) string {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// readers parse the config of each type of step.
+// readers contains the function that parses the config of each step type.
 var readers = map[Type]func(jsonread.Object) (config, error){
 	Trigger:       readTrigger,
 	SendEmail:     readEmail,
@@ -27,12 +27,12 @@ var readers = map[Type]func(jsonread.Object) (config, error){
 	Webhook:       readWebhook,
 }
 
-// types are the types of steps in the order in which errors list them.
+// types contains the step types in the order in which error messages list them.
 var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition, Split, ContactUpdate, ContactDelete,
 	AddToSegment, Webhook}
 
-// Parse parses the JSON lists of steps and of connections, from a request or a stored version. It makes every check
-// that needs no knowledge of the team, and ignores unknown members. The errors of Parse are Invalid and Missing faults.
+// Parse parses the JSON lists of steps and of connections, from a request or a stored version. Parse makes every check
+// that does not depend on the team's data, and ignores unknown members. It returns only Invalid and Missing faults.
 func Parse(steps, connections []byte) (*Graph, error) {
 	if err := checkSize(steps, connections); err != nil {
 		return nil, err
@@ -47,7 +47,8 @@ func Parse(steps, connections []byte) (*Graph, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	// The graph is stored in this encoding and must be parsed again later. The encoding may be longer than the input.
+	// The size of the encoded graph is checked too, because this encoding is stored and parsed again later, and may be
+	// longer than the input.
 	if err := checkSize(g.StepsJSON(), g.ConnectionsJSON()); err != nil {
 		return nil, err
 	}
@@ -150,7 +151,7 @@ func (g *Graph) readConnections(text []byte) error {
 	return nil
 }
 
-// readConnection parses a connection and checks it against the steps that it connects.
+// readConnection parses a connection and checks that it fits the two steps that it connects.
 func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
@@ -184,7 +185,8 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 	return c, nil
 }
 
-// readEnds parses the keys of the steps that a connection connects. If one key is wrong, the error names the other key.
+// readEnds parses the keys of the two steps that a connection connects. If one of the keys is wrong, the error names
+// the other step.
 func (g *Graph) readEnds(o jsonread.Object) (from, to string, err error) {
 	from, err = g.readEnd(o, "from")
 	if err != nil {
@@ -207,7 +209,8 @@ func (g *Graph) readEnd(o jsonread.Object, name string) (string, error) {
 	return key, err
 }
 
-// StepsJSON returns the steps as JSON. Parse returns the same steps from it. Durations are in words.
+// StepsJSON returns the steps as JSON, from which Parse returns the same steps. Durations are written in words, such as
+// "1 day".
 func (g *Graph) StepsJSON() []byte {
 	type step struct {
 		Key    string `json:"key"`
@@ -226,8 +229,8 @@ func (g *Graph) ConnectionsJSON() []byte {
 	return encode(append([]Connection{}, g.Connections...))
 }
 
-// encode returns the JSON of a value, always the same for the same value. It panics if the value cannot be encoded,
-// which does not happen: values come from Parse or from payloads that were decoded from JSON.
+// encode returns the JSON of a value, with a deterministic order of members. It panics if the value cannot be encoded.
+// This cannot happen, because all values come from Parse or were decoded from JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

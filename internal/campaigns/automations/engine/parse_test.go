@@ -17,7 +17,7 @@ const (
 	segment = "019a0000-0000-7000-8000-000000000001"
 )
 
-// parse returns a graph, which must be valid.
+// parse parses a graph and fails the test if the graph is invalid.
 func parse(t testing.TB, steps, connections string) *engine.Graph {
 	t.Helper()
 	g, err := engine.Parse([]byte(steps), []byte(connections))
@@ -27,8 +27,8 @@ func parse(t testing.TB, steps, connections string) *engine.Graph {
 	return g
 }
 
-// line returns the steps and connections of a line of steps, each given by its type and config. The first step is a
-// trigger. The keys are the types.
+// line returns the JSON of a linear graph: a trigger followed by steps that are given as pairs of type and config. The
+// key of each step is its type.
 func line(all ...string) (steps, connections string) {
 	list, links, last := []string{start}, []string{}, "start"
 	for i := 0; i < len(all); i += 2 {
@@ -39,7 +39,7 @@ func line(all ...string) (steps, connections string) {
 	return "[" + strings.Join(list, ",") + "]", "[" + strings.Join(links, ",") + "]"
 }
 
-// Each row gives the expected fault of a field.
+// TestParseRefuses checks that Parse returns the expected field and message for each kind of invalid graph.
 func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	step := func(kind, config string) string {
@@ -339,7 +339,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// The error about a cycle names a step that is on the cycle.
+// The error about a cycle in a graph names a step that is on the cycle.
 func TestCircle(t *testing.T) {
 	t.Parallel()
 	steps := "[" + start
@@ -357,7 +357,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// everything is a graph with each type of step.
+// everything contains the steps of a graph with every step type.
 const everything = `[
 	{"key":"start","type":"trigger","config":{"event_name":"user.created","note":"ignored"},"x":1},
 	{"key":"again","type":"trigger","config":{"event_name":"resend:contact.created"}},
@@ -389,7 +389,8 @@ const everythingConnected = `[{"from":"start","to":"mail"},{"from":"again","to":
 	{"from":"half","to":"set","type":"a"},{"from":"half","to":"add","type":"b"},{"from":"set","to":"add"},
 	{"from":"add","to":"call"},{"from":"call","to":"gone"}]`
 
-// The JSON of a graph has defaults, durations in words and no unknown members, and parses as the same graph.
+// The JSON of a graph contains defaults and durations in words but no unknown members, and can be parsed as the same
+// graph.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
@@ -430,7 +431,7 @@ func TestWritten(t *testing.T) {
 	}
 }
 
-// References returns everything that the caller must look up, with its path.
+// References returns all references that the caller must look up, with their paths.
 func TestReferences(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
@@ -463,7 +464,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// A rule of a condition is checked against the fields of contacts and of events.
+// CheckRule checks a condition's rule against the fields of contacts and events.
 func TestCheckRule(t *testing.T) {
 	t.Parallel()
 	text := filter.Schema{Fields: map[string]filter.Field{"contact.properties.plan": {Type: filter.TextField}}}
@@ -489,7 +490,7 @@ func TestCheckRule(t *testing.T) {
 	}
 }
 
-// The error for a reference names the step, and its field is the reference's path.
+// ReferenceError returns an error that names the step and has the path of the reference as field.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)

@@ -8,16 +8,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reasons why steps fail. The caller has further reasons for effects that fail.
+// Reasons why steps fail. The caller defines further reasons for failed effects.
 const (
 	Unresolved  = "value_missing"     // a referenced value does not exist
 	WrongValue  = "value_unusable"    // a value has the wrong type
-	TooLarge    = "too_large"         // the values exceed a limit together
-	RuleRefused = "condition_invalid" // a rule names something that was deleted
+	TooLarge    = "too_large"         // the total size of the values exceeds a limit
+	RuleRefused = "condition_invalid" // a rule refers to a deleted object
 	TooFar      = "too_far_ahead"     // the date to wait for is too far in the future
 )
 
-// Reasons why steps are skipped. The caller has further reasons for effects.
+// Reasons why steps are skipped. The caller defines further reasons for skipped effects.
 const (
 	NoContact      = "contact_deleted"
 	IsUnsubscribed = "contact_unsubscribed"
@@ -25,7 +25,8 @@ const (
 	BadDate        = "date_unusable" // the property is not a date
 )
 
-// Begin returns the run that an event begins, at the trigger with the event's name. It returns nil if there is none.
+// Begin returns the run that an event begins, at the trigger with the event's name. It returns nil if the graph has no
+// such trigger.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {
@@ -35,8 +36,8 @@ func (g *Graph) Begin(id string, e Event) *Run {
 	return nil
 }
 
-// Plan returns what the current step of a run does now. A run that waits continues to wait until its time has come. The
-// errors of Plan are those of f.Fields, and an error if the graph does not have the step.
+// Plan returns the action of a run's current step at the time f.Now. If the run already waits and the wait is not over,
+// the action is the same wait. Plan returns the errors of f.Fields, and an error if the graph does not have the step.
 func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	m := &stepContext{g: g, step: g.step(r.At), run: r, facts: f}
 	if m.step == nil {
@@ -59,8 +60,8 @@ func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	return a, nil
 }
 
-// Done moves a run past the step of an action and returns the record of the step. The outcome is the zero Outcome for
-// an action without effect. If r.At is "" afterwards, the run has ended; it has failed if the record has a failure.
+// Done advances a run past the step of an action and returns the step's record. For an action without effect, pass the
+// zero Outcome. If r.At is empty after Done, the run has ended; the run has failed if the record has a failure.
 func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	rec := Record{Key: a.Step.Key, Type: a.Step.Type, Status: StepCompleted, Output: merge(a.Output, o.Output)}
 	if r.Waits == nil {
@@ -93,10 +94,10 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	return rec
 }
 
-// Receive delivers an event to a run and reports whether the event ends the run's wait. If the wait ends, the run has
-// moved on, and rec is the record of the step that waited. An event at or after the end of the wait is too late. The
-// run stores the members of the event that some step refers to. If the stored members exceed MaxReceived, the step
-// fails.
+// Receive delivers an event to a run and reports whether the event ends the run's wait. If the wait ends, Receive
+// advances the run to the next step, and rec is the record of the step that waited. An event at or after the end of the
+// wait does not end the wait. The run stores those payload members of the event to which steps refer. If all stored
+// members together exceed MaxReceived, the step fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
 	if s == nil || r.Waits == nil || r.Waits.Event == "" || r.Waits.Event != events.CanonicalName(e.Name) ||
@@ -129,8 +130,8 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	return rec, true
 }
 
-// trimToReferences returns an event with only those members of its payload that steps can refer to. It returns false if
-// no step refers to the event.
+// trimToReferences returns an event with only those payload members to which steps refer. It returns false if no step
+// refers to the event.
 func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Event, refers bool) {
 	kept = Event{Name: e.Name, At: e.At}
 	for _, path := range g.waitPaths {
@@ -153,7 +154,7 @@ func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Even
 	return kept, refers
 }
 
-// payloadBytes returns the total size of the payloads of events as JSON, in bytes.
+// payloadBytes returns the total size in bytes of the JSON payloads of received events.
 func payloadBytes(received map[string]Event) (size int) {
 	for _, e := range received {
 		size += len(encode(e.Payload))
@@ -161,7 +162,7 @@ func payloadBytes(received map[string]Event) (size int) {
 	return size
 }
 
-// merge returns the members of both maps, or nil if there are none. It does not change the maps.
+// merge returns a map with the members of a and b, without changing them.
 func merge(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a

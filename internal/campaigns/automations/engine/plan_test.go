@@ -18,7 +18,7 @@ import (
 
 var noon = time.Date(2026, 8, 5, 12, 0, 0, 0, time.UTC)
 
-// payload decodes the payload of an event.
+// payload decodes an event payload from JSON.
 func payload(t testing.TB, text string) (p map[string]any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(text), &p); err != nil {
@@ -38,7 +38,7 @@ const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,
 	"user":{"name":"Bo","a.b":"dot",
 	"of":{"it":3}},"user.name":"whole","empty":""}`
 
-// atStep returns a graph and a run at its third step.
+// atStep returns a graph and a run at the third step of this graph.
 func atStep(t testing.TB, kind, config string) (*engine.Graph, *engine.Run) {
 	t.Helper()
 	g := parse(t, `[`+start+`,{"key":"before","type":"wait_for_event","config":{"event_name":"order.placed"}},
@@ -114,7 +114,7 @@ func TestEmail(t *testing.T) {
 		t.Errorf("300 variables: %+v", a)
 	}
 
-	// Each of many variables refers to the same long text.
+	// The step has many variables that all refer to the same long text.
 	var many []string
 	for i := range 17 {
 		many = append(many, fmt.Sprintf(`"V%d":{"var":"event.long"}`, i))
@@ -228,7 +228,7 @@ func TestWebhook(t *testing.T) {
 	}
 }
 
-// known returns what Facts.Fields returns for the contact ann.
+// known returns a Facts.Fields function for the contact ann.
 func known(rule *filter.Rule) (filter.Schema, func(string) filter.Value, error) {
 	fields := map[string]filter.Field{
 		"contact.first_name": {Type: filter.TextField}, "contact.properties.seats": {Type: filter.NumberField},
@@ -269,12 +269,12 @@ func TestCondition(t *testing.T) {
 		}
 	}
 
-	// Without a contact its fields have no values, and Facts.Fields is not called.
+	// If the contact was deleted, contact fields have no values, and Facts.Fields is not called.
 	g, r := atStep(t, "condition", `{"type":"rule","field":"contact.first_name","operator":"is_empty"}`)
 	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Branch != engine.ConditionMet {
 		t.Errorf("without a contact: %+v", a)
 	}
-	// A field that was removed from the schema fails the step; an error of the database does not.
+	// A rule that names a field missing from the schema fails the step. A database error does not fail the step.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"contact.properties.gone","operator":"eq","value":1}`)
 	a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann(), Fields: known})
 	if a.Failure == nil || a.Failure.Reason != engine.RuleRefused || !strings.Contains(a.Failure.Message,
@@ -297,7 +297,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// The branch of a split depends only on the run and the step, and the branches get their shares.
+// The branch of a split depends only on the run and the step, and each branch gets its percentage of the runs.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	g, r := atStep(t, "split",
@@ -317,7 +317,7 @@ func TestSplit(t *testing.T) {
 	if counts["a"] < 3700 || counts["a"] > 4300 || counts["c"] > 20 || counts["a"]+counts["b"]+counts["c"] != 20_000 {
 		t.Errorf("20, 79.99 and 0.01 percent of 20,000 are %v", counts)
 	}
-	// Two splits in a row are independent.
+	// The branches of two consecutive splits are independent.
 	two := parse(t, `[`+start+`,{"key":"x","type":"split","config":{"branches":[{"name":"l","percent":50},
 		{"name":"r","percent":50}]}},{"key":"y","type":"split","config":{"branches":[{"name":"l","percent":50},
 		{"name":"r","percent":50}]}}]`, `[{"from":"start","to":"x"},{"from":"x","to":"y","type":"l"}]`)
@@ -334,9 +334,10 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// waitUntilRows are the cases of TestWaitUntil. want is the end of the wait, or why there is none.
+// waitUntilRows are the cases of TestWaitUntil. The field want is the expected end of the wait, or the reason why the
+// step does not wait.
 var waitUntilRows = []struct{ now, config, value, want string }{
-	// In these rows, the step waits until a time of day.
+	// In the following rows, the step waits until a time of day.
 	{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
 	{"2026-08-05T12:00:00Z", `{"time":"11:00"}`, "", "2026-08-06T11:00:00Z"},
 	{"2026-08-05T12:00:00Z", `{"time":"12:00"}`, "", "now"},
@@ -346,7 +347,7 @@ var waitUntilRows = []struct{ now, config, value, want string }{
 		"2026-08-06T00:00:00Z"},
 	{"2026-08-05T12:00:00Z", `{"time":"09:00","timezone":{"property":"plan"}}`, "", "2026-08-06T09:00:00Z"},
 	{"2026-12-31T23:30:00Z", `{"time":"00:15","timezone":"Europe/Berlin"}`, "", "2027-01-01T23:15:00Z"},
-	// Clocks skip 02:30 on 29 March in Berlin, and show it twice on 25 October.
+	// In Berlin, the time 02:30 does not exist on 29 March and occurs twice on 25 October.
 	{"2026-03-28T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-03-29T01:30:00Z"},
 	{"2026-10-24T12:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-25T00:30:00Z"},
 	{"2026-10-25T01:00:00Z", `{"time":"02:30","timezone":"Europe/Berlin"}`, "", "2026-10-26T01:30:00Z"},
@@ -364,7 +365,7 @@ var waitUntilRows = []struct{ now, config, value, want string }{
 	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "1990-01-01", "now"},
 	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:00Z", "2027-09-09T12:00:00Z"}, // 400 days
 	{"2026-08-05T12:00:00Z", `{"property":"d"}`, "2027-09-09T12:00:01Z", engine.TooFar},
-	// A date with a time overrides the time of the step.
+	// If the property contains a date with a time, that time overrides the step's time of day.
 	{"2026-08-05T12:00:00Z", `{"property":"d","time":"09:00"}`, "2026-08-10T15:04:05+02:00",
 		"2026-08-10T13:04:05Z"},
 	{"2026-08-05T12:00:00Z", `{"property":"d","timezone":"Europe/Berlin"}`, "2026-08-10T15:04:05",
@@ -412,7 +413,7 @@ func TestWaitUntil(t *testing.T) {
 		if a.Wait == nil {
 			continue
 		}
-		// A wait that is over is not computed again.
+		// When a wait is over, Plan does not compute its end again.
 		g.Done(r, a, engine.Outcome{}, f)
 		f.Now, f.Contact = a.Wait.Until, nil
 		if a := plan(t, g, r, f); a.Wait != nil || a.Branch != engine.Default {
@@ -429,7 +430,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 }
 
-// A wait is the same however often it is planned. A wait ends by time or by an event.
+// Planning a waiting step several times returns the same wait. A wait ends at its time or when its event arrives.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"pause","type":"delay","config":{"duration":"2 days"}},
@@ -514,7 +515,7 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// Event names that begin with resend: are those of system events.
+// Event names with the prefix resend: are aliases of system events.
 func TestCanonical(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[{"key":"a","type":"trigger","config":{"event_name":"resend:contact.created"}},
@@ -538,7 +539,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// The outcome of an effect decides how the run continues.
+// Done continues, skips or fails the step depending on the outcome of its effect.
 func TestDone(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"x","type":"add_to_segment","config":{"segment_id":"`+segment+`"}},
@@ -572,7 +573,7 @@ func TestDone(t *testing.T) {
 	if _, err := g.Plan(r, f); err == nil {
 		t.Error("a run that has ended was planned")
 	}
-	// A branch without a connection ends the run.
+	// A run ends if its branch has no connection.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"event.plan","operator":"exists"}`)
 	if rec := g.Done(r, plan(t, g, r, f), engine.Outcome{}, f); r.At != "" || rec.Failure != nil {
 		t.Errorf("after a branch without a connection: %+v, at %q", rec, r.At)

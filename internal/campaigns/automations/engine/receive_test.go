@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// A run stores only the members of a received event that some step refers to, by the key of the step or the event's
-// name.
+// A run stores only those members of a received event to which steps refer, by the key of the waiting step or the
+// event's name.
 func TestKeptOfEvents(t *testing.T) {
 	t.Parallel()
 	const sent = `{"total":30,"user":{"name":"Bo","id":7},"user.name":"whole","users":[],"note":"long"}`
@@ -60,7 +60,7 @@ func TestKeptOfEvents(t *testing.T) {
 	}
 }
 
-// A run fails if it would store too much of the events that it received.
+// A run fails if the stored members of its received events exceed MaxReceived.
 func TestTooMuchReceived(t *testing.T) {
 	t.Parallel()
 	const waits = 6

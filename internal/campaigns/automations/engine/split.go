@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// fullShare is 100 percent, share in hundredths of a percent.
+// fullShare is 100 percent in hundredths of a percent, the unit of branch.share.
 const fullShare = 100 * 100
 
-// split distributes runs over branches.
+// split is the config of a step that distributes runs over branches by percentage.
 type split struct{ branches []branch }
 
 type branch struct {
@@ -88,8 +88,8 @@ func (c split) exits() (all []string) {
 func (c split) check(*Graph, string) error    { return nil }
 func (c split) references(string) []Reference { return nil }
 
-// plan chooses the branch by a hash of the run and the step. So the choice is the same whenever the step is planned,
-// and consecutive splits are independent.
+// plan chooses the branch by a hash of the run id and the step key. The choice is therefore the same each time that the
+// step is planned, and consecutive splits are independent.
 func (c split) plan(m *stepContext) (Action, error) {
 	sum := sha256.Sum256([]byte(m.run.ID + "\x00" + m.step.Key))
 	at := int(binary.BigEndian.Uint64(sum[:8]) % fullShare)

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// ContactChange is how a contact was created or changed.
+// ContactChange describes how a contact was created or changed.
 type ContactChange struct {
 	Created  bool
-	Switched bool            // the contact unsubscribed, or subscribed again
-	Topics   map[string]bool // changed choices by topic id; true is opted in
+	Switched bool            // the contact unsubscribed or subscribed again
+	Topics   map[string]bool // changed topic choices by topic id; true means opted in
 }
 
-// Events returns the system events of a change, with their payloads (docs/custom-events.md). c is the contact after the
-// change.
+// Events returns the system events of a change, with their payloads (docs/custom-events.md). The receiver c is the
+// contact after the change.
 func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	add := func(name string, more map[string]any) {
 		all = append(all, Event{Name: name, Payload: c.EventPayload(more), At: at})
@@ -40,7 +40,8 @@ func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	return all
 }
 
-// EventPayload returns the fields that all system events of contacts and topics have, and the entries of the map more.
+// EventPayload returns the payload of a system event of a contact or topic: the members that all such events have, and
+// the members in more.
 func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
 		"unsubscribed": c.Unsubscribed}
@@ -48,8 +49,8 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	return p
 }
 
-// EmailPayload returns the members that all system events of emails have before the email is looked up, and the members
-// in more. broadcastID is "" for emails that are not part of a broadcast.
+// EmailPayload returns the payload of a system event of an email, before the data of the email is looked up and added.
+// It contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID is "".
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

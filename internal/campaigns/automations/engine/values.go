@@ -15,17 +15,18 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
-// Limits of the values of a config.
+// Limits of the values in a step's config.
 const (
 	maxValues     = 1000
-	maxReferences = 100 // each may be a whole payload
-	maxName       = 200 // characters of a reference
+	maxReferences = 100 // small, because each reference may be replaced by a whole payload
+	maxName       = 200 // maximum length of a reference in characters
 )
 
-// waitEvents is the prefix of names that refer to events that the run received.
+// waitEvents is the prefix of names that refer to values of events that the run received.
 const waitEvents = "wait_events."
 
-// value is a value in a config. At most one member is set; none is set for null.
+// value is a JSON value in a config that may contain references. At most one of its fields is set; for null, no field
+// is set.
 type value struct {
 	literal any // a string, a float64 or a bool
 	ref     string
@@ -36,7 +37,8 @@ type value struct {
 // valueReader parses values and counts them.
 type valueReader struct{ values, references int }
 
-// read parses a value. levels is how deeply lists and objects may be nested in it.
+// read parses a value. The parameter levels is the number of levels of nested lists and objects that the value may
+// have.
 func (r *valueReader) read(path string, text jsontext.Value, levels int) (v value, err error) {
 	if r.values++; r.values > maxValues {
 		return v, jsonread.Invalidf(path, "is one too many: a step has at most %d values.", maxValues)
@@ -76,7 +78,7 @@ func tooDeep(path string) error {
 	return jsonread.Invalidf(path, "is nested too deep: use a text, a number, true, false or {\"var\": \"event.KEY\"}.")
 }
 
-// readObject parses an object. An object with the member var is a reference.
+// readObject parses a JSON object. An object with a member named var is a reference.
 func (r *valueReader) readObject(path string, text jsontext.Value, levels int) (v value, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
@@ -130,7 +132,7 @@ func jsonValues(values map[string]value) map[string]any {
 	return all
 }
 
-// check checks the references in a value.
+// check validates the references in a value.
 func (v value) check(g *Graph, path string) error {
 	if v.ref != "" {
 		return g.checkName(path+".var", v.ref)
@@ -152,7 +154,7 @@ func checkValues(g *Graph, path string, values map[string]value) error {
 	return nil
 }
 
-// properties returns the properties of contacts that a value refers to.
+// properties returns references to all contact properties that a value names.
 func (v value) properties(path string) (all []Reference) {
 	if name, ok := strings.CutPrefix(filter.FullName(v.ref), PropertyPrefix); ok {
 		return []Reference{{Field: path + ".var", Kind: RefProperty, ID: name}}
@@ -170,7 +172,7 @@ func propertyRefs(path string, values map[string]value) (all []Reference) {
 	return all
 }
 
-// references returns the full names of the values that a value refers to.
+// references returns the full names of all references in a value.
 func (v value) references() (names []string) {
 	if v.ref != "" {
 		return []string{filter.FullName(v.ref)}
@@ -188,10 +190,10 @@ func valueRefs(values map[string]value) (names []string) {
 	return names
 }
 
-// PropertyPrefix begins the full names of the properties of contacts.
+// PropertyPrefix is the prefix of the full names of contact properties.
 const PropertyPrefix = "contact.properties."
 
-// contactFields are the fields of a contact that references may name besides its properties.
+// contactFields are the contact fields, besides contact properties, that references may name.
 var contactFields = map[string]func(c *Contact) any{
 	"contact.id":           func(c *Contact) any { return c.ID },
 	"contact.email":        func(c *Contact) any { return c.Address },
@@ -208,7 +210,7 @@ func nilIfEmpty(text string) any {
 	return text
 }
 
-// checkName returns an error if a name refers to no value.
+// checkName returns an error if a name cannot refer to a value.
 func (g *Graph) checkName(path, name string) error {
 	name = filter.FullName(name)
 	if _, ok := contactFields[name]; ok {
@@ -230,7 +232,8 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// whyUnknown returns what to do if a name refers to an event's value that cannot exist. It returns "" otherwise.
+// whyUnknown returns a hint for the user if a name refers to an event value that cannot exist, or "" for all other
+// names.
 func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
 	case name == "event" || name == "event.":
@@ -247,7 +250,7 @@ func (g *Graph) whyUnknown(name string) string {
 	}
 }
 
-// stepContext is a run at a step and the facts of that moment.
+// stepContext contains a run, its current step and the facts with which the step is planned.
 type stepContext struct {
 	g     *Graph
 	step  *Step
@@ -255,8 +258,9 @@ type stepContext struct {
 	facts Facts
 }
 
-// resolve returns a value without references: nil, a text, a number, a bool, a list or an object. It returns false if
-// the value is a reference to a value that does not exist. Inside lists and objects such references are left out.
+// resolve replaces the references in a value by the values to which they refer. The result is nil, a string, a number,
+// a bool, a list or an object. It returns false if the value is a reference to a value that does not exist. Such
+// references inside lists and objects are omitted.
 func (m *stepContext) resolve(v value) (any, bool) {
 	switch {
 	case v.ref != "":
@@ -282,7 +286,7 @@ func (m *stepContext) resolve(v value) (any, bool) {
 	return v.literal, true
 }
 
-// lookUp returns the value with a name, or nil.
+// lookUp returns the value to which a name refers, or nil if the value does not exist.
 func (m *stepContext) lookUp(name string) any {
 	name = filter.FullName(name)
 	if path, ok := strings.CutPrefix(name, "event."); ok {
@@ -308,8 +312,8 @@ func (m *stepContext) lookUp(name string) any {
 	return nil
 }
 
-// received returns a value of an event that the run received. The path begins with the key of the step that waited, or
-// with the name of the event. If several events have that name, the latest one is used.
+// received returns a value from an event that the run received. The path begins with the key of the step that waited or
+// with the name of the event. If several received events have the same name, received uses the latest event.
 func (m *stepContext) received(path string) any {
 	var best string
 	for key := range m.run.Received {
@@ -337,7 +341,7 @@ func (m *stepContext) received(path string) any {
 	return member(last.Payload, rest)
 }
 
-// config returns the config of a step, or nil if there is no such step.
+// config returns the config of the step with a key, or nil if no step has the key.
 func (g *Graph) config(key string) config {
 	if s := g.step(key); s != nil {
 		return s.config
@@ -345,7 +349,8 @@ func (g *Graph) config(key string) config {
 	return nil
 }
 
-// member returns the value at a path such as user.name in a payload, or nil. Keys may contain dots.
+// member returns the value at a path such as user.name in a payload, or nil if it does not exist. The keys in the
+// payload may contain dots.
 func member(payload map[string]any, path string) any {
 	if v, ok := payload[path]; ok {
 		return v
@@ -363,7 +368,7 @@ func member(payload map[string]any, path string) any {
 	return nil
 }
 
-// fieldValue returns a value of a payload in the form in which rules compare it.
+// fieldValue converts a payload value into the type that rules compare.
 func fieldValue(v any) filter.Value {
 	switch v := v.(type) {
 	case nil:
@@ -378,7 +383,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf returns a single value, or a list of single values, as text. It returns false for other values.
+// textOf converts a string, number or bool, or a list of these, to text. It returns false for other values.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -393,8 +398,8 @@ func textOf(v any) (string, bool) {
 	return "", false
 }
 
-// joinList returns the single values of a list, without nulls, as one text. It returns false for a list that contains
-// objects or lists.
+// joinList converts the strings, numbers and bools of a list to a comma-separated text and ignores nulls. It returns
+// false if the list contains objects or lists.
 func joinList(list []any) (string, bool) {
 	var all []string
 	for _, item := range list {
@@ -413,8 +418,8 @@ func joinList(list []any) (string, bool) {
 	return strings.Join(all, ", "), true
 }
 
-// TextSize returns the size in bytes of all texts in a value, or a number greater than limit if the size exceeds it. A
-// number counts as 24 bytes, the most that its JSON can have.
+// TextSize returns the total size in bytes of the strings in a value, or a number greater than limit if the size
+// exceeds limit. Each number counts as 24 bytes, which is the maximum length of its JSON.
 func TextSize(v any, limit int) (n int) {
 	switch v := v.(type) {
 	case string:
@@ -437,5 +442,5 @@ func TextSize(v any, limit int) (n int) {
 	return 24
 }
 
-// FormatTime returns a time as outputs and webhook bodies contain it.
+// FormatTime formats a time for step outputs and webhook bodies.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

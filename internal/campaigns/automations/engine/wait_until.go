@@ -12,16 +12,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// maxAhead is how far in the future the date of a wait may be.
+// maxAhead is the maximum time between now and the date of a wait.
 const maxAhead = 400 * 24 * time.Hour
 
-// waitUntil waits for a date in a property of the contact, for a time of day, or for both.
+// waitUntil is the config of a step that waits for a date in a contact property, for a time of day, or for both.
 type waitUntil struct {
 	plain
-	property string              // that has the date; "" to wait for the next occurrence of time
-	time     *schedule.TimeOfDay // nil for midnight; ignored if the property has a time
+	property string              // contact property with the date; "" to wait for the next occurrence of time
+	time     *schedule.TimeOfDay // nil for midnight; ignored if the property's value has a time
 	zone     string              // "" for UTC
-	zoneOf   string              // the property that names the zone; contacts without it use zone
+	zoneOf   string              // contact property with the time zone; contacts without this property use zone
 }
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
@@ -54,7 +54,8 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	return c, c.readZone(o)
 }
 
-// readZone parses the time zone: a name, or an object with the property that has the name and a fallback.
+// readZone parses the time zone. It is either a zone name, or an object with a fallback zone and the name of the
+// contact property that contains the zone.
 func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	path := o.At("timezone")
 	switch {
@@ -124,7 +125,7 @@ func (c waitUntil) waitOver(m *stepContext) Action {
 	return Action{Output: untilOutput(m.run.Waits.Until)}
 }
 
-// location returns the time zone of the contact, or else that of the step.
+// location returns the contact's time zone or, if the contact has no valid one, the step's time zone.
 func (c waitUntil) location(m *stepContext) *time.Location {
 	if m.facts.Contact != nil && c.zoneOf != "" {
 		if zone, err := schedule.Zone(m.facts.Contact.Properties[c.zoneOf].Text); err == nil {
@@ -137,7 +138,7 @@ func (c waitUntil) location(m *stepContext) *time.Location {
 	return time.UTC
 }
 
-// date parses the value of a property: a date, to which it adds the step's time of day, or a date with a time. It
+// date converts the value of a contact property to a time. To a date without a time, it adds the step's time of day. It
 // returns false if the value is not a date.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {

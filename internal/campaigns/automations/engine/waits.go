@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// trigger is the step at which runs begin.
+// trigger is the config of a step at which runs begin.
 type trigger struct {
 	plain
 	event string // as the user wrote it
@@ -27,7 +27,7 @@ func (c trigger) plan(m *stepContext) (Action, error) {
 
 func (c trigger) jsonValue() any { return map[string]any{"event_name": c.event} }
 
-// delay waits for a fixed time.
+// delay is the config of a step that waits for a fixed duration.
 type delay struct {
 	plain
 	length time.Duration
@@ -44,7 +44,7 @@ func readDelay(o jsonread.Object) (config, error) {
 	return delay{length: length}, err
 }
 
-// readWait returns the length of a wait from a member of a config.
+// readWait parses the duration of a wait from a config member.
 func readWait(o jsonread.Object, name string) (time.Duration, error) {
 	text, err := o.Required(name, 100)
 	if err != nil {
@@ -69,20 +69,20 @@ func (c delay) waitOver(m *stepContext) Action { return Action{Output: untilOutp
 
 func (c delay) jsonValue() any { return map[string]any{"duration": schedule.Words(c.length)} }
 
-// waitUntilTime returns the action that waits until a time.
+// waitUntilTime returns an action that waits until the time t.
 func waitUntilTime(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: untilOutput(t)} }
 
 func untilOutput(t time.Time) map[string]any { return map[string]any{"until": FormatTime(t)} }
 
-// waitForEvent waits until an event happens to the contact, or until its timeout has passed.
+// waitForEvent is the config of a step that waits for an event of the contact until a timeout.
 type waitForEvent struct {
 	event   string        // as the user wrote it
 	timeout time.Duration // 0 for MaxWait
-	rule    *filter.Rule  // rule that the event must match; nil for every event
+	rule    *filter.Rule  // rule that the event must match; nil if every event matches
 }
 
-// eventFields are the fields that the rule of a wait may name: those of the event, and those of the event that began
-// the run.
+// eventFields are the fields that a rule of a wait_for_event step may name: fields of the received event (event.) and
+// of the event that began the run (trigger.).
 var eventFields = filter.Schema{Open: []string{"event.", "trigger."}, References: true, Unknown: func(string) string {
 	return "Here there are `event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run."
 }}
@@ -133,7 +133,7 @@ func (c waitForEvent) waitOver(*stepContext) Action {
 	return Action{Branch: TimedOut, Output: map[string]any{"event": c.event, "timed_out": true}}
 }
 
-// matches reports whether an event matches the rule. If the rule cannot be evaluated, no event matches.
+// matches reports whether an event matches the step's rule. If the rule cannot be evaluated, matches returns false.
 func (c waitForEvent) matches(r *Run, e Event) bool {
 	if c.rule == nil {
 		return true
@@ -149,7 +149,7 @@ func (c waitForEvent) matches(r *Run, e Event) bool {
 	return ok && err == nil
 }
 
-// cutTrigger returns a name without the prefix "trigger.". It returns false if the name has no such prefix.
+// cutTrigger removes the prefix "trigger." from a name. It returns false if the name does not have this prefix.
 func cutTrigger(name string) (string, bool) {
 	const beginning = "trigger."
 	if len(name) <= len(beginning) || name[:len(beginning)] != beginning {

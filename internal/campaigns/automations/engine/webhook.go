@@ -19,12 +19,12 @@ import (
 const (
 	maxURL     = 2000
 	maxHeaders = 20
-	maxHeader  = 1000      // characters of a value
-	maxBody    = 256 << 10 // bytes of a body
-	maxLevels  = 10        // nested lists and objects in a payload
+	maxHeader  = 1000      // maximum length of a header value in characters
+	maxBody    = 256 << 10 // maximum size of a request body in bytes
+	maxLevels  = 10        // maximum number of nested lists and objects in a payload
 )
 
-// webhook posts to a URL.
+// webhook is the config of a step that sends a POST request to a URL.
 type webhook struct {
 	plain
 	url     string
@@ -61,7 +61,7 @@ func readWebhook(o jsonread.Object) (config, error) {
 	return c, nil
 }
 
-// reservedHeaders are the header fields that only the program sets.
+// reservedHeaders are the header fields that users cannot set because the program sets them.
 var reservedHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
 	"expect",
 	"user-agent", "webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"}
@@ -100,7 +100,7 @@ func readHeaders(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// isToken reports whether a text can be the name of a header (RFC 9110 section 5.6.2).
+// isToken reports whether s is a valid header field name (RFC 9110 section 5.6.2).
 func isToken(s string) bool {
 	for i := range len(s) {
 		c := s[i]
@@ -122,7 +122,7 @@ func (c webhook) references(path string) []Reference {
 
 func (c webhook) referencedNames() []string { return valueRefs(c.payload) }
 
-// callBody is the body that a webhook step posts.
+// callBody is the body of the request that a webhook step sends.
 type callBody struct {
 	Type      string   `json:"type"`
 	CreatedAt string   `json:"created_at"`
@@ -176,7 +176,7 @@ func (c webhook) plan(m *stepContext) (Action, error) {
 	return Action{Effect: &Call{c.url, c.headers, text}, Output: map[string]any{"url": c.url}}, nil
 }
 
-// resolveAll resolves a value as resolve does. References to values that do not exist become null.
+// resolveAll is like resolve, but replaces references to values that do not exist by null.
 func (m *stepContext) resolveAll(v value) (any, bool) {
 	switch {
 	case v.list != nil:

@@ -63,7 +63,7 @@ func eachTraced(t *testing.T, f func(t *testing.T, s *fixture)) {
 	dbtest.EachTraced(t, tracedFixture(f))
 }
 
-// sqliteTraced is eachTraced on SQLite alone.
+// sqliteTraced is like eachTraced, but runs the test only on SQLite.
 func sqliteTraced(t *testing.T, f func(t *testing.T, s *fixture)) {
 	t.Helper()
 	dbtest.SQLiteTraced(t, tracedFixture(f))
@@ -77,10 +77,11 @@ func tracedFixture(f func(t *testing.T, s *fixture)) func(t *testing.T, d *db.DB
 	}
 }
 
-// between calls act once, after the next run was read and its email prepared, but before its transaction.
+// between calls act once, after a worker has read the next run and prepared its email, but before the worker's
+// transaction.
 func (s *fixture) between(act func()) { s.trace.Before("FROM teams", act) }
 
-// template publishes a template with a subject under an alias.
+// template creates and publishes a template with an alias and a subject.
 func (s *fixture) template(alias, subject string, vars ...templates.Declaration) {
 	s.T.Helper()
 	text := "<p>Dear reader"
@@ -94,7 +95,7 @@ func (s *fixture) template(alias, subject string, vars ...templates.Declaration)
 	s.Must(err)
 }
 
-// step returns a step of a graph with a JSON config.
+// step returns the JSON of a graph step with the given JSON config.
 func step(key string, kind engine.Type, config string) string {
 	return fmt.Sprintf(`{"key": %q, "type": %q, "config": %s}`, key, kind, config)
 }
@@ -103,10 +104,10 @@ func trigger(event string) string {
 	return step("start", engine.Trigger, fmt.Sprintf(`{"event_name": %q}`, event))
 }
 
-// sends returns a step that sends the template hello.
+// sends returns the JSON of a step that sends the template hello.
 func sends(key string) string { return step(key, engine.SendEmail, `{"template": {"id": "hello"}}`) }
 
-// links returns connections, each written as "from to" or "from to type".
+// links returns the JSON of connections that are given as "from to" or "from to type".
 func links(all ...string) string {
 	var list []map[string]string
 	for _, text := range all {
@@ -124,7 +125,7 @@ func links(all ...string) string {
 	return string(text)
 }
 
-// chain returns connections that lead from each step to the next.
+// chain returns the JSON of connections that lead from each step to the next step.
 func chain(steps []string) string {
 	var keys, all []string
 	for _, text := range steps {
@@ -140,13 +141,13 @@ func chain(steps []string) string {
 	return links(all...)
 }
 
-// automation adds an enabled automation whose steps follow each other.
+// automation creates an enabled automation with a linear sequence of steps.
 func (s *fixture) automation(steps ...string) string {
 	s.T.Helper()
 	return s.graph(automations.NewAutomation{}, chain(steps), steps...)
 }
 
-// graph adds an enabled automation with connections.
+// graph creates an enabled automation with the given connections.
 func (s *fixture) graph(n automations.NewAutomation, connections string, steps ...string) string {
 	s.T.Helper()
 	n.Name, n.Status = "Test", automations.Enabled
@@ -156,7 +157,7 @@ func (s *fixture) graph(n automations.NewAutomation, connections string, steps .
 	return a.ID
 }
 
-// contact adds a contact of Acme and returns its id.
+// contact creates a contact in the team Acme and returns its id.
 func (s *fixture) contact(address string) string {
 	s.T.Helper()
 	c, _, err := s.Contacts.Upsert(s.T.Context(), s.Acme.TeamID, address, contacts.Change{})
@@ -164,7 +165,7 @@ func (s *fixture) contact(address string) string {
 	return c.ID
 }
 
-// happens sends an event for a contact, given by its id or address. payload is JSON or "".
+// happens sends an event of a contact, which is given by id or address. The payload is JSON or "".
 func (s *fixture) happens(event, contact, payload string) {
 	s.T.Helper()
 	s.Must(s.tryEvent(event, contact, payload))
@@ -180,7 +181,7 @@ func (s *fixture) tryEvent(event, contact, payload string) error {
 	})
 }
 
-// due returns the due jobs of automations in order.
+// due returns the due jobs of package automations, ordered by due time.
 func (s *fixture) due() []jobs.Job {
 	s.T.Helper()
 	all, err := s.tryDue()
@@ -198,8 +199,8 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	return all, err
 }
 
-// handle claims a job and calls its handler as the runner would. It does nothing if the job does not exist any more.
-// After an error the job is due again.
+// handle claims a job and calls its handler like the job runner. It does nothing if the job no longer exists. If the
+// handler fails, the job becomes due again.
 func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
 	claimed := false
@@ -231,7 +232,7 @@ func (s *fixture) giveBack() {
 	})
 }
 
-// work does all due jobs.
+// work runs jobs until none is due.
 func (s *fixture) work() {
 	s.T.Helper()
 	for range 200 {
@@ -246,7 +247,7 @@ func (s *fixture) work() {
 	s.T.Fatal("the jobs do not come to an end")
 }
 
-// pass moves the time of runs and their jobs forward by d.
+// pass simulates that the time d has passed for runs and their jobs.
 func (s *fixture) pass(d time.Duration) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -272,7 +273,7 @@ func (s *fixture) runs(automationID string) []automations.Run {
 	return all
 }
 
-// runLines returns a run as one line: status and reason, then the steps with their statuses and reasons.
+// runLines formats a run as one line: its status and reason, followed by its steps with their statuses and reasons.
 func runLines(r automations.Run) string {
 	text := string(r.Status)
 	if r.Reason != "" {
@@ -294,7 +295,7 @@ func runLines(r automations.Run) string {
 	return text
 }
 
-// mustRun compares the runs of an automation, oldest first, with lines of runLines.
+// mustRun checks that the runs of an automation, oldest first and formatted by runLines, equal the wanted lines.
 func (s *fixture) mustRun(automationID string, want ...string) {
 	s.T.Helper()
 	var got []string
@@ -307,8 +308,9 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks the rows while no worker has a job. Each active run has one job and is included in the counts of
-// its contact. Each run that waits for an event has a row for the wait.
+// consistent checks that the rows of runs, steps, jobs and waits agree; call it while no job is running. Each active
+// run must have one job and be included in its contact's run counter. Each run that waits for an event must have a row
+// for the wait.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{
@@ -335,7 +337,7 @@ func (s *fixture) consistent() {
 	}
 }
 
-// mailed returns the subjects of the emails to an address, in order.
+// mailed returns the subjects of the emails to an address, oldest first.
 func (s *fixture) mailed(address string) (subjects []string) {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT subject FROM emails e JOIN email_recipients r ON r.email_id = e.id

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Runs returns a page of the runs of an automation, newest first and without their steps. statuses filters the runs
-// unless it is empty. If few of very many rows match, the page may not be full. If the page is not full, next is the
-// cursor from which to continue in the same direction; otherwise it is "".
+// Runs returns a page of an automation's runs, newest first and without their steps. An empty list of statuses selects
+// all runs. If only a few of very many rows match, a page may have fewer runs than its limit although more exist. In
+// this case, next is the cursor from which to continue in the same direction.
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -49,7 +49,7 @@ func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuse
 	return all, more, next, nil
 }
 
-// closer reports whether the run a is nearer to the cursor of a page than b.
+// closer reports whether the run id a is nearer to the page's cursor than the run id b.
 func closer(p page.Page, a, b string) bool {
 	if p.Before != "" {
 		return a < b
@@ -57,8 +57,8 @@ func closer(p page.Page, a, b string) bool {
 	return a > b
 }
 
-// mergeRuns merges pages of several lists into one page. A run that is in several lists is taken from the first.
-// If next is not "", one of the lists was read only up to next.
+// mergeRuns merges runs from several lists into one page. If a run is in several lists, mergeRuns uses the run of the
+// first list. If next is not empty, one of the lists was read only up to the run id next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
 	slices.SortStableFunc(all, func(a, b Run) int {
 		if p.Before != "" {
@@ -75,7 +75,7 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 		all, more = all[:p.Limit], true
 	}
 	if len(all) == p.Limit {
-		next = "" // the caller takes the last run as the cursor
+		next = "" // not needed, because the caller uses the last run as cursor
 	}
 	if p.Before != "" {
 		slices.Reverse(all)
@@ -83,8 +83,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 	return all, more, next
 }
 
-// applyEpoch shows a running run of an older epoch than the automation's as cancelled, even if the job has not ended it
-// yet. It also sets the message of the reason.
+// applyEpoch changes the status of a running run to cancelled if its epoch is older than the automation's, because the
+// job may not have ended the run yet. It also sets the message for the run's reason.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped
@@ -93,7 +93,7 @@ func (r *Run) applyEpoch(epoch int64) {
 	r.Message = reasonMessages[r.Reason]
 }
 
-// reasonMessages are the messages of the reasons that are not reasons of steps.
+// reasonMessages are the messages of reasons that do not come from a step.
 var reasonMessages = map[Reason]string{
 	Stopped:           "The automation was stopped.",
 	AutomationDeleted: "The automation was deleted.",
@@ -105,8 +105,7 @@ var reasonMessages = map[Reason]string{
 		"Further events begin no runs; a run like this one shows it once an hour.", maxActive, maxHourly),
 }
 
-// Run returns a run with the steps that began, in the order in which they began. The graph has the same order, because
-// it has no cycles.
+// Run returns a run with the steps that were begun, in the order of their beginning.
 func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (Run, error) {
 	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// runs returns a page of the runs of an automation of Acme.
+// runs returns a page of an automation's runs in the team Acme.
 func (n *author) runs(automationID string, p page.Page, statuses ...automations.RunStatus) (all []automations.Run,
 	more bool, next string) {
 	n.T.Helper()
@@ -25,7 +25,7 @@ func (n *author) runs(automationID string, p page.Page, statuses ...automations.
 	return all, more, next
 }
 
-// waits waits until some runs of an automation wait for an event.
+// waits blocks until a given number of runs of an automation wait for an event.
 func (n *author) waits(automationID string, runs int) {
 	n.T.Helper()
 	testnode.Until(n.T, fmt.Sprint(runs, " runs wait"), func() bool {
@@ -34,7 +34,7 @@ func (n *author) waits(automationID string, runs int) {
 	})
 }
 
-// A run shows why and until when it waits, and what each step did.
+// Run returns the reason and the end of a run's wait, and the output of each step.
 func TestRunIsShown(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a, c := n.made(automations.Enabled), n.contact("ann@one.example")
@@ -78,7 +78,7 @@ func TestRunIsShown(t *testing.T) {
 	})
 }
 
-// A run of a stopped automation is shown and filtered as cancelled before a job has ended it.
+// Runs returns and filters a run of a stopped automation as cancelled, even before a job has ended the run.
 func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -93,7 +93,7 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 			return ids
 		}
 		old := begin(0, 1, 2)
-		n.happens("paid", n.contact("c1@one.example"), "") // an event for which no run waits yet
+		n.happens("paid", n.contact("c1@one.example"), "") // no run waits for this event yet
 		_, err := n.a.Stop(t.Context(), n.Acme.TeamID, a.ID)
 		n.Must(err)
 		n.change(a.ID, automations.Change{Status: new(automations.Enabled)})
@@ -147,7 +147,7 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	})
 }
 
-// rows returns the number of rows in each table of automations.
+// rows returns the number of rows in each table of package automations.
 func (n *author) rows() (all string) {
 	n.T.Helper()
 	for _, table := range []string{"automations", "automation_versions", "automation_triggers", "automation_runs",
@@ -157,7 +157,7 @@ func (n *author) rows() (all string) {
 	return strings.TrimSpace(all)
 }
 
-// Sweep deletes the rows of a deleted automation an hour after its deletion, once its runs have ended.
+// Sweep deletes the rows of a deleted automation one hour after the deletion, but only after all its runs have ended.
 func TestSweep(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a, kept := n.made(automations.Enabled), n.made(automations.Disabled)
@@ -215,7 +215,8 @@ func TestEraseTeam(t *testing.T) {
 	})
 }
 
-// RemoveRuns deletes runs that ended long ago. The contact still cannot enter the automation a second time.
+// RemoveRuns deletes runs that ended before the given time. The reentry rule still prevents a second run of the
+// contact.
 func TestRemoveRuns(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -247,7 +248,7 @@ func TestRemoveRuns(t *testing.T) {
 	})
 }
 
-// Erasing an address deletes the runs of its contact, and replaces the address in other runs.
+// EraseAddress deletes the runs of the contact with an address, and replaces the address in other runs.
 func TestEraseAddress(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)

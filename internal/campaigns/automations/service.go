@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Deps are the dependencies of the package.
+// Deps are the dependencies of a [Service].
 type Deps struct {
 	DB        *db.DB
 	Queue     *jobs.Queue
@@ -23,17 +23,18 @@ type Deps struct {
 	Teams     *teams.Service
 	Log       *slog.Logger
 
-	// CheckURL returns an error if Call would not call a URL. field is the field of the request that has the URL.
+	// CheckURL returns an error if Call would refuse a URL. The parameter field is the name of the request field that
+	// contains the URL.
 	CheckURL func(field, url string) (string, error)
 
-	// Call posts a body for a team to a URL that a user gave, and returns the status of the response. The id is the
-	// same in all tries of a call.
+	// Call sends a POST request for a team to a URL that a user configured, and returns the response status. All retries
+	// of a webhook call have the same id.
 	Call func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (status int,
 		err error)
 }
 
-// Service implements the operations on automations, begins runs, and carries them out. Register it as a listener of the
-// recorder after packages emails and contacts.
+// Service implements the operations on automations, begins runs, and carries them out. Register the service as a
+// listener of the event recorder after packages emails and contacts.
 type Service struct {
 	p        Deps
 	versions versions

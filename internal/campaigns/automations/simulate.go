@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Simulation is a graph and a scenario to run it with.
+// Simulation contains a graph and the scenario with which to simulate it.
 type Simulation struct {
-	AutomationID string // of the automation with the graph; "" if only Steps and Connections are given
-	Steps        []byte // JSON, given together with Connections; nil for the graph of the automation
+	AutomationID string // id of the automation with the graph; "" if Steps and Connections contain the graph
+	Steps        []byte // JSON; requires Connections; nil to use the automation's graph
 	Connections  []byte
-	Scenario     []byte // JSON, as simulate.ParseScenario reads it
+	Scenario     []byte // JSON in the format of simulate.ParseScenario
 }
 
-// Simulate runs a graph against a scenario with made-up time. It sends, changes and calls nothing. Properties, topics
-// and segments are those of the team; templates and senders are assumed to exist.
+// Simulate runs a graph with a scenario in simulated time. It sends no emails, calls no webhooks and changes no data.
+// The simulation uses the team's contact properties, topics and segments, and assumes that templates and senders exist.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*simulate.Report, error) {
 	var g *engine.Graph
 	if of.AutomationID != "" {
@@ -50,7 +50,7 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	return simulate.Run(g, scenario, w)
 }
 
-// world returns what a simulation needs to know of a team.
+// world returns the data of a team that a simulation needs.
 func (s *Service) world(ctx context.Context, teamID string) (*simulate.World, error) {
 	w := &simulate.World{Complete: true, Properties: map[string]simulate.Property{}, Topics: map[string]string{},
 		Segment: func(segmentID string) (*engine.Failure, error) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
-// simulationLines returns a simulation in the form of runLines, with the message of the failure.
+// simulationLines formats a simulation's report like runLines and appends the failure message.
 func simulationLines(r *simulate.Report) string {
 	run := automations.Run{Status: automations.RunStatus(r.Status), Reason: automations.Reason(r.Reason)}
 	for _, e := range r.Entries {
@@ -31,17 +31,17 @@ func simulationLines(r *simulate.Report) string {
 	return runLines(run) + " " + string(r.Message)
 }
 
-// simulated is a run to compare with its simulation.
+// simulated is a test case that compares a run with its simulation.
 type simulated struct {
-	name, by string // by is the type of the connections after the second step; "" for the default
+	name, by string // the field by is the connection type after the second step; "" for the default
 	steps    []string
 	payload  string
-	change   *contacts.Change // made during the run
-	changed  string           // the same change as in the scenario
-	harm     func()           // deletes something before the run
+	change   *contacts.Change // change of the contact during the run
+	changed  string           // the same change in the form of a scenario
+	harm     func()           // deletes an object before the run
 }
 
-// A simulation ends as the real run does.
+// A simulation has the same result as the real run.
 func TestSimulationIsTheRun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -97,7 +97,7 @@ func TestSimulationIsTheRun(t *testing.T) {
 	})
 }
 
-// compareWithSimulation runs an automation and its simulation, and compares how they ended.
+// compareWithSimulation runs an automation and its simulation, and compares their results.
 func (s *fixture) compareWithSimulation(i int, c *simulated) {
 	s.T.Helper()
 	ctx, team := s.T.Context(), s.Acme.TeamID

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
 )
 
-// The examples in docs/automations.md are valid graphs, steps, or graphs with a scenario.
+// TestManual checks that the JSON examples in docs/automations.md are valid graphs, steps, or graphs with a scenario.
 func TestManual(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../../../../docs/automations.md")
@@ -60,7 +60,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// alone checks an example of a single step after a trigger.
+// alone checks that an example of a single step is valid in a graph after a trigger.
 func alone(t *testing.T, text []byte, seen map[engine.Type]bool) {
 	t.Helper()
 	var step struct {

@@ -18,32 +18,32 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// The id of a made-up contact, if the scenario gives none, and the id of the emails of made-up events.
+// Ids in simulations: the default id of the simulated contact, and the id of the email in simulated email events.
 const (
 	simulatedContactID = "00000000-0000-7000-8000-000000000001"
 	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is a made-up contact. Its properties do not include fallback values.
+// person is the simulated contact. The properties of a person do not include fallback values.
 type person struct {
 	engine.Contact
 	segments   []string
-	topics     map[string]string // opt_in or opt_out, by topic id
-	engagement map[string]any    // a number or a time, by field name
+	topics     map[string]string // opt_in or opt_out by topic id
+	engagement map[string]any    // number or time by field name
 }
 
-// change is a change of a contact by a scenario. Nil fields stay unchanged.
+// change is a change of the simulated contact by the scenario. Contact fields whose value here is nil stay unchanged.
 type change struct {
 	path                         string
 	address, firstName, lastName *string
 	unsubscribed                 *bool
-	properties                   map[string]scalar.Value // the zero Value removes the value
+	properties                   map[string]scalar.Value // the zero Value removes the property's value
 	joins, leaves                []string                // segments
 	topics                       map[string]string
 	engagement                   map[string]any
 }
 
-// The members that a contact may have in a scenario.
+// Names of the members that a contact and a contact change may have in a scenario.
 var (
 	contactMembers = []string{"email", "first_name", "last_name", "unsubscribed", "properties", "segments", "topics",
 		"engagement"}
@@ -77,8 +77,8 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 	return p, nil
 }
 
-// readChange parses the fields of a contact. Null clears names and properties. Phrases such as "in 2 days" are relative
-// to the time from.
+// readChange parses the contact fields of a change. A null value clears a name or a property. Phrases such as "in 2
+// days" are relative to the time from.
 func readChange(o jsonread.Object, from time.Time) (c *change, err error) {
 	c = &change{path: o.Path}
 	if o.Has("email") {
@@ -143,7 +143,7 @@ func (c *change) readProperties(o jsonread.Object) error {
 	return nil
 }
 
-// readScalar parses a text, a number, or null for the zero Value.
+// readScalar parses a JSON string, number or null; null becomes the zero Value.
 func readScalar(path string, text jsontext.Value) (v scalar.Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -171,7 +171,7 @@ func readSegments(o jsonread.Object, name string) (all []string, err error) {
 	return all, nil
 }
 
-// readTopics parses choices, opt_in or opt_out, by topic id.
+// readTopics parses topic choices (opt_in or opt_out) by topic id.
 func readTopics(o jsonread.Object) (map[string]string, error) {
 	if !o.Has("topics") {
 		return nil, nil
@@ -194,7 +194,7 @@ func readTopics(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// readEngagement parses the counts and times of mail that the contact got, opened and clicked.
+// readEngagement parses the number and the last time of emails that the contact received, opened and clicked.
 func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	if !o.Has("engagement") {
 		return nil
@@ -223,7 +223,8 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply changes the contact. It returns the change for system events, or nil if nothing but engagement has changed.
+// apply applies a change to the simulated contact. It returns the change for which system events occur, or nil if at
+// most the engagement has changed.
 func (p *person) apply(c *change) *engine.ContactChange {
 	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false
 	for _, f := range []struct{ of, to *string }{{&p.Address, c.address}, {&p.FirstName, c.firstName},
@@ -276,7 +277,7 @@ func (p *person) setEngagement(known map[string]any) {
 	p.engagement = all
 }
 
-// countEngagement adds one to a count of engagement, such as opened, and sets its time.
+// countEngagement increments an engagement counter, such as opened, and sets the counter's time.
 func (p *person) countEngagement(name string, at time.Time) {
 	n, _ := p.engagement[name].(float64)
 	p.setEngagement(map[string]any{name: n + 1, name + "_at": at})
@@ -288,7 +289,7 @@ func (p *person) copy() *person {
 	return &c
 }
 
-// toReport returns the contact in the form in which reports show it.
+// toReport converts the simulated contact into its form in reports.
 func (p *person) toReport() *Person {
 	if p == nil {
 		return nil
@@ -307,7 +308,7 @@ func plainValues(values map[string]scalar.Value) map[string]any {
 	return all
 }
 
-// The fields of contacts in rules, the same as in package contacts.
+// Contact fields that rules may use, the same as in package contacts.
 var (
 	personFields = map[string]filter.Field{
 		"contact.email":        {Type: filter.TextField, Lower: true},
@@ -325,8 +326,8 @@ const (
 	contactEngagement = "contact.engagement."
 )
 
-// schema returns the contact fields that a rule names, for simulations without a team. An undeclared property has the
-// type of its value; a property without a value can be compared with anything.
+// schema returns the contact fields that a rule names, for simulations without a team. An undeclared contact property
+// has the type of its value. An undeclared property without a value can be compared with values of any type.
 func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
 	schema := filter.Schema{Fields: maps.Clone(personFields)}
 	for _, name := range rule.Fields() {
@@ -358,7 +359,7 @@ func propertyField(kind scalar.Type) filter.Field {
 	return filter.Field{Type: filter.AnyField}
 }
 
-// field returns the value of a contact field by its name in rules.
+// field returns the value of the contact field with a name that rules use.
 func (p *person) field(name string) filter.Value {
 	switch name {
 	case "contact.email":

@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// MaxReport is the maximum size of all outputs, variables and bodies of a report, in bytes. Texts that do not fit are
-// left out.
+// MaxReport is the maximum total size of the outputs, variables and bodies in a report, in bytes. Outputs, variables
+// and bodies that exceed it are omitted.
 const MaxReport = 1 << 20
 
-// Text is a text in a report. An empty Text is null in JSON.
+// Text is a string in a report that is null in JSON if it is empty.
 type Text string
 
 // MarshalJSON encodes the text.
@@ -27,7 +27,7 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(t))
 }
 
-// Output is the output of a step. A nil Output is null in JSON.
+// Output is the output of a step. It is null in JSON if it is nil.
 type Output map[string]any
 
 // MarshalJSON encodes the output.
@@ -38,7 +38,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any(o), json.Deterministic(true))
 }
 
-// Report is the result of a simulation. It contains no secrets except those in the graph and the scenario.
+// Report is the result of a simulation. A report contains no secrets except those in the graph and the scenario.
 type Report struct {
 	Status    string    `json:"status"`                  // completed, failed or cancelled
 	Reason    Text      `json:"reason" nullable:"true"`  // why the run failed or was cancelled
@@ -50,16 +50,16 @@ type Report struct {
 	Entries []Entry `json:"entries"` // in chronological order
 	Emails  []Mail  `json:"emails"`
 	Calls   []Post  `json:"calls"`
-	Contact *Person `json:"contact"` // at the end; nil if the contact was deleted
-	Ignored int     `json:"ignored"` // entries of the timetable after the end of the run
-	Omitted int     `json:"omitted"` // outputs, variables and bodies left out because of MaxReport
+	Contact *Person `json:"contact"` // contact at the end of the run; nil if it was deleted
+	Ignored int     `json:"ignored"` // number of timetable entries after the end of the run
+	Omitted int     `json:"omitted"` // number of outputs, variables and bodies omitted because of MaxReport
 }
 
-// Entry is something that happened in a simulation: a step, or an entry of the timetable. Only entries of steps have
-// the fields from Step on.
+// Entry describes one step of the run or one timetable entry in a report. The fields from Step on are set only for
+// steps.
 type Entry struct {
 	At       time.Time `json:"at"`
-	After    string    `json:"after"`    // the time since the start in words
+	After    string    `json:"after"`    // time since the start, in words
 	Sentence string    `json:"happened"` // as a sentence
 	Event    Text      `json:"event" nullable:"true"`
 	Step     Text      `json:"step" nullable:"true"`
@@ -67,7 +67,7 @@ type Entry struct {
 	Status   Text      `json:"status" nullable:"true"`
 	Output   Output    `json:"output" nullable:"true"`
 	Reason   Text      `json:"reason" nullable:"true"` // why the step failed
-	Next     Text      `json:"next" nullable:"true"`   // the key of the next step; empty while the step waits
+	Next     Text      `json:"next" nullable:"true"`   // key of the next step; empty while the step waits
 }
 
 // Mail is an email that a run would send.
@@ -77,7 +77,7 @@ type Mail struct {
 	Step      string         `json:"step"`
 	To        string         `json:"to"`
 	Template  string         `json:"template_id"`
-	Variables map[string]any `json:"variables"` // texts and numbers; the template has fallbacks for missing ones
+	Variables map[string]any `json:"variables"` // strings and numbers; missing variables have fallbacks in the template
 	From      Text           `json:"from" nullable:"true"`
 	Subject   Text           `json:"subject" nullable:"true"`
 	ReplyTo   Text           `json:"reply_to" nullable:"true"`
@@ -94,7 +94,7 @@ type Post struct {
 	Body    jsontext.Value    `json:"body"`
 }
 
-// Person is a made-up contact.
+// Person is the simulated contact in a report.
 type Person struct {
 	ID           string            `json:"id"`
 	Email        string            `json:"email"`
@@ -106,7 +106,7 @@ type Person struct {
 	Topics       map[string]string `json:"topics"`
 }
 
-// describeStep returns a sentence about what a step did. to is the address of the contact.
+// describeStep returns a sentence that describes what a step did. The parameter to is the contact's email address.
 func describeStep(r engine.Record, a engine.Action, to string) string {
 	switch {
 	case r.Failure != nil:
@@ -144,7 +144,7 @@ func describeStep(r engine.Record, a engine.Action, to string) string {
 	return "The time has come."
 }
 
-// joinNames returns the names of the fields that an update changed, as one text.
+// joinNames returns the names of the fields that an update changed, separated by commas.
 func joinNames(names []any) string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -179,7 +179,7 @@ func describeWait(a engine.Action) string {
 	return fmt.Sprintf("Waits for the event `%s` until %s.", a.Output["event"], until)
 }
 
-// elapsed returns the time from start to at in words.
+// elapsed returns the duration from start to at in words.
 func elapsed(start, at time.Time) string {
 	if at.Sub(start) < time.Second {
 		return "at once"

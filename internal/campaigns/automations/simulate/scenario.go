@@ -22,26 +22,27 @@ import (
 const (
 	MaxScenario  = 256 << 10 // bytes of JSON
 	MaxTimetable = 1000      // entries
-	maxMembers   = 200       // properties, segments or topics of a contact or of the team
+	maxMembers   = 200       // maximum number of properties, segments or topics of the contact or the team
 
-	// Times of a scenario must lie in the years from firstYear to lastYear-1. A run lasts at most 165 years, and a time
-	// after the year 9999 could not be encoded.
+	// The times of a scenario must be in the years firstYear to lastYear-1. Because a run lasts at most 165 years, all
+	// simulated times are before the year 10000 and can be encoded.
 	firstYear = 1970
 	lastYear  = 9000
 )
 
-// Scenario is a made-up contact and what happens to it: the event that begins a run, and a timetable.
+// Scenario contains a simulated contact, the event that begins a run for the contact, and a timetable of later events
+// and changes.
 type Scenario struct {
 	run       string
 	start     time.Time
 	contact   *person
-	event     engine.Event // an empty name means the event of the only trigger
+	event     engine.Event // if the name is empty, the event of the graph's only trigger is used
 	timetable []timetableEntry
 	outcomes  map[string]engine.Outcome
-	world     *World // used by Run if it is called without a world
+	world     *World // used if Run is called without a world
 }
 
-// timetableEntry is an entry of the timetable: an event, a change of the contact, or its deletion.
+// timetableEntry is an entry of the timetable: an event, a change of the contact, or the contact's deletion.
 type timetableEntry struct {
 	at      time.Time
 	event   *engine.Event
@@ -49,8 +50,9 @@ type timetableEntry struct {
 	deleted bool
 }
 
-// ParseScenario parses a scenario from JSON. now is its start if the scenario names none. Times such as "in 2 days" are
-// relative to the start. Errors are Invalid and Missing faults whose field begins with scenario.
+// ParseScenario parses a scenario from JSON. If the scenario has no start time, it starts at now. Times such as "in 2
+// days" are relative to the start. ParseScenario returns Invalid and Missing faults for fields that begin with
+// "scenario".
 func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	if len(text) > MaxScenario {
 		return nil, jsonread.Invalidf("scenario", "has %d bytes of JSON; the limit is %d.", len(text), MaxScenario)
@@ -99,7 +101,8 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	return s, s.readOutcomes(o)
 }
 
-// readTime parses a time, or a phrase that is relative to the time from. It returns from if the member is missing.
+// readTime parses a time, or a phrase such as "in 2 days" that is relative to the time from. If the member is missing,
+// readTime returns from.
 func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error) {
 	text, err := o.Optional(name, 200)
 	if err != nil || text == "" {
@@ -115,7 +118,7 @@ func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error)
 	return t, nil
 }
 
-// readEvent parses the name of an event, which is in the given member, and its payload.
+// readEvent parses the payload of an event and its name, which is in the given member.
 func readEvent(e *engine.Event, o jsonread.Object, member string) (err error) {
 	if o.Has(member) {
 		if e.Name, err = engine.ReadEventName(o, member); err != nil {
@@ -209,7 +212,7 @@ func (s *Scenario) readEntry(path string, text jsontext.Value) (h timetableEntry
 	return h, nil
 }
 
-// readWorld parses what the scenario says about the team.
+// readWorld parses the team's contact properties and topics in the scenario.
 func (s *Scenario) readWorld(o jsonread.Object) (err error) {
 	s.world = &World{Properties: map[string]Property{}}
 	if s.world.Topics, err = readTopics(o); err != nil {
@@ -258,7 +261,7 @@ func readProperty(all jsonread.Object, name string) (p Property, err error) {
 	return p, p.Fallback.Check(path, p.Type)
 }
 
-// readOutcomes parses which effects fail or are skipped.
+// readOutcomes parses the outcomes of steps whose effects the scenario makes fail or be skipped.
 func (s *Scenario) readOutcomes(o jsonread.Object) error {
 	if !o.Has("outcomes") {
 		return nil

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Run simulates a run of a graph in a world. If w is nil, the world is the one that the scenario describes. Run assumes
-// that templates and senders exist and that effects succeed, unless the world or the scenario says otherwise. The
-// errors of Run are Invalid faults about the scenario, and those of the functions of the world.
+// Run simulates a run of a graph for a scenario and a world. If w is nil, Run uses the world that the scenario
+// describes. Run assumes that templates and senders exist and that effects succeed, unless the world or the scenario
+// contradicts this. Run returns Invalid faults about the scenario and errors of the world's functions.
 func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	if w == nil {
 		w = s.world
@@ -43,7 +43,8 @@ func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	return sim.report, sim.runAll()
 }
 
-// check returns an error if the scenario names something that the graph or the world does not have.
+// check returns an error if the scenario refers to a step that the graph does not have, or to properties or topics that
+// the world does not have.
 func (s *Scenario) check(g *engine.Graph, w *World) error {
 	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
 		if !g.HasStep(key) {
@@ -69,7 +70,7 @@ func (s *Scenario) check(g *engine.Graph, w *World) error {
 	return nil
 }
 
-// simulation is the state of a simulation at a time.
+// simulation is the current state of a simulation.
 type simulation struct {
 	g         *engine.Graph
 	s         *Scenario
@@ -78,16 +79,16 @@ type simulation struct {
 	now       time.Time
 	contact   *person // nil after the contact was deleted
 	report    *Report
-	bytesLeft int // bytes that the report still has for outputs
+	bytesLeft int // remaining size for outputs in the report
 }
 
-// runAll simulates until the run ends.
+// runAll simulates the run from its start to its end.
 func (s *simulation) runAll() error {
 	if err := s.advance(); err != nil {
 		return err
 	}
 	for i, h := range s.s.timetable {
-		// A wait that ends at the time of an entry ends before the entry is applied.
+		// If a wait ends at the time of a timetable entry, the wait ends before the entry is applied.
 		for s.run.At != "" && !s.run.Waits.Until.After(h.at) {
 			if err := s.wake(); err != nil {
 				return err
@@ -113,13 +114,13 @@ func (s *simulation) runAll() error {
 	return nil
 }
 
-// wake moves the time to the end of the run's wait.
+// wake advances the simulated time to the end of the run's wait and continues the run.
 func (s *simulation) wake() error {
 	s.now = s.run.Waits.Until
 	return s.advance()
 }
 
-// advance carries out steps until the run waits or has ended.
+// advance carries out the run's steps until the run waits or has ended.
 func (s *simulation) advance() error {
 	for s.run.At != "" {
 		f := s.facts()
@@ -148,7 +149,7 @@ func (s *simulation) end(status, reason, message string) {
 	s.report.Status, s.report.Reason, s.report.Message = status, Text(reason), Text(message)
 }
 
-// record adds an entry for a step to the report. The run must already be at the next step.
+// record adds an entry for a step to the report. Call it after the run has advanced to the next step.
 func (s *simulation) record(r engine.Record, happened string) {
 	e := Entry{At: s.now, After: s.after(), Sentence: happened, Step: Text(r.Key), Type: Text(r.Type),
 		Status: Text(r.Status)}
@@ -165,7 +166,8 @@ func (s *simulation) record(r engine.Record, happened string) {
 	s.report.Entries = append(s.report.Entries, e)
 }
 
-// reserve reserves bytes of the report. If too few are left, it counts an omission and returns false.
+// reserve subtracts size from the remaining size of the report. If the remaining size is too small, it counts an
+// omission and returns false.
 func (s *simulation) reserve(size int) bool {
 	if size > s.bytesLeft {
 		s.report.Omitted++
@@ -175,17 +177,17 @@ func (s *simulation) reserve(size int) bool {
 	return true
 }
 
-// recordEntry adds an entry of the timetable to the report.
+// recordEntry adds an entry for a timetable entry to the report.
 func (s *simulation) recordEntry(event, happened string) {
 	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Sentence: happened,
 		Event: Text(event)})
 }
 
-// after returns the time since the start in words.
+// after returns the time since the start of the simulation in words.
 func (s *simulation) after() string { return elapsed(s.s.start, s.now) }
 
-// fillSystemEvent returns an event with its canonical name. A system event gets the members that it has in production;
-// members from the scenario override them.
+// fillSystemEvent gives an event its canonical name. To a system event, it adds the payload members that this event has
+// in production; members from the scenario override these.
 func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {
@@ -197,7 +199,7 @@ func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	return e
 }
 
-// applyEntry applies an entry of the timetable.
+// applyEntry applies a timetable entry at its time.
 func (s *simulation) applyEntry(h timetableEntry) error {
 	switch {
 	case h.event != nil && s.contact == nil:
@@ -216,7 +218,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		return s.advance()
 	case h.deleted:
 		s.recordEntry("", "The contact is deleted.")
-		if s.contact != nil { // nil if the run itself deleted its contact; such a run continues
+		if s.contact != nil { // nil if the run deleted its own contact; such a run continues
 			s.run.At, s.run.Waits = "", nil
 			s.end("cancelled", engine.NoContact, "The contact was deleted.")
 		}
@@ -229,7 +231,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		if changed == nil {
 			return nil
 		}
-		// The run advances only after all events, because in production they happen in one transaction.
+		// The run advances only after all events of the change, because in production one transaction records all of them.
 		received := false
 		for _, e := range s.contact.Events(*changed, s.now) {
 			received = s.receive(e, e.Name) || received
@@ -241,7 +243,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 	return nil
 }
 
-// receive delivers an event to the run and reports whether the run waited for it.
+// receive delivers an event to the run and reports whether the run was waiting for the event.
 func (s *simulation) receive(e engine.Event, name string) bool {
 	rec, ok := s.g.Receive(s.run, e)
 	if !ok {
@@ -255,8 +257,8 @@ func (s *simulation) receive(e engine.Event, name string) bool {
 	return true
 }
 
-// applyEffect applies the effect of an action to the made-up contact. The run receives no event for changes by its own
-// steps, because it does not wait at that moment.
+// applyEffect applies the effect of an action to the simulated contact. The run receives no events for changes by its
+// own steps, because it does not wait while it carries out a step.
 func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
 		return o, nil
@@ -290,7 +292,7 @@ func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) 
 	return o, err
 }
 
-// sendEmail adds an email to the made-up contact to the report.
+// sendEmail adds an email that the run would send to the report.
 func (s *simulation) sendEmail(step string, e *engine.Email) (o engine.Outcome) {
 	if o.Failure, o.Skipped = s.w.checkTopic(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
 		o.Skipped != "" {

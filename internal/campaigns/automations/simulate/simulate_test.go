@@ -21,7 +21,7 @@ const (
 
 var noon = time.Date(2026, 8, 5, 12, 0, 0, 0, time.UTC)
 
-// parse returns a graph, which must be valid.
+// parse parses a graph and fails the test if the graph is invalid.
 func parse(t testing.TB, steps, connections string) *engine.Graph {
 	t.Helper()
 	g, err := engine.Parse([]byte(steps), []byte(connections))
@@ -31,7 +31,7 @@ func parse(t testing.TB, steps, connections string) *engine.Graph {
 	return g
 }
 
-// A graph with two triggers: a scenario must name the event.
+// A graph with two triggers, for which a scenario must name the event.
 const (
 	twoTriggers = `[` + start + `,{"key":"added","type":"trigger","config":{"event_name":"postrider:contact.created"}},
 		{"key":"mail","type":"send_email","config":{"template":{"id":"hello"}}}]`
@@ -71,7 +71,7 @@ const person = `"start":"2026-08-05T12:00:00Z","contact":{"email":"Ann@acme.exam
 	"properties":{"seats":5,"plan":"pro"},"topics":{"019A0000-0000-7000-8000-000000000002":"opt_out"},
 	"engagement":{"opened":2,"opened_at":"2026-08-01"}},"event":{"payload":{"plan":"team"}}`
 
-// run simulates a scenario, which must be valid.
+// run simulates a scenario and fails the test if the scenario is invalid.
 func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 	t.Helper()
 	s, err := simulate.ParseScenario([]byte("{"+scenario+"}"), noon)
@@ -85,7 +85,7 @@ func run(t testing.TB, g *engine.Graph, scenario string) *simulate.Report {
 	return r
 }
 
-// reportLines returns the entries of a report as lines.
+// reportLines formats each entry of a report as one line.
 func reportLines(r *simulate.Report) (lines []string) {
 	for _, e := range r.Entries {
 		lines = append(lines, strings.Join([]string{e.After, string(e.Step + e.Event), string(e.Status), e.Sentence,
@@ -95,7 +95,7 @@ func reportLines(r *simulate.Report) (lines []string) {
 	return append(lines, strings.Join([]string{r.Took, r.Status, string(r.Reason), fmt.Sprint(r.Ignored)}, "|"))
 }
 
-// A welcome series follows one connection after an order, and another one without.
+// The simulated welcome series takes different branches with and without an order.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -173,7 +173,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// Simulating a scenario does not change it, so the result is always the same.
+// Simulating a scenario does not modify the scenario, so each simulation of it has the same result.
 func TestSimulateAgain(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -298,7 +298,7 @@ func TestScenarioRefused(t *testing.T) {
 	}
 }
 
-// FuzzScenario checks that every scenario gives a fault or a report.
+// FuzzScenario checks that every input produces a fault or a report.
 func FuzzScenario(f *testing.F) {
 	f.Add("{" + person + `,"timetable":[{"at":"in 5 days","event":"order.placed","payload":{"total":500}}]}`)
 	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},
@@ -323,7 +323,7 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// BenchmarkSimulate simulates a series of 30 days with a thousand events.
+// BenchmarkSimulate simulates an email series of 30 days with a thousand events.
 func BenchmarkSimulate(b *testing.B) {
 	g := parse(b, welcome, welcomeConnected)
 	events := strings.TrimSuffix(strings.Repeat(`{"at":"in 4 days","event":"order.placed","payload":{"total":0}},`,

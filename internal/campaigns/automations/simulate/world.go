@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
-// Reasons why effects fail or are skipped, the same as in real runs.
+// Reasons why simulated effects fail or are skipped, the same as in real runs.
 const (
 	noProperty     = "property_not_found"
 	contactInvalid = "contact_invalid"
@@ -19,30 +19,31 @@ const (
 	notOptedIn     = "topic_not_opted_in"
 )
 
-// World is what a simulation knows of the team.
+// World contains the data of a team that a simulation needs.
 type World struct {
-	// Complete says that the team has only the given properties and topics, and that the functions are set. If Complete
-	// is false, everything that steps name exists, and unknown properties have the types of their values.
+	// Complete says that the team has no other properties and topics than the given ones, and that both functions are set.
+	// If Complete is false, the simulation assumes that all objects to which steps refer exist, and that unknown
+	// properties have the types of their values.
 	Complete bool
 
-	Properties map[string]Property // properties of contacts, by name
-	Topics     map[string]string   // the default, opt_in or opt_out, by topic id
+	Properties map[string]Property // contact properties by name
+	Topics     map[string]string   // default choice (opt_in or opt_out) by topic id
 
-	// Segment returns why a contact cannot be added to a segment, or nil.
+	// Segment returns the reason why a contact cannot be added to a segment, or nil if it can.
 	Segment func(segmentID string) (*engine.Failure, error)
 
-	// Fields returns the fields of contacts that a rule names. If Fields returns a fault, the step fails.
+	// Fields returns the schema of the contact fields that a rule names. If Fields returns a fault, the step fails.
 	Fields func(rule *filter.Rule) (filter.Schema, error)
 }
 
-// Property is a property of contacts.
+// Property describes a contact property.
 type Property struct {
 	Type     scalar.Type
-	Fallback scalar.Value // zero if there is no fallback
+	Fallback scalar.Value // zero if the property has no fallback
 }
 
-// checkValues returns why a contact cannot have some values of properties, or nil. Package contacts applies the same
-// rules.
+// checkValues returns the failure of a step that sets property values that a contact cannot have, or nil if the values
+// are valid. Package contacts has the same rules.
 func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p, ok := w.Properties[name]
@@ -63,7 +64,7 @@ func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	return nil
 }
 
-// withFallbacks returns values, with the fallbacks of missing properties added.
+// withFallbacks returns a copy of values in which missing properties have their fallbacks.
 func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.Value {
 	all := maps.Clone(values)
 	for name, p := range w.Properties {
@@ -74,8 +75,8 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// checkTopic checks whether a contact may be mailed about a topic. It returns the failure of the step, the reason to
-// skip it, or neither. chosen is the choice of the contact: opt_in, opt_out or "".
+// checkTopic checks whether a contact may receive emails of a topic. It returns the failure of the email step, the
+// reason to skip the step, or neither. The parameter chosen is the contact's choice: opt_in, opt_out or "".
 func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {

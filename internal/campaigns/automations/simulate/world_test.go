@@ -20,7 +20,7 @@ import (
 
 const topic = "019a0000-0000-7000-8000-000000000002"
 
-// inLine returns a graph of a line of steps, each connected by its first type of connection.
+// inLine returns a linear graph in which each step leads to the next by the first of its connection types.
 func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 	t.Helper()
 	all := []string{`{"key":"start","type":"trigger","config":{"event_name":"` + trigger + `"}}`}
@@ -36,7 +36,7 @@ func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 	return parse(t, "["+strings.Join(all, ",")+"]", "["+strings.Join(links, ",")+"]")
 }
 
-// ends returns how the steps of a simulation ended, as "a completed", "a skipped REASON" or "a failed REASON".
+// ends returns the results of a simulation's steps in the form "a completed", "a skipped REASON" or "a failed REASON".
 func ends(r *simulate.Report) (all []string) {
 	for _, e := range r.Entries {
 		text := fmt.Sprintf("%s %s", e.Step, e.Status)
@@ -60,7 +60,7 @@ func asks(field, operator, value string) string {
 
 const mails = `send_email {"template":{"id":"hello"}}`
 
-// Changes of the made-up contact give the run the same events as changes of a real contact.
+// Changes of the simulated contact cause the same events for the run as changes of a real contact.
 func TestSimulatedContacts(t *testing.T) {
 	t.Parallel()
 	const ann = `"contact":{"email":"Ann@acme.example","segments":["` + segment + `"]}`
@@ -94,7 +94,7 @@ func TestSimulatedContacts(t *testing.T) {
 			asks("contact.segments", "neq", `"`+segment+`"`), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"left_segments":["` + segment + `"]}}]`,
 			[]string{"a completed", "b completed", "c completed"}},
-		// Both events happen in one transaction: a run that receives the first does not yet wait for the second.
+		// One transaction records both events, so a run that receives the first event does not wait for the second event yet.
 		"two events of one change": {"e", []string{waits("postrider:contact.updated"),
 			waits("postrider:contact.unsubscribed"), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"unsubscribed":true}}]`,
@@ -126,7 +126,7 @@ func TestSimulatedContacts(t *testing.T) {
 	}
 }
 
-// completeWorld returns a team with two properties, a topic, and no segments.
+// completeWorld returns a complete World with three contact properties, one topic and no segments.
 func completeWorld() *simulate.World {
 	return &simulate.World{Complete: true,
 		Properties: map[string]simulate.Property{"seats": {Type: scalar.Number, Fallback: scalar.OfNumber(7)},
@@ -142,7 +142,7 @@ func completeWorld() *simulate.World {
 		}}
 }
 
-// The scenario or the caller says what the team has.
+// Run uses the same properties and topics whether the scenario or the caller's World contains them.
 func TestSimulatedTeam(t *testing.T) {
 	t.Parallel()
 	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
@@ -152,9 +152,9 @@ func TestSimulatedTeam(t *testing.T) {
 		"plan":{"type":"string"},"due":{"type":"string","fallback_value":"2026-08-08"}},`
 	for name, c := range map[string]struct {
 		steps   []string
-		contact string // JSON of the contact, and further members of the scenario
+		contact string // JSON of the contact, with further members of the scenario
 		want    []string
-		alone   []string // result without the world, if it differs from want
+		alone   []string // result without a World if it differs from want
 	}{
 		"a topic to opt in to": {[]string{news}, `{}`, []string{"a skipped topic_not_opted_in"}, nil},
 		"one that it opted in to": {[]string{news, asks("contact.engagement.mailed", "eq", "1"), mails},
@@ -211,7 +211,8 @@ func TestSimulatedTeam(t *testing.T) {
 	}
 }
 
-// A scenario must not name properties or topics that a complete world does not have. Errors of the world are returned.
+// Run refuses a scenario that names properties or topics that a complete World does not have. It returns errors of the
+// World's functions.
 func TestScenarioOutsideTheWorld(t *testing.T) {
 	t.Parallel()
 	world := completeWorld()
@@ -245,7 +246,7 @@ func TestScenarioOutsideTheWorld(t *testing.T) {
 	}
 }
 
-// The texts of a report are limited, however large the graph makes a payload.
+// The total size of a report is limited, even if the graph produces large payloads.
 func TestReportIsBounded(t *testing.T) {
 	t.Parallel()
 	var values, steps []string
@@ -268,7 +269,8 @@ func TestReportIsBounded(t *testing.T) {
 	}
 }
 
-// A run that would keep too much of the events that it waited for fails, and the rest of the timetable is ignored.
+// A run fails if the stored members of its received events exceed the limit, and the remaining timetable entries are
+// ignored.
 func TestTooMuchReceived(t *testing.T) {
 	t.Parallel()
 	const steps = 6

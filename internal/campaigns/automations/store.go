@@ -19,13 +19,13 @@ var errRunChanged = errors.New("the run was changed after it was read")
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
-	contactGone     bool // the contact was deleted; if the run is active, by the run itself
+	contactGone     bool // the contact was deleted; an active run continues only if it deleted the contact itself
 	epoch           int64
 	status          RunStatus
 	event           string
 	payload         string
 	received        string
-	receivedChanged bool // received differs from the stored value
+	receivedChanged bool // the field received differs from the stored value
 	step            string
 	waitUntil       time.Time
 	waitFor         string
@@ -34,14 +34,14 @@ type row struct {
 	steps           int64
 	eventAt         time.Time
 
-	// The state of the automation when the run was read.
-	current int64 // the epoch of the automation; -1 if the automation does not exist any more
+	// Fields of the automation at the time when the run was read.
+	current int64 // epoch of the automation; -1 if the automation no longer exists
 	deleted bool
 
-	locked bool // this transaction has locked the run
+	locked bool // the current transaction has locked the run
 }
 
-// stale returns why an active run must be cancelled, or "" if it may continue.
+// stale returns the reason why an active run must be cancelled, or "" if it may continue.
 func (r *row) stale() Reason {
 	switch {
 	case r.deleted || r.current < 0:
@@ -59,7 +59,7 @@ type storedEvent struct {
 	At      time.Time      `json:"at"`
 }
 
-// run returns the run in the form of the engine.
+// run converts the row to an engine.Run.
 func (r *row) run() (*engine.Run, error) {
 	payload, err := decodePayload(r.payload)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *row) run() (*engine.Run, error) {
 	return run, nil
 }
 
-// setProgress copies the step and the wait of the engine's run to the row.
+// setProgress copies the current step and the wait from an engine.Run to the row.
 func (r *row) setProgress(run *engine.Run) {
 	r.step, r.waitUntil, r.waitFor = run.At, time.Time{}, ""
 	if run.Waits != nil {
@@ -91,7 +91,7 @@ func (r *row) setProgress(run *engine.Run) {
 	}
 }
 
-// setReceived copies the events that the engine stores in the run to the row.
+// setReceived copies the received events from an engine.Run to the row.
 func (r *row) setReceived(run *engine.Run) error {
 	if len(run.Received) == 0 {
 		return nil
@@ -111,7 +111,7 @@ func (r *row) setReceived(run *engine.Run) error {
 
 const rowColumns = headColumns + `, r.payload, r.received`
 
-// headColumns are the columns of a row without the payloads of events, which may be large.
+// headColumns are the columns of a row except the event payloads, which may be large.
 const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, ` +
 	`r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
@@ -129,7 +129,7 @@ func scanHead(s db.Row) (r row, err error) {
 	return r, err
 }
 
-// scan scans headColumns and then the destinations in more.
+// scan scans headColumns, followed by further columns into the destinations in more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
 	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status,
@@ -139,7 +139,7 @@ func (r *row) scan(s db.Row, more ...any) error {
 	return err
 }
 
-// getRow returns a run. found is false if it does not exist.
+// getRow returns a run. The result found is false if the run does not exist.
 func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, found bool, err error) {
 	at, err = scanRow(r.QueryRow(ctx, `SELECT `+rowColumns+fromRows+` WHERE r.id = $1 AND r.team_id = $2`, runID, teamID))
 	if errors.Is(err, db.ErrNoRows) {
@@ -151,13 +151,13 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 	return at, true, nil
 }
 
-// lockRows locks the given runs that have not ended, and returns them in the order of their ids. Other transactions
-// cannot change these runs until this one ends.
+// lockRows locks those of the given runs that have not ended, and returns them sorted by id. Other transactions cannot
+// change the locked runs until this transaction ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
 }
 
-// lockHeads does the same as lockRows, without reading the payloads of events.
+// lockHeads is like lockRows, but does not read the event payloads.
 func lockHeads(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, headColumns, scanHead, teamID, runIDs)
 }
@@ -194,16 +194,17 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
-// fenced ends an UPDATE that succeeds only if the run has the revision that was read.
+// fenced is the end of an UPDATE statement that changes a run only if its revision has not changed since the run was
+// read.
 const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
 
-// sameEpoch is the condition that the automation was not stopped after the run was read.
+// sameEpoch is the SQL condition that the run's automation has not been stopped since the run was read.
 const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = automation_runs.automation_id
 	AND a.team_id = $2)`
 
-// saveRow saves the progress of a run. The transaction fails with errRunChanged if the run was changed, or its
-// automation stopped, after the row was read. A locked run is saved even if its automation was stopped; its job notices
-// that before the next step.
+// saveRow saves the progress of a run. The transaction fails with errRunChanged if, after the row was read, the run was
+// changed or its automation was stopped. A locked run is saved even if its automation was stopped; the run's job
+// detects this before the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
@@ -217,9 +218,9 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	tx.QueueOne(ctx, errRunChanged, text, args...)
 }
 
-// endRow ends a run and decrements the contact's active runs. The transaction fails in the same cases as that of
-// saveRow, but a stopped automation does not prevent cancelling. If the contact was deleted, endRow erases its data
-// from the run.
+// endRow ends a run and decrements the contact's number of active runs. The transaction fails in the same cases as with
+// saveRow, except that a run of a stopped automation can be cancelled. If the contact was deleted, endRow erases the
+// contact's data from the run.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
 	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(),
 		boolInt(r.contactGone)}
@@ -240,14 +241,14 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	countRunEnded(ctx, tx, r)
 }
 
-// countRunEnded decrements the active runs of a contact. It does nothing if the contact was deleted. It does nothing
-// either if the contact began a run after the automation was stopped, because that reset the count.
+// countRunEnded decrements a contact's number of active runs. It changes nothing if the contact was deleted. It also
+// changes nothing if the contact has begun a run since the automation was stopped, because that run reset the counter.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
 }
 
-// insertStep appends the record of a step to the steps of a run.
+// insertStep appends a step record to a run's steps.
 func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
 	output, reason, message, err := encodeRecord(rec)
 	if err != nil {
@@ -260,7 +261,7 @@ func insertStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) erro
 	return nil
 }
 
-// updateStep replaces the record of the last step of a run.
+// updateStep replaces the record of a run's last step.
 func updateStep(ctx context.Context, tx *db.Tx, r *row, rec *engine.Record) error {
 	output, reason, message, err := encodeRecord(rec)
 	if err != nil {
@@ -293,11 +294,11 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 		reasonMessages[reason], tx.Now().UnixMicro())
 }
 
-// forgottenMessage replaces the message of a failed step after its contact was deleted.
+// forgottenMessage replaces the message of a failed step after the run's contact was deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs. The status of a step and the reason of a failure or
-// skip stay.
+// forgetSteps erases the contact's data from the steps of runs. It keeps the status of each step and the reason of a
+// failure or skip.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
@@ -312,7 +313,7 @@ func forgetRuns(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) 
 	forgetSteps(ctx, tx, teamID, runIDs)
 }
 
-// boolInt returns the stored form of a bool.
+// boolInt converts a bool to the integer that is stored in the database.
 func boolInt(is bool) int64 {
 	if is {
 		return 1
@@ -320,8 +321,9 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns active runs of an automation with an older epoch than the automation. It reads at most limit active
-// runs with ids after the given one, in order. done is the id of the last run that it read, or "" at the end.
+// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. It reads at
+// most limit active runs with ids greater than after, sorted by id. The result done is the id of the last run that it
+// read, or "" if no more runs follow.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
@@ -348,7 +350,7 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns the ids of at most limit active runs of a contact, except the run except.
+// activeRunsOf returns the ids of at most limit active runs of a contact, without the run whose id is except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
@@ -363,7 +365,7 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 	return ids, nil
 }
 
-// versionsOf returns the ids of the given runs that have not ended, by version id and in order.
+// versionsOf returns the ids of those of the given runs that have not ended, grouped by version id and sorted.
 func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
 	by := map[string][]string{}
 	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
@@ -390,7 +392,7 @@ func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (ste
 	return steps, connections, nil
 }
 
-// recordTry sets the message of the last step of a run, which is still running, after a failed try.
+// recordTry stores a message about a failed attempt in the run's last step, which is still running.
 func recordTry(ctx context.Context, tx *db.Tx, r *row, message string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET message = $4 WHERE run_id = $1 AND position = $2 AND team_id = $3
 		AND status = 'running'`, r.id, r.steps-1, r.teamID, message)

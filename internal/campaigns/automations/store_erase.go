@@ -9,18 +9,19 @@ import (
 )
 
 const (
-	eraseRows     = 500 // rows deleted in one transaction, approximately
-	eraseVersions = 10  // versions deleted in one transaction; each has up to engine.MaxText bytes
-	rangeRuns     = 500 // runs in a range
+	eraseRows     = 500 // approximate number of rows that one transaction deletes
+	eraseVersions = 10  // number of versions that one transaction deletes; each has up to engine.MaxText bytes
+	rangeRuns     = 500 // number of runs in a runRange
 )
 
 // deleted is a deleted automation whose rows still exist.
 type deleted struct {
 	teamID, id string
-	running    bool // some runs of the automation have not been ended yet
+	running    bool // some runs of the automation have not ended yet
 }
 
-// deletedBefore returns some automations of all teams that were deleted before a time, after a given one.
+// deletedBefore returns a batch of automations of all teams that were deleted before a time. The batch follows the
+// automation after in the order of team ids and ids.
 func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
 	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
 		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
@@ -41,7 +42,8 @@ func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error
 		eraseRows)
 }
 
-// automationsOf returns some automations of a team after an id, including deleted ones.
+// automationsOf returns the ids of a batch of a team's automations that are greater than after, including deleted
+// automations.
 func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	return ids(ctx, r, `SELECT id FROM (
 		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
@@ -61,7 +63,7 @@ func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, 
 	return all, nil
 }
 
-// markAllDeleted marks some automations of a team as deleted and returns how many.
+// markAllDeleted marks a batch of a team's automations as deleted and returns their number.
 func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	some, err := ids(ctx, tx.Reader, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 ORDER BY id
 		LIMIT $2`, teamID, eraseRows)
@@ -73,7 +75,7 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
 }
 
-// runSize is a run with the number of its steps.
+// runSize contains a run's id and number of steps.
 type runSize struct {
 	id    string
 	steps int
@@ -92,8 +94,8 @@ func idsOf(all []runSize) []string {
 	return ids
 }
 
-// firstRuns returns the first runs of a list that one transaction may delete with their steps, and whether there are
-// more.
+// firstRuns returns as many runs from the start of a list as one transaction may delete with their steps, and whether
+// more runs may follow.
 func firstRuns(all []runSize) (some []runSize, more bool) {
 	rows := 0
 	for i, r := range all {
@@ -104,7 +106,8 @@ func firstRuns(all []runSize) (some []runSize, more bool) {
 	return all, len(all) == eraseRows
 }
 
-// endedRuns returns some runs of a team that ended before a time, oldest first, and whether there are more.
+// endedRuns returns a batch of a team's runs that ended before a time, oldest first, and whether there are more such
+// runs.
 func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
 		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
@@ -113,8 +116,8 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 	return some, more, err
 }
 
-// runsOf returns the next runs of a contact after the run id in after, with about eraseRows rows. It also returns
-// whether there may be more runs.
+// runsOf returns a batch of a contact's runs with ids greater than after and with about eraseRows rows in total. It
+// also returns whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
@@ -126,7 +129,7 @@ func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) (
 	return some, more, nil
 }
 
-// deleteRuns deletes runs with their steps and waits.
+// deleteRuns deletes runs together with their steps and waits.
 func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 	if len(all) == 0 {
 		return
@@ -137,7 +140,7 @@ func deleteRuns(ctx context.Context, tx *db.Tx, teamID string, all []runSize) {
 	tx.Queue(ctx, `DELETE FROM automation_runs WHERE id = ANY($1) AND team_id || '' = $2`, runs, teamID)
 }
 
-// clearRuns deletes some runs of an automation.
+// clearRuns deletes a batch of an automation's runs.
 func clearRuns(ctx context.Context, tx *db.Tx, teamID, automationID string) (int64, error) {
 	rows, err := tx.Query(ctx, `SELECT id, steps FROM automation_runs WHERE automation_id = $1 AND team_id || '' = $2
 		ORDER BY id LIMIT $3`, automationID, teamID, eraseRows)
@@ -167,17 +170,17 @@ func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID strin
 		teamID)
 }
 
-// runRange is the runs of an automation with ids after one id and up to another.
+// runRange selects the runs of an automation with ids greater than after and up to upTo.
 type runRange struct{ teamID, automationID, after, upTo string }
 
 func (s *runRange) args(more ...any) []any {
 	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
 }
 
-// inRunRange is the condition for the runs r of a runRange.
+// inRunRange is the SQL condition that selects the runs r of a runRange.
 const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
 
-// nextRangeEnd returns the last id of the next range of runs of an automation, or "" if no runs follow.
+// nextRangeEnd returns the last run id of the next runRange of an automation, or "" if no more runs follow.
 func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
 		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
@@ -188,10 +191,10 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 	return upTo, nil
 }
 
-// runWithAddress is a run whose events contain an address.
+// runWithAddress is a run with events that contain an address.
 type runWithAddress struct{ id, payload, received string }
 
-// runsWithAddress returns the runs of a range whose events contain an address, except those of a contact.
+// runsWithAddress returns the runs of a runRange with events that contain an address, without the runs of one contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
@@ -214,21 +217,23 @@ func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure
 }
 
 func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddress, a erasure.Address) {
-	// The new revision keeps a step that is being carried out from writing the old payload again.
+	// Incrementing the revision makes a concurrent step fail, which would otherwise overwrite the new payload with the old
+	// one.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
 		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
 		a.Replace(n.received))
 }
 
-// stepWithAddress is a step of a run that shows an address.
+// stepWithAddress is a run's step with an output or message that contains an address.
 type stepWithAddress struct {
 	run             string
 	position        int64
 	output, message string
 }
 
-// stepsWithAddress returns the steps of the runs of a range that show an address, except those of a contact.
+// stepsWithAddress returns the steps of a runRange with an output or message that contains an address, without the
+// steps of one contact's runs.
 func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]stepWithAddress,
 	error) {

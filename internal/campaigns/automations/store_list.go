@@ -45,15 +45,15 @@ func scanShown(r db.Row) (Run, error) {
 	return row.run(), err
 }
 
-// runList is a list of runs of an automation that one index returns in order. cond filters it further unless it is "".
-// A cond is used only for running runs of an epoch, where most rows match.
+// runList is a query for runs of an automation that one index returns in order. The condition cond filters the runs
+// further unless it is empty. It is used only to select running runs by epoch, because most rows match this condition.
 type runList struct {
 	where, cond string
 	args        []any
 }
 
-// runLists returns the lists that together contain the runs with some statuses. The lists must be read in their order:
-// a run that ends meanwhile is then in the list of running ones, in that of ended ones, or in both.
+// runLists returns the lists that together contain the runs with the given statuses. Read the lists in their order, so
+// that a run that ends while they are read appears in the list of running runs, in a list of ended runs, or in both.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
@@ -90,7 +90,7 @@ func (l *runList) search(ctx context.Context, r db.Reader, p page.Page) ([]Run, 
 	return page.Search(ctx, r, all, some, p, scanShown)
 }
 
-// getRun returns a run without its steps, and the graph of its version.
+// getRun returns a run without its steps, and the graph of the run's version.
 func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string) (Run, *engine.Graph, error) {
 	var row shownRow
 	var versionID, steps, connections string
@@ -107,7 +107,8 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 	return row.run(), g, err
 }
 
-// stepsOf returns the steps of a run that began, in order. A run has at most as many steps as its graph.
+// stepsOf returns the steps of a run that were begun, in order. The result is small, because a run has at most as many
+// steps as its graph.
 func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
 	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
 		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, runID, teamID)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// insertWait inserts the event for which a run waits.
+// insertWait inserts the row by which an event finds a run that waits for it.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
 		ON CONFLICT DO NOTHING`, r.teamID, event, r.contactID, r.id)
@@ -24,7 +24,7 @@ func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string)
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, runIDs)
 }
 
-// trigger is an automation of which an event begins a run.
+// trigger is the trigger row of an automation, with the data that is needed to begin a run.
 type trigger struct {
 	automationID, versionID string
 	epoch                   int64
@@ -34,17 +34,17 @@ type trigger struct {
 
 const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
 
-// noTrigger has values for the columns of triggerColumns after the first one.
+// noTrigger contains empty values for all triggerColumns except the first column.
 const noTrigger = `'', 0, '', '', '', '', 0`
 
-// dest returns the destinations for scanning triggerColumns, preceded by those in before.
+// dest returns the destinations for scanning triggerColumns, preceded by the destinations in before.
 func (t *trigger) dest(timeout *int64, before ...any) []any {
 	return append(before, &t.automationID, &t.versionID, &t.epoch, &t.reentry, &t.opening.Trigger, &t.opening.Next,
 		&t.opening.Event, timeout)
 }
 
-// lookUpEvent returns the automations that an event triggers and the contact's runs that wait for it, each in the order
-// of their ids. It returns at most maxWoken+1 runs, all after the run id after.
+// lookUpEvent returns the automations that an event triggers and the ids of the contact's runs that wait for the event,
+// both sorted by id. It returns at most maxWoken+1 runs, with ids greater than after.
 func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
@@ -73,8 +73,8 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 	return begins, waiting, nil
 }
 
-// lookUpEvents returns, for several events, the automations that each one triggers. awaited has the events for which
-// some run of the team waits.
+// lookUpEvents returns, for several event names, the automations that each event triggers. The result awaited contains
+// the event names for which any run of the team waits.
 func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
@@ -105,18 +105,19 @@ func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []stri
 	return begins, awaited, nil
 }
 
-// admission says what an event begins.
+// admission says whether an event may begin a run.
 type admission int
 
 const (
 	admitted    admission = iota // the run begins
-	overLimit                    // a failed run is stored: the first one in an hour that exceeds a limit
+	overLimit                    // a failed run is stored, because this is the first run in an hour that exceeds a limit
 	notAdmitted                  // nothing begins
 )
 
-// The conditions for a new run, with the parameters of admit: $5 is now and $6 an hour ago. $7 and $8 limit active and
-// all runs by the reentry rule. $9 and $11 are maxHourly and maxActive. $12 is the epoch of the run. If the row has a
-// newer epoch than the run, the automation was just stopped and the run is refused.
+// SQL conditions for a new run, with the parameters of the query in admit. Parameter $5 is the current time, and $6 is
+// one hour before it. The reentry rule limits the number of active runs to $7 and of all runs to $8. $9 is maxHourly
+// and $11 is maxActive. $12 is the epoch of the run. If the row has a newer epoch than the run, the automation was just
+// stopped and the run is refused.
 const (
 	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
 	byLimits     = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
@@ -125,7 +126,8 @@ const (
 )
 
 // admit counts a new run of a contact and returns whether the run may begin. If ended is true, the run is not active
-// and counts only toward the hourly limit. admit locks the contact's row of the automation until the transaction ends.
+// and counts only toward the hourly limit. Until the transaction ends, admit locks the row that counts the contact's
+// runs of the automation.
 func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (admission, error) {
 	activeLimit, everLimit := int64(1<<62), int64(1<<62)
 	switch t.reentry {
@@ -168,7 +170,7 @@ func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID 
 	return notAdmitted, nil
 }
 
-// deleteContactCounts deletes the counts of a contact's runs.
+// deleteContactCounts deletes a contact's run counters.
 func deleteContactCounts(ctx context.Context, tx *db.Tx, teamID, contactID string) {
 	tx.Queue(ctx, `DELETE FROM automation_contacts WHERE contact_id = $2 AND team_id = $1`, teamID, contactID)
 }

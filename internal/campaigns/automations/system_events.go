@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// systemEvent is a system event of a contact. The contact is given by its id, its address or both.
+// systemEvent is a system event of a contact. The contact is identified by its id, its address or both.
 type systemEvent struct {
 	name      string
 	contactID string
@@ -27,12 +27,13 @@ type systemEvent struct {
 	at        time.Time
 	payload   map[string]any
 
-	of *events.Event // the recorded event of an email; nil for events of contacts
+	of *events.Event // recorded event of an email; nil for contact events
 }
 
-// Recorded delivers recorded events to automations as system events, and ends the runs of deleted contacts. It ignores
-// opens and clicks by bots, and events of emails to addresses that are not contacts. It implements events.Listener. If
-// no automation of a team uses any of the events, it makes one query for all events of the team.
+// Recorded delivers recorded events to automations as system events, and ends the runs of deleted contacts. Recorded
+// ignores opens and clicks by bots, and events of emails to addresses that are not contacts. Recorded implements
+// events.Listener. If a team's automations use none of the events, Recorded makes only one query for all events of the
+// team.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	byTeam := map[string][]systemEvent{}
 	for i := range all {
@@ -57,7 +58,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// systemEventsOf returns the system events for a recorded event.
+// systemEventsOf converts a recorded event to system events.
 func systemEventsOf(e *events.Event) (all []systemEvent) {
 	switch d := e.Data.(type) {
 	case *events.Contact:
@@ -108,7 +109,7 @@ func contactEvents(e *events.Event, c *events.Contact) (all []systemEvent) {
 	return all
 }
 
-// deliverSystemEvents delivers system events of a team to its automations.
+// deliverSystemEvents delivers a team's system events to the team's automations.
 func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID string, all []systemEvent) error {
 	names := map[string]bool{}
 	for i := range all {
@@ -122,7 +123,7 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	if err := s.resolveContacts(ctx, tx.Reader, teamID, all); err != nil {
 		return err
 	}
-	// The order of the contacts' ids keeps two such transactions from deadlocking.
+	// Sorting by contact id prevents deadlocks between two such transactions.
 	slices.SortStableFunc(all, func(a, b systemEvent) int { return strings.Compare(a.contactID, b.contactID) })
 	var some []occurrence
 	for i := range all {
@@ -143,13 +144,14 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	return s.deliverAll(ctx, tx, some, begins, awaited, immediate)
 }
 
-// resolveContacts sets the contacts of events of emails. The contact is the one for which the email was enqueued, even
-// if its address has changed, or else the one that has the address. The id stays "" if there is none.
+// resolveContacts sets the contact ids of email events. It uses the contact for which the email was enqueued, even if
+// the contact's address has changed since. If that contact does not exist, it uses the contact with the recipient's
+// address. If neither exists, the contact id is "".
 func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID string, all []systemEvent) error {
 	var ids, addresses []string
 	for i := range all {
 		if all[i].of == nil {
-			continue // an event of a contact, recorded in a transaction that locks the contact
+			continue // a contact event already has its contact, which the recording transaction has locked
 		}
 		if all[i].contactID != "" {
 			ids = append(ids, all[i].contactID)
@@ -170,7 +172,7 @@ func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID strin
 	return nil
 }
 
-// addSubject adds the subject and the template of the email to the payload, if the email still exists.
+// addSubject adds the subject and the template id of the email to an email event's payload, if the email still exists.
 func (h *systemEvent) addSubject(ctx context.Context, r db.Reader, teamID string) error {
 	if h.of == nil {
 		return nil

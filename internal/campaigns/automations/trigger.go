@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// cause is the run whose step causes what a transaction does. It is stored in the context.
+// cause identifies the run with the step that causes the events of a transaction. It is stored in the context.
 type cause struct {
 	runID string
 	depth int64
@@ -23,12 +23,12 @@ type cause struct {
 
 type causeKey struct{}
 
-// withCause returns a context that says that a step of run r causes the events of a transaction.
+// withCause returns a context which records that a step of the run r causes the events of a transaction.
 func withCause(ctx context.Context, r *row) context.Context {
 	return context.WithValue(ctx, causeKey{}, cause{r.id, r.depth})
 }
 
-// depthOf returns the number of runs in the chain that led to what a transaction does.
+// depthOf returns the number of runs in the chain that caused the events of a transaction.
 func depthOf(ctx context.Context) int64 {
 	if c, ok := ctx.Value(causeKey{}).(cause); ok {
 		return c.depth + 1
@@ -36,15 +36,15 @@ func depthOf(ctx context.Context) int64 {
 	return 0
 }
 
-// causeOf returns the id of the run whose step causes what a transaction does, or "".
+// causeOf returns the id of the run with the step that causes the events of a transaction, or "" if no run does.
 func causeOf(ctx context.Context) string {
 	c, _ := ctx.Value(causeKey{}).(cause)
 	return c.runID
 }
 
-// OnEvent delivers an event to the waiting runs of its contact, and begins a run of each enabled automation that it
-// triggers. It does so in the transaction that stores the event. If the event has only an address and triggers
-// something, OnEvent creates the contact. Events that the reentry rule or a limit refuses are not errors.
+// OnEvent delivers an event to its contact's waiting runs, and begins a run of each enabled automation that the event
+// triggers. Call OnEvent in the transaction that stores the event. If the event has only an address and triggers an
+// automation, OnEvent creates the contact. OnEvent returns no error if the reentry rule or a limit prevents a run.
 func (s *Service) OnEvent(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = events.CanonicalName(o.Name)
 	begins, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
@@ -84,8 +84,8 @@ func decodePayload(text string) (payload map[string]any, err error) {
 	return payload, err
 }
 
-// begin begins a run of each given automation for the contact of an event. The automations are in the order of their
-// ids, so that two transactions do not deadlock.
+// begin begins a run of each given automation for the contact of an event. The automations must be sorted by id, so
+// that two transactions do not deadlock.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event,
 	begins []trigger) error {
 	depth := depthOf(ctx)
@@ -116,8 +116,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 	return nil
 }
 
-// beginOne inserts a run that is past its trigger, and the job that does its next step. If that step waits for an
-// event, the run receives events from this transaction on.
+// beginOne inserts a run with a completed trigger step, and the job that carries out the next step. If the next step
+// waits for an event, the run receives such events as soon as the transaction commits.
 func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e engine.Event) error {
 	run, kept, err := t.opening.Begin(r.id, e, tx.Now())
 	if err != nil {
@@ -143,7 +143,7 @@ func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e
 	return nil
 }
 
-// runJob returns the job that does the next step of a run when its wait is over.
+// runJob returns the job that carries out a run's next step, at the end of the run's wait.
 func runJob(r *row) jobs.New {
 	return jobs.New{Kind: runKind, Lane: r.teamID, TeamID: r.teamID, Dedupe: r.id, Payload: r.id, RunAt: r.waitUntil}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The reentry rule decides which events begin a run. Refused events leave no rows.
+// The reentry rule of an automation decides which events begin a run. An event that the rule refuses creates no rows.
 func TestReentry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -35,7 +35,7 @@ func TestReentry(t *testing.T) {
 			if got := len(s.runs(id)); got != want {
 				t.Errorf("%s: %d runs", rule, got)
 			}
-			s.happens("go "+string(rule), "bob@reader.example", "") // bob has counts of his own
+			s.happens("go "+string(rule), "bob@reader.example", "") // the counters of bob are separate
 			if got := len(s.runs(id)); got != want+1 {
 				t.Errorf("%s: %d runs of two contacts", rule, got)
 			}
@@ -44,8 +44,8 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// Many events of one contact begin a limited number of runs, active and per hour. One failed run an hour shows the
-// reason.
+// Many events of one contact begin only the allowed number of active runs and of runs per hour. One failed run per hour
+// shows the reason.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -80,7 +80,7 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// An event for an unknown address creates a contact only if it triggers something.
+// An event for an unknown address creates a contact only if the event triggers an automation.
 func TestUnknownAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -98,7 +98,7 @@ func TestUnknownAddress(t *testing.T) {
 	})
 }
 
-// An event is delivered to all runs of its contact that wait for it, and to no others.
+// An event is delivered to all runs of its contact that wait for this event, and to no other runs.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -131,7 +131,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// An event is delivered to more waiting runs than one transaction handles.
+// An event is delivered to all waiting runs even if there are more than one transaction handles.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -155,7 +155,7 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// atHand loads the graphs of the automations with the trigger go and a wait for the event paid into the cache.
+// atHand loads the graphs of those automations into the cache that have the trigger go and a wait for the event paid.
 func (s *fixture) atHand() {
 	s.T.Helper()
 	first := s.contact("first@reader.example")
@@ -172,8 +172,8 @@ func (s *fixture) atHand() {
 	})
 }
 
-// A job delivers an event to runs whose graphs are not in the cache, unless they have moved on. The event is delivered
-// once, even if the job is repeated.
+// If a run's graph is not in the cache, a job delivers the event to the run, unless the run no longer waits. The event
+// is delivered only once, even if the job is repeated.
 func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -201,7 +201,7 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 		})
 		s.work()
 		s.mustRun(ids[0], "running: start a b=waiting")
-		s.happens("paid", contact, "") // the job loads the graphs
+		s.happens("paid", contact, "") // the job loads the graphs into the cache
 		s.mustRun(ids[1], "completed: start a b")
 	})
 }
@@ -227,7 +227,7 @@ func TestEventRightAfterTheFirst(t *testing.T) {
 	})
 }
 
-// A run stores what its steps refer to of the events it received, and fails if that is too much.
+// A run stores those members of received events to which its steps refer, and fails if their size exceeds the limit.
 func TestReceivedIsBounded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -267,7 +267,7 @@ func TestReceivedIsBounded(t *testing.T) {
 	})
 }
 
-// Ending a run does not read the payloads of events, and unchanged payloads are not written.
+// Ending a run does not read the event payloads, and unchanged payloads are not written.
 func TestLargeColumnsAreLeftAlone(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -316,7 +316,7 @@ func TestLargeColumnsAreLeftAlone(t *testing.T) {
 	})
 }
 
-// The transaction of an event reads no graphs.
+// The transaction that stores an event reads no graphs.
 func TestEventsReadNoGraphs(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -329,7 +329,7 @@ func TestEventsReadNoGraphs(t *testing.T) {
 	})
 }
 
-// Changes of contacts and emails begin runs, under both prefixes of system events.
+// System events of contacts and emails begin runs, with both prefixes of event names.
 func TestSystemEvents(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -402,7 +402,8 @@ func (s *fixture) text(query string, args ...any) (text string) {
 }
 
 // Opens, clicks, bounces and complaints begin runs of the contact for which the email was enqueued, or of the contact
-// that has the address. Opens and clicks by bots begin none, and neither do emails to addresses that are not contacts.
+// with the recipient's address. Opens and clicks by bots begin no runs, and neither do events of emails to addresses
+// that are not contacts.
 func TestEventsOfEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -441,7 +442,8 @@ func TestEventsOfEmails(t *testing.T) {
 	})
 }
 
-// Two automations that trigger each other stop at the maximum depth, and the last run shows this as the reason.
+// The chain of runs of two automations that trigger each other stops at the maximum depth, and the last run fails with
+// this reason.
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -461,8 +463,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// Events of very many contacts that are recorded together begin and wake a limited number of runs in one transaction.
-// Jobs do the rest, for the contacts that still exist.
+// If one transaction records events of very many contacts, it begins and wakes only a limited number of runs. Jobs
+// begin and wake the remaining runs for the contacts that still exist.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -518,7 +520,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// Runs that a job begins have the depth of the chain that led to them.
+// Runs that a job begins have the same depth as runs that the event's transaction begins.
 func TestDepthOfJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

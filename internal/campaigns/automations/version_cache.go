@@ -11,28 +11,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of the cache, in bytes of JSON. A compiled graph takes a few times the memory of its JSON.
+// Limits of the graph cache, in bytes of JSON. A parsed graph uses several times as much memory as its JSON.
 const (
 	maxCacheBytes   = 8 << 20           // of all teams
-	maxTeamBytes    = maxCacheBytes / 4 // share of one team: at least eight of the largest graphs
-	versionOverhead = 512               // assumed for each version, in addition to its size
+	maxTeamBytes    = maxCacheBytes / 4 // limit per team: at least eight of the largest graphs
+	versionOverhead = 512               // added to the JSON size of each version
 )
 
-// version is the graph of a version with facts computed from it once.
+// version is the graph of an automation's version with data that is computed from the graph once.
 type version struct {
 	*engine.Graph
-	emails map[string][]string // by step key: the next steps that send emails, without a wait before them
+	emails map[string][]string // by step key: the email steps that the run may reach from it without a wait
 
 	id, teamID string
 	size       int
 }
 
-// versions caches the graphs of versions, which never change. When the cache is full, the version that was unused
-// longest is evicted. If a team exceeds its share, one of its own versions is evicted.
+// versions caches the graphs of automation versions, which never change. If the cache is full, it evicts the least
+// recently used version. If a team exceeds its limit, it evicts the team's least recently used version.
 type versions struct {
-	// A team loads one graph at a time, under one of teamLocks, and all teams compile one graph at a time, under
-	// compiling. So a team with many large graphs occupies only one processor, and others wait for one graph at most.
-	// Two teams rarely share a lock.
+	// Each team loads one graph at a time, which one of teamLocks ensures; two teams rarely share a lock. Only one graph
+	// of all teams is parsed at a time, which compiling ensures. A team with many large graphs therefore uses only one
+	// processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 
@@ -41,7 +41,7 @@ type versions struct {
 	teams map[string]*versionLRU
 }
 
-// versionLRU has versions by id, in the order of their last use.
+// versionLRU contains versions by id, in the order of their last use.
 type versionLRU struct {
 	*simplelru.LRU[string, *version]
 	size int
@@ -49,7 +49,7 @@ type versionLRU struct {
 
 func newVersionLRU() *versionLRU {
 	r := &versionLRU{}
-	// NewLRU fails only for sizes below 1
+	// The error is ignored because NewLRU fails only for sizes below 1.
 	r.LRU, _ = simplelru.NewLRU(maxCacheBytes/versionOverhead+1, func(_ string, v *version) { r.size -= v.size })
 	return r
 }
@@ -59,7 +59,7 @@ func (r *versionLRU) add(v *version) {
 	r.size += v.size
 }
 
-// cached returns a version of a team's automations if it is in the cache, and nil otherwise.
+// cached returns a version of a team's automations from the cache, or nil if the cache does not contain it.
 func (v *versions) cached(teamID, versionID string) *version {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,8 +74,8 @@ func (v *versions) cached(teamID, versionID string) *version {
 	return known
 }
 
-// get returns a version of a team's automations and loads it if necessary. Do not call get in a transaction: loading a
-// large graph takes about 30 ms.
+// get returns a version of a team's automations from the cache, or loads it into the cache. Do not call get in a
+// transaction, because loading a large graph takes about 30 ms.
 func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
 	if known := v.cached(teamID, versionID); known != nil {
 		return known, nil
@@ -151,10 +151,10 @@ func newVersion(g *engine.Graph, size int) *version {
 	return v
 }
 
-// maxPreparedEmails is how many emails are prepared before it is known which of them the run sends.
+// maxPreparedEmails is the maximum number of emails that are prepared before it is known which of them the run sends.
 const maxPreparedEmails = 4
 
-// nextEmails returns the steps that send emails among a step and the steps that may follow it without a wait.
+// nextEmails returns the email steps among a step and the steps that a run can reach from it without a wait.
 func nextEmails(from string, types map[string]engine.Type, next map[string][]string) (emails []string) {
 	seen, list := map[string]bool{from: true}, []string{from}
 	for len(list) > 0 && len(emails) < maxPreparedEmails {

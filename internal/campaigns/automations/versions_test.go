@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// The prepared emails are those that one transaction may send. After a wait or a webhook another transaction begins.
+// Only emails that the next transaction may send are prepared. Emails after a wait or a webhook step belong to a later
+// transaction.
 func TestEmailsAhead(t *testing.T) {
 	t.Parallel()
 	steps := map[string]string{"start": `trigger {"event_name": "go"}`,
@@ -43,7 +44,7 @@ func TestEmailsAhead(t *testing.T) {
 	}
 }
 
-// A full cache evicts the versions unused longest, first those of a team that exceeds its share.
+// A full cache evicts the least recently used versions, first those of a team that exceeds its limit.
 func TestVersionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	var all versions

@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// wakeKind is the kind of the jobs that deliver an event to waiting runs which the transaction of the event did not
-// wake.
+// wakeKind is the kind of the jobs that deliver an event to waiting runs to which the event's own transaction did not
+// deliver it.
 const wakeKind = "automations.wake"
 
-// maxWoken is how many waiting runs receive an event in one transaction.
+// maxWoken is the maximum number of waiting runs that receive an event in one transaction.
 const maxWoken = 100
 
-// wakePayload is the payload of a job of wakeKind: an event, and the runs that receive it.
+// wakePayload is the payload of a wakeKind job. It contains an event and the runs that receive the event.
 type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
@@ -30,7 +30,7 @@ type wakePayload struct {
 	At        time.Time `json:"at"`
 
 	Runs  []waitingRun `json:"runs,omitempty"`
-	After string       `json:"after,omitempty"` // if Runs is empty, all waiting runs after this run id are woken
+	After string       `json:"after,omitempty"` // if Runs is empty, all waiting runs with ids greater than After receive the event
 }
 
 // deliveryMode says whether an event is delivered in the transaction that stores it or by a job.
@@ -41,14 +41,16 @@ const (
 	queued
 )
 
-// waitingRun is a run that waited for an event when the event happened. If its revision has changed, it has moved on.
+// waitingRun is a run that waited for an event when the event happened. If the run's revision has changed, the run no
+// longer waits.
 type waitingRun struct {
 	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
 }
 
-// wake delivers an event to runs that wait for it. A job wakes the runs beyond maxWoken, and those whose graph is not
-// in the cache, because loading a graph would block all other writers.
+// wake delivers an event to runs that wait for this event. If there are more than maxWoken runs, a job delivers the
+// event to the remaining ones. A job also delivers the event to runs without a cached graph, because loading a graph in
+// the transaction would block all other writers.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event, runIDs []string,
 	when deliveryMode) error {
 	if len(runIDs) == 0 {
@@ -70,7 +72,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 		if r.waitFor != o.Name || r.stale() != "" { // the run no longer waits for the event, or will be cancelled
 			continue
 		}
-		if when == queued && !r.eventAt.Before(o.At) { // the event, or a later one, began the run
+		if when == queued && !r.eventAt.Before(o.At) { // the run began with this event or a later event
 			continue
 		}
 		v := s.versions.cached(r.teamID, r.versionID)
@@ -88,7 +90,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 	return s.enqueueWake(ctx, tx, o, wakePayload{Runs: later})
 }
 
-// enqueueWake enqueues a job that delivers an event.
+// enqueueWake enqueues a wakeKind job, which delivers an event.
 func (s *Service) enqueueWake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, w wakePayload) error {
 	w.Name, w.ContactID, w.Payload, w.At = o.Name, o.ContactID, o.Payload, o.At
 	text, err := json.Marshal(w)
@@ -99,7 +101,7 @@ func (s *Service) enqueueWake(ctx context.Context, tx *db.Tx, o *customevents.Oc
 	return nil
 }
 
-// deliverEvent delivers an event to a locked run that waits for an event of that name.
+// deliverEvent delivers an event to a locked run that waits for an event with the same name.
 func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *version, e engine.Event) error {
 	run, err := r.run()
 	if err != nil {
@@ -127,12 +129,12 @@ func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *versio
 		return err
 	}
 	saveRow(ctx, tx, r)
-	// A worker that already has the job finds another revision and reads the run again.
+	// A worker that is already processing the job detects the new revision and reads the run again.
 	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
 	return err
 }
 
-// wakeQueued is the handler of the jobs of wakeKind.
+// wakeQueued handles jobs of the kind wakeKind.
 func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 	var w wakePayload
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {
@@ -159,9 +161,9 @@ func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// wakeRuns delivers an event to those runs whose revision has not changed since the event happened. It takes the runs
-// of one version of an automation at a time. It can be repeated, because a run that has received the event has another
-// revision.
+// wakeRuns delivers an event to those of the given runs that have not changed since the event happened. Each
+// transaction handles the runs of one version of an automation. wakeRuns can be repeated, because receiving the event
+// changes a run's revision.
 func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {
 	revisions := map[string]int64{}
 	for _, r := range runs {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// The audience counts each unmailable, suppressed or unsubscribed contact as sending treats it.
+// Audience counts unmailable, suppressed and unsubscribed contacts in the same way as sending leaves them out.
 func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -46,8 +46,8 @@ func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	})
 }
 
-// A draft whose segment or topic was deleted is not sent, and the error names the field. The draft can be changed, and
-// is sent once it has another segment or topic. A deleted topic is not shown.
+// Send refuses a draft with a deleted segment or topic, and the error names the field. After the draft gets another
+// segment or topic, it can be sent. Get does not return a deleted topic.
 func TestDraftOfWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -96,7 +96,8 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 	})
 }
 
-// Send does not wait for a slow filter. The broadcast is then sent to the contacts found later, which may be none.
+// Send does not wait for a slow segment filter. The broadcast is sent to the contacts that the filter finds later, even
+// if there are none.
 func TestSendDoesNotWaitForFilters(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -1,35 +1,37 @@
-// Package broadcasts sends an email to each contact of a segment, at once or at a scheduled time. A broadcast can have
-// a limited pace and an A/B test. The package also counts the results.
+// Package broadcasts sends an email to each contact of a segment, immediately or at a scheduled time. A broadcast can
+// have a limited pace and an A/B test. Package broadcasts also counts the results.
 //
 // # How a broadcast is sent
 //
-// A broadcast that is being sent has one job. The job walks the audience in the order of the contacts' ids, page by
-// page. For each page, one transaction locks the broadcast's row and records which contacts are left out and why. It
-// enqueues an email for each of the other contacts ([emails.Service.Enqueue]) and advances the position. Package
-// delivery does the rest. After the walk, the job waits until each email has been handed to a host once, or has ended.
+// A broadcast that is being sent has one job. The job reads the audience page by page in the order of contact ids. For
+// each page, one transaction locks the broadcast's row, records which contacts are left out and why, enqueues an email
+// for each of the other contacts ([emails.Service.Enqueue]), and advances the position. Package delivery delivers the
+// emails. After the last page, the job waits until each email has been handed to a mail server at least once or has
+// ended.
 //
 // # Invariants
 //
 // A contact has at most one row per broadcast, because of the primary key. The row is written in the transaction that
-// enqueues the email. So no contact is missed or mailed twice, whenever a process is killed. Contacts that were added
-// after the start are not mailed. The content of a broadcast never changes after its start.
+// enqueues the email. Therefore no contact is missed or mailed twice, even if a process is killed. Contacts that are
+// added after the start of a broadcast are not mailed. The content of a broadcast never changes after its start.
 //
-// Each change of the status locks the row, and so does each page. So once Pause or Cancel has returned, no more emails
-// are enqueued. Delivery calls [Service.CachedDecision] before each attempt: an email that has not been handed to a
-// host waits, or ends as canceled, within seconds.
+// Each change of the status and each page of the audience locks the broadcast's row. Therefore no more emails are
+// enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
+// Within seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end
+// as canceled.
 //
-// The variant of a contact in an A/B test depends only on the ids of the contact and the broadcast.
+// The variant that a contact gets in an A/B test depends only on the ids of the contact and the broadcast.
 //
 // # Errors
 //
-// A problem that a user can fix, such as a domain that is not verified any more, pauses the broadcast. A problem that
-// nobody can fix, such as a deleted segment, ends it as failed. Both kinds of problems store a reason, and the team
-// gets a notification. After an error of the database the job is retried without limit.
+// A problem that a user can fix, such as a domain that is no longer verified, pauses the broadcast. A problem that
+// cannot be fixed, such as a deleted segment, ends the broadcast as failed. In both cases the reason is stored and the
+// team is notified. After a database error the job is retried without limit.
 //
 // # Limits of this package
 //
-// The package does not deliver emails, detect opens, or serve the unsubscribe pages. It gets the results of these as
-// events.
+// Package broadcasts does not deliver emails, detect opens, or serve the unsubscribe pages. It receives deliveries,
+// opens and unsubscribes as events.
 package broadcasts
 
 import (
@@ -47,20 +49,20 @@ const (
 	Scheduled Status = "scheduled"
 	Queued    Status = "queued" // being sent
 	Paused    Status = "paused"
-	Canceled  Status = "canceled" // canceled after the start
+	Canceled  Status = "canceled" // canceled after sending has started
 	Sent      Status = "sent"
 	Failed    Status = "failed"
 )
 
-// phase is what the job of a broadcast does next.
+// phase is the current phase of a broadcast's job.
 type phase string
 
 const (
-	walkAll  phase = "all"    // enqueues the emails of the whole audience
-	walkTest phase = "test"   // enqueues the emails of the contacts that get the variants of an A/B test
-	choose   phase = "wait"   // waits until the winner is chosen
-	walkRest phase = "rest"   // enqueues the emails of the contacts that get the winner
-	settle   phase = "settle" // waits until each email has been handed to a host
+	walkAll  phase = "all"    // enqueues emails to the whole audience
+	walkTest phase = "test"   // enqueues emails to the contacts that get the variants of an A/B test
+	choose   phase = "wait"   // waits until the winning variant is chosen
+	walkRest phase = "rest"   // enqueues emails to the contacts that get the winning variant
+	settle   phase = "settle" // waits until each email has been handed to a mail server
 )
 
 // Limits of broadcasts.
@@ -68,53 +70,54 @@ const (
 	MaxName     = 255 // characters
 	MaxPreview  = 998 // bytes
 	MaxVariants = 5
-	MaxTestSend = 10        // addresses of a test email
+	MaxTestSend = 10        // maximum number of addresses of a test email
 	MaxPace     = 1_000_000 // recipients an hour
-	copiedName  = 70        // characters of the name of a copy
+	copiedName  = 70        // maximum length of a copied name in characters
 	maxWait     = 7 * 24 * time.Hour
 )
 
-// Text is the content of a broadcast. The fields of a Text are templates; see package render.
+// Text is the content of a broadcast. The fields of Text may contain placeholders; see package render.
 type Text struct {
 	From        string
 	Subject     string
 	ReplyTo     []string
 	PreviewText string  // shown by mail clients next to the subject
 	HTML        *string // nil if not given
-	Plain       *string // nil to make it from the HTML
+	Plain       *string // nil to generate it from the HTML
 }
 
-// Variant is a variant of an A/B test. Nil fields are those of the broadcast's own text.
+// Variant is a variant of an A/B test. For fields that are nil, the broadcast's own text is used.
 type Variant struct {
 	From, Subject, PreviewText, HTML, Plain *string
 
-	contentID string // set at the start: what is sent
+	contentID string // id of the content to send; set at the start of the broadcast
 }
 
-// Metric decides which variant wins.
+// Metric is the measure by which the winning variant is chosen.
 type Metric string
 
-// The metrics. Each person counts once; bots do not count.
+// The metrics. For each metric, a person counts once and bots do not count.
 const (
 	ByOpens  Metric = "opens"
 	ByClicks Metric = "clicks"
 	ByHand   Metric = "manual"
 )
 
-// Options say how a broadcast is sent.
+// Options are the sending options of a broadcast.
 type Options struct {
-	Pace int `json:"pace,omitzero"` // recipients an hour; 0 is as fast as possible
+	Pace int `json:"pace,omitzero"` // recipients per hour; 0 means as fast as possible
 
-	// TestShare is the percentage of the audience that gets the variants; the others wait for the winner. If TestShare
-	// is 100, the whole audience gets the variants.
+	// TestShare is the percentage of the audience that gets the variants of an A/B test. The other contacts get the
+	// winning variant later. If TestShare is 100, the whole audience gets the variants.
 	TestShare float64 `json:"test_share,omitzero"`
 	Metric    Metric  `json:"metric,omitzero"`
-	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; unused with ByHand
+	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; unused for the metric ByHand
 
 	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that gets no email, as a control group
 
-	// BounceLimit and ComplaintLimit are percentages of the emails handed over. The broadcast pauses when one is
-	// exceeded. Nil is the setting of the installation, and 100 never pauses.
+	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when one
+	// of these limits is exceeded. If a limit is nil, the installation's setting applies. A limit of 100 never pauses the
+	// broadcast.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }
@@ -126,22 +129,22 @@ type Broadcast struct {
 	Name      string
 	SegmentID string
 	TopicID   string // "" for none
-	Text             // lists set only PreviewText
+	Text             // in lists, only PreviewText is set
 	Options   Options
 	Variants  []Variant // empty without an A/B test, and in lists
 
 	Status      Status
-	Reason      Reason // why the broadcast is paused or has failed
+	Reason      Reason // reason why the broadcast is paused or has failed
 	CreatedAt   time.Time
 	ScheduledAt time.Time // zero if the broadcast was not scheduled
 	StartedAt   time.Time // zero if the broadcast has not started
 	SentAt      time.Time // zero if the broadcast has not ended
-	Entered     int64     // emails enqueued so far
-	LeftOut     int64     // contacts left out so far
-	Winner      int       // the winning variant; -1 if no variant has won yet
+	Entered     int64     // number of emails enqueued so far
+	LeftOut     int64     // number of contacts left out so far
+	Winner      int       // index of the winning variant; -1 if no variant has won yet
 
-	// TopicDeleted says that the topic does not exist any more. A draft is not sent then, because the choices of the
-	// contacts about the topic are not known.
+	// TopicDeleted says that the topic no longer exists. A draft with a deleted topic cannot be sent, because it is not
+	// known which contacts have opted out of the topic.
 	TopicDeleted bool
 
 	contentID string
@@ -153,15 +156,15 @@ type Broadcast struct {
 	revision  int64
 }
 
-// waitsForWinner reports whether a part of the audience waits until a variant wins.
+// waitsForWinner reports whether a part of the audience gets its emails only after a variant has won.
 func (b *Broadcast) waitsForWinner() bool { return len(b.Variants) > 1 && b.Options.TestShare < 100 }
 
-// Testing reports whether a winner has yet to be chosen.
+// Testing reports whether an A/B test is running and its winner has not been chosen yet.
 func (b *Broadcast) Testing() bool {
 	return b.Winner < 0 && (b.phase == walkTest && b.waitsForWinner() || b.phase == choose)
 }
 
-// Reason is why a broadcast is paused or has failed. It is "" if a user paused it.
+// Reason is the reason why a broadcast is paused or has failed. Reason is "" if a user paused the broadcast.
 type Reason string
 
 const (
@@ -178,7 +181,7 @@ const (
 	TopicDeleted      Reason = "topic_deleted"
 )
 
-// reasons has the message of each Reason.
+// reasons contains the message for each Reason.
 var reasons = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment, and resume the broadcast.",
@@ -199,10 +202,10 @@ var reasons = map[Reason]string{
 	TopicDeleted: "Its topic was deleted, so the choices of the contacts about it are not known.",
 }
 
-// Message returns the reason as sentences that say what to do, or "" for no reason.
+// Message returns a text that explains the reason and says what to do, or "" if there is no reason.
 func (r Reason) Message() string { return reasons[r] }
 
-// Reasons why a contact is left out. Packages emails and contacts have further ones.
+// Reasons why a contact is left out. Packages emails and contacts define further reasons.
 const (
 	heldOut = "hold_out"
 	refused = contacts.Unmailable // the address cannot be mailed, or the email breaks a rule

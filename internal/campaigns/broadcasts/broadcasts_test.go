@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// sender is a node with broadcasts. It records the notifications to teams.
+// sender is a node with a broadcasts service. It records the notifications that are sent to teams.
 type sender struct {
 	*testnode.Node
 	b *broadcasts.Service
@@ -67,7 +67,7 @@ func (s *sender) newSegment(teamID string) string {
 	return segment.ID
 }
 
-// readers adds n contacts to Acme's segment and returns their addresses.
+// readers adds n contacts to the segment of the team Acme and returns their addresses.
 func (s *sender) readers(n int) (addresses []string) {
 	s.T.Helper()
 	for i := range n {
@@ -77,7 +77,7 @@ func (s *sender) readers(n int) (addresses []string) {
 	return addresses
 }
 
-// join adds contacts to Acme's segment by inserting rows.
+// join inserts rows that add contacts to the segment of the team Acme.
 func (s *sender) join(addresses ...string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -101,7 +101,8 @@ func (s *sender) news() broadcasts.NewBroadcast {
 		From: "Acme <news@" + testnode.Domain + ">", Subject: "News for {{{contact.first_name|you}}}", HTML: &html}}
 }
 
-// twoVariants adds a draft with two variants for a percentage of the audience. The winner is chosen by hand.
+// twoVariants creates a draft with an A/B test of two variants for a percentage of the audience. The winner of the test
+// is chosen by hand.
 func (s *sender) twoVariants(share float64) string {
 	n := s.news()
 	n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
@@ -129,7 +130,7 @@ func (s *sender) broadcast(broadcastID string) broadcasts.Broadcast {
 	return b
 }
 
-// walked waits until a broadcast has enqueued a number of emails.
+// walked blocks until a broadcast has enqueued a given number of emails.
 func (s *sender) walked(broadcastID string, entered int) {
 	s.T.Helper()
 	testnode.Until(s.T, fmt.Sprintf("%d emails of the broadcast are entered", entered), func() bool {
@@ -144,7 +145,7 @@ func (s *sender) until(broadcastID string, status broadcasts.Status) {
 	})
 }
 
-// mustCount compares the result of a counting query.
+// mustCount checks the result of a counting query.
 func (s *sender) mustCount(want int, query string, args ...any) {
 	s.T.Helper()
 	if got := s.Count(query, args...); got != want {
@@ -152,8 +153,8 @@ func (s *sender) mustCount(want int, query string, args ...any) {
 	}
 }
 
-// A broadcast enqueues one email for each contact, with its values, page by page. Unsubscribed, suppressed and
-// opted-out contacts get none, and a row gives the reason.
+// A broadcast enqueues one email for each contact, filled with the contact's values, page by page. Unsubscribed,
+// suppressed and opted-out contacts get no email, and a row stores the reason.
 func TestEachContactGetsOneEmail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -186,7 +187,8 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 	})
 }
 
-// If several requests send a draft, one succeeds; the others get the error that it is no draft.
+// If several concurrent requests send a draft, one succeeds, and the others fail because the broadcast is no longer a
+// draft.
 func TestSendingAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -220,7 +222,7 @@ func TestSendingAtOnce(t *testing.T) {
 
 func pageOf(n int) page.Page { return page.Page{Limit: n} }
 
-// A duplicate of a sent broadcast can be sent, and keeps the variants of an A/B test.
+// A duplicate of a sent broadcast can be sent, and has the same A/B test variants as the original.
 func TestDuplicateOfWhatWasSent(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -246,7 +248,7 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 	})
 }
 
-// Cancel clears a winner that was chosen before the start, because the draft may get other variants.
+// Cancel clears a winner that was chosen before the start, because the variants of the resulting draft may change.
 func TestWinnerBeforeACancel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

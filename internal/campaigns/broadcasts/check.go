@@ -23,8 +23,8 @@ func oneLine(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// check checks a text before it is stored. prefix precedes the names of fields in errors. Rules for sending are checked
-// when the broadcast is sent.
+// check validates a text before it is stored. The prefix is put before field names in errors. The rules for sending are
+// checked when the broadcast is sent.
 func (t *Text) check(prefix string, maxSize int64) error {
 	if err := checkMailbox(prefix+"from", t.From, message.ParseFrom); err != nil {
 		return err
@@ -77,7 +77,8 @@ func (t *Text) check(prefix string, maxSize int64) error {
 	return nil
 }
 
-// checkMailbox checks an address. An address with placeholders can be parsed only after they are filled.
+// checkMailbox validates an address. It does not parse an address with placeholders, because these are filled only when
+// an email is sent.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if len(text) > content.MaxMailbox {
 		return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)
@@ -95,7 +96,7 @@ func checkMailbox(field, text string, parse func(string) (message.Address, error
 	return nil
 }
 
-// checkVariants checks the variants of an A/B test. t is the broadcast's own text.
+// checkVariants validates the variants of an A/B test, which override the broadcast's own text t.
 func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error {
 	if len(variants) == 0 {
 		return nil
@@ -123,7 +124,7 @@ func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error
 	return nil
 }
 
-// check checks options, and sets the defaults of an A/B test.
+// check validates the options and sets the defaults of an A/B test.
 func (o *Options) check(variants int) error {
 	if o.Pace < 0 || o.Pace > MaxPace {
 		return fault.Invalidf("pace", "The `pace` field must be 1 to %d recipients an hour, or 0 for no limit.", MaxPace)
@@ -171,7 +172,7 @@ func (o *Options) check(variants int) error {
 	return nil
 }
 
-// givenBits returns a bit set of the texts that a variant sets.
+// givenBits returns a bit set of the fields that a variant sets.
 func (v *Variant) givenBits() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {
 		if text != nil {
@@ -181,8 +182,8 @@ func (v *Variant) givenBits() (bits int) {
 	return bits
 }
 
-// apply returns the text of a variant, based on the broadcast's text t. If the variant sets HTML but no plain text, the
-// plain text is made from the HTML.
+// apply returns the broadcast's text t with the fields that the variant overrides. If the variant sets HTML but no
+// plain text, the plain text is generated from the HTML.
 func (v *Variant) apply(t Text) Text {
 	for _, f := range []struct {
 		to   *string

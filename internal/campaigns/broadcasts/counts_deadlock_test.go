@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Two transactions that count in the same shard, and change recipients of two variants in opposite orders, do not
-// deadlock.
+// Two transactions do not deadlock if they update the same shard of counters and change recipients of two variants in
+// opposite orders.
 func TestCountsDoNotDeadlock(t *testing.T) {
 	d, _ := dbtest.PostgresTraced(t)
 	s := newSender(t, testnode.New(t, d, testnode.Options{}))
@@ -23,7 +23,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	stop := s.Run(s.b.Kinds()...)
 	s.walked(id, n)
 	stop()
-	s.Update(func(tx *db.Tx) error { // like two database processes that use the same shard
+	s.Update(func(tx *db.Tx) error { // makes both database processes use the same shard
 		_, err := tx.Exec(t.Context(), `DO $$ BEGIN EXECUTE REPLACE(
 			pg_get_functiondef('broadcast_recipients_count'::REGPROC), 'pg_backend_pid() % 16', '0'); END $$`)
 		return err
@@ -56,7 +56,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 			return err
 		}
 		begin()
-		// Wait for the second transaction, unless it is blocked by this one.
+		// Wait until the second transaction has made its first change or is blocked by this transaction.
 		for deadline := time.Now().Add(20 * time.Second); second.Load() == 0; {
 			waiting := 0
 			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'

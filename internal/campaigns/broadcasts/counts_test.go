@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// event returns an event of an email of a broadcast.
+// event returns an event of a broadcast's email.
 func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Event {
 	e := events.Event{TeamID: s.Acme.TeamID, EmailID: emailID, BroadcastID: broadcastID, Type: kind}
 	switch kind {
@@ -35,7 +35,7 @@ func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Eve
 	return e
 }
 
-// Concurrent, repeated and unordered events leave counts that match the rows of the recipients, for each variant.
+// After concurrent, repeated and unordered events, the counters of each variant match the recipients' rows.
 func TestCountsAreThoseOfTheRows(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -101,8 +101,8 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 	})
 }
 
-// Results and the guard read no recipients. A page of recipients is read by an index for each type, so its cost does
-// not grow with the number of recipients.
+// Results and the guard do not read the recipients' rows. Each page of recipients is read through an index of its type,
+// so the time does not grow with the number of recipients.
 func TestReadsByIndex(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -167,7 +167,7 @@ func TestReadsByIndex(t *testing.T) {
 	})
 }
 
-// Rare recipients among very many are found, and no request reads more than a part of them.
+// Recipients finds the few recipients of a type among very many, and each request reads only a part of the rows.
 func TestRareRecipients(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -175,7 +175,7 @@ func TestRareRecipients(t *testing.T) {
 		id := s.entered(3)
 		at := s.emailsOf(id)
 		s.Happen(s.event(id, at[0], events.EmailDelivered), s.event(id, at[1], events.EmailBounced))
-		s.Update(func(tx *db.Tx) error { // as if very many recipients with higher ids waited
+		s.Update(func(tx *db.Tx) error { // simulates very many waiting recipients with higher ids
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)
@@ -228,7 +228,7 @@ func TestRareRecipients(t *testing.T) {
 				t.Errorf("%s of %+v: %v in %d requests, want %v in %d", c.of, c.page, found, requests, want, c.requests)
 			}
 		}
-		s.Update(func(tx *db.Tx) error { // the count is 0, so no rows are read
+		s.Update(func(tx *db.Tx) error { // makes the counter 0, so that no rows are read
 			_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET state = 'bounced' WHERE broadcast_id = $1
 				AND state = 'delivered'`, id)
 			return err
@@ -239,7 +239,7 @@ func TestRareRecipients(t *testing.T) {
 	})
 }
 
-// guard calls the handler of a broadcast's guard as the runner would.
+// guard calls the handler of a broadcast's guard job like the job runner.
 func (s *sender) guard(broadcastID string) {
 	s.T.Helper()
 	kinds := s.b.Kinds()
@@ -250,8 +250,8 @@ func (s *sender) guard(broadcastID string) {
 	s.Must(k.Handle(s.T.Context(), j))
 }
 
-// The guard misses no bounce that is recorded while it runs. The test holds the transaction of the bounces open until
-// the guard is about to end its job.
+// The guard does not miss bounces that are recorded while it runs. The test keeps the transaction that records the
+// bounces open until the guard is about to end its job.
 func TestGuardMissesNoBounce(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -286,7 +286,7 @@ func TestGuardMissesNoBounce(t *testing.T) {
 				return err
 			}
 			look()
-			if d.Engine() == "postgres" { // on SQLite the guard cannot begin its transaction
+			if d.Engine() == "postgres" { // on SQLite the guard's transaction cannot begin before this transaction ends
 				<-asked
 			}
 			return nil

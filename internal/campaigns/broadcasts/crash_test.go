@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is how many contacts the broadcasts of these tests have. One of these contacts is left out.
+// few is the number of contacts to which the crash tests send a broadcast. One of these contacts is left out.
 const few = 4
 
-// begun creates a segment, sends a broadcast with an A/B test to it, and returns its id.
+// begun creates contacts in the segment, sends a broadcast with an A/B test to them, and returns the broadcast's id.
 func (s *sender) begun() (broadcastID string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -37,7 +37,7 @@ func (s *sender) begun() (broadcastID string) {
 	return id
 }
 
-// work calls the handler of a broadcast's job as the runner would. It returns whether the job still exists.
+// work calls the handler of a broadcast's job like the job runner. It returns false if the job no longer exists.
 func (s *sender) work(broadcastID string) (left bool, err error) {
 	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,
@@ -51,7 +51,7 @@ func (s *sender) work(broadcastID string) (left bool, err error) {
 	return true, s.b.Kinds()[0].Handle(s.T.Context(), j)
 }
 
-// finished finishes a broadcast and checks that each contact got one email or a row with the reason why not.
+// finished completes a broadcast and checks that each contact got one email, or a row with the reason why it got none.
 func (s *sender) finished(broadcastID string) {
 	s.T.Helper()
 	testnode.Until(s.T, "the broadcast is entered", func() bool {
@@ -73,7 +73,7 @@ func (s *sender) finished(broadcastID string) {
 	s.mustCount(few-1, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`)
 }
 
-// If any statement fails, the retry neither misses nor repeats a contact.
+// If any SQL statement fails once, the retry neither misses a contact nor mails a contact twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -89,7 +89,7 @@ func TestBrokenStatements(t *testing.T) {
 	})
 }
 
-// If the database loses the connection at any point, even during a commit, no contact is missed or mailed twice.
+// If the database connection is lost at any point, even during a commit, no contact is missed or mailed twice.
 func TestLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)

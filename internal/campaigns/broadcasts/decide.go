@@ -11,17 +11,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// decisionTTL is how long a decision is cached. A hint drops it earlier, on every node that receives the hint.
+// decisionTTL is how long a decision is cached. A node drops a cached decision earlier if it receives a
+// cache-invalidation hint for the broadcast.
 const decisionTTL = 2 * time.Second
 
-// maxDecisions is how many decisions are cached.
+// maxDecisions is the maximum number of cached decisions.
 const maxDecisions = 10_000
 
-// decisions caches what delivery does with the emails of broadcasts, because delivery asks before each attempt.
+// decisions caches the decisions about emails of broadcasts, because package delivery requests a decision before each
+// attempt.
 type decisions struct {
 	mu    sync.Mutex
 	cache map[string]cachedDecision // by broadcast
-	hints int64                     // number of hints: a decision read before a hint is not cached after the hint
+	hints int64                     // number of received hints; a decision that was read before a hint is not cached after it
 }
 
 type cachedDecision struct {
@@ -36,8 +38,8 @@ func (d *decisions) forget(broadcastID string) {
 	delete(d.cache, broadcastID)
 }
 
-// CachedDecision returns what to do with emails of a broadcast that have not been handed to a host. The answer may be
-// some seconds old.
+// CachedDecision returns the decision about those emails of a broadcast that have not been handed to a mail server. The
+// decision may be a few seconds old.
 func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
 	d := &s.decisions
 	d.mu.Lock()
@@ -63,7 +65,7 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 	return k.Decision, nil
 }
 
-// LockDecision returns an exact decision, which does not change until the transaction ends.
+// LockDecision returns the current decision about a broadcast's emails and locks it until the transaction ends.
 func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
 	return s.decide(ctx, tx, broadcastID)
 }
@@ -72,7 +74,7 @@ func (s *Service) decide(ctx context.Context, tx *db.Tx, broadcastID string) (em
 	status, err := statusOf(ctx, s.p.DB.Reader, tx, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
-		return emails.Deliver, nil // the broadcast's team is being erased
+		return emails.Deliver, nil // the broadcast does not exist because its team is being erased
 	case err != nil:
 		return emails.Deliver, fmt.Errorf("read the status of broadcast %s: %w", broadcastID, err)
 	case status == Paused:

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An address is erased from the recipients of the teams in scope. Old recipients are deleted, and the broadcast keeps
-// its counts. Erasing a team deletes all its broadcasts.
+// EraseAddress removes an address from the recipients of the teams in scope. Old recipients can be deleted without
+// changing the broadcast's counts. Erasing a team deletes all its broadcasts.
 func TestErasing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -73,11 +73,11 @@ func TestErasing(t *testing.T) {
 	})
 }
 
-// The recipients with an address are read in pages, with their actions, and only those of the team.
+// A team's recipients with an address are read in pages, together with their opens and clicks.
 func TestPartsToAnAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
-		const n = 5100 // more than one page
+		const n = 5100 // more recipients than one page has
 		first := s.entered(n)
 		s.Happen(s.event(first, s.emailsOf(first)[1], events.EmailClicked),
 			s.event(first, s.emailsOf(first)[1], events.EmailOpened))
@@ -118,7 +118,8 @@ func TestPartsToAnAddress(t *testing.T) {
 	})
 }
 
-// Broadcasts without rows are not written again, and rows of late clicks are deleted too.
+// Removing recipients does not update broadcasts that have no rows left, and also deletes rows that late clicks have
+// created.
 func TestRemovingAgain(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -169,7 +170,7 @@ func TestRemovingAgain(t *testing.T) {
 	})
 }
 
-// Erasing an address of a team reads no rows of other teams, and reads recipients in pages.
+// Erasing an address from a team reads no rows of other teams, and reads the team's recipients in pages.
 func TestErasingReadsParts(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -193,7 +194,7 @@ func TestErasingReadsParts(t *testing.T) {
 		if n := reads(s.Other.TeamID); n != 0 {
 			t.Errorf("the recipients of another team are read, %d times", n)
 		}
-		if n := reads(s.Acme.TeamID); n != 2 { // one finds the end of the page, and one reads the page
+		if n := reads(s.Acme.TeamID); n != 2 { // one query finds the end of the page, and the other reads the page
 			t.Errorf("%d reads, want 2", n)
 		}
 	})

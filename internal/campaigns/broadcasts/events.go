@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// emailUpdate is what the events of one transaction say about one email of a broadcast.
+// emailUpdate contains the changes that the events of one transaction make to one email of a broadcast.
 type emailUpdate struct {
 	broadcastID, teamID, emailID string
 
@@ -25,10 +25,10 @@ type emailUpdate struct {
 	links map[string]int // clicks by URL
 }
 
-// order is the order of the states. A state never replaces a later one.
+// order is the rank of each state. A state never replaces a state with a higher rank.
 var order = map[state]int{sent: 1, delivered: 2, canceled: 3, suppressed: 4, failed: 4, bounced: 4}
 
-// Recorded updates a broadcast's recipients from the events of their emails. It implements events.Listener.
+// Recorded updates the recipients of broadcasts from the events of their emails. Recorded implements events.Listener.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var list []*emailUpdate
 	for i := range all {
@@ -43,7 +43,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		list[at].add(e)
 	}
-	// All transactions change shared rows, those of links, in the same order, so that they do not deadlock.
+	// Transactions share the rows of links. All of them change these rows in the same order, so that they do not deadlock.
 	slices.SortFunc(list, func(a, b *emailUpdate) int {
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
 	})
@@ -76,7 +76,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// add adds an event to the update.
+// add adds the changes of one event to the update.
 func (h *emailUpdate) add(e *events.Event) {
 	to := state("")
 	switch e.Type {

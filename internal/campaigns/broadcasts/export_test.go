@@ -2,5 +2,5 @@ package broadcasts
 
 import "time"
 
-// SetAudienceTimeout sets how long Send may look for a contact of the audience.
+// SetAudienceTimeout sets the maximum time that Send searches for a first contact of the audience.
 func (s *Service) SetAudienceTimeout(d time.Duration) { s.audienceTimeout = d }

@@ -10,28 +10,28 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// guardKind is the kind of the jobs that compare the bounces and complaints of a broadcast with its limits. Each
-// permanent bounce, complaint and resumption enqueues such a job unless one is waiting.
+// guardKind is the kind of the jobs that compare a broadcast's bounces and complaints with its limits. Each permanent
+// bounce, complaint and resumption enqueues a guard job unless one is already waiting.
 const guardKind = "broadcast.guard"
 
 const (
-	guardDelay = 2 * time.Second // delay of a check after the first bounce or complaint since the last check
+	guardDelay = 2 * time.Second // delay between a check and the first bounce or complaint since the last check
 	guardedFor = 24 * time.Hour  // how long broadcasts are checked after their end
 
-	// The rates mean nothing until this many emails have been handed over.
+	// Minimum numbers of emails handed to mail servers before the bounce and complaint rates are checked.
 	minSentForBounces    = 200
 	minSentForComplaints = 1000
 )
 
-// watch schedules the guard of a broadcast at a time, unless it is scheduled earlier.
+// watch enqueues a broadcast's guard job for a time, unless such a job is already waiting.
 func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID string, at time.Time) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: teamID, TeamID: teamID, Dedupe: broadcastID,
 		Payload: broadcastID, RunAt: at})
 }
 
-// guard is the handler of the jobs of guardKind. In one transaction it first ends its job and then reads the counts. So
-// a concurrent bounce is either committed before the counts are read, or finds no job and enqueues a new one. On
-// PostgreSQL, enqueueing locks an existing job, so the end of the job waits for transactions that have found it.
+// guard handles jobs of the kind guardKind. In one transaction, it first ends its job and then reads the counts. A
+// concurrent bounce is therefore either committed before the counts are read, or finds no job and enqueues a new one.
+// On PostgreSQL, enqueueing locks an existing job, so ending the job waits for transactions that have found the job.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
@@ -61,7 +61,7 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// limitMessages are the messages about a broadcast that can no longer be paused.
+// limitMessages are the notifications for a broadcast that exceeds a limit after it has been sent and cannot be paused.
 var limitMessages = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment before you send to it again.",
@@ -69,12 +69,12 @@ var limitMessages = map[Reason]string{
 		"for it.",
 }
 
-// isGuarded reports whether the limits still apply to a broadcast.
+// isGuarded reports whether the bounce and complaint limits apply to a broadcast at a time.
 func (b *Broadcast) isGuarded(now time.Time) bool {
 	return b.guarded && (b.Status == Queued || b.Status == Sent && now.Sub(b.SentAt) < guardedFor)
 }
 
-// overLimit returns which limit a broadcast has exceeded, or "".
+// overLimit returns the reason that names the limit that a broadcast has exceeded, or "" if it has exceeded none.
 func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reason, error) {
 	if !b.isGuarded(tx.Now()) {
 		return "", nil

@@ -22,7 +22,8 @@ func (f afterCommit) Recorded(_ context.Context, tx *db.Tx, _ []events.Event) er
 	return nil
 }
 
-// The pace counts only recipients that get an email; contacts that are left out take no time.
+// The pace of a broadcast counts only recipients that get an email. Contacts that are left out do not delay the next
+// page.
 func TestPaceCountsWhoGetsIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -45,7 +46,7 @@ func TestPaceCountsWhoGetsIt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stop = cancel
-			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // after a page was enqueued
+			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // canceled after the first page was enqueued
 				t.Fatalf("it ends with %v", err)
 			}
 			s.mustCount(page-left, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)

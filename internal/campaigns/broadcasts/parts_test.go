@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An A/B test sends its variants to a share of the audience, and the variant that most people opened to the rest.
-// Contacts that are held out get no email, and a row gives the reason.
+// An A/B test sends its variants to a share of the audience, and the variant that most people opened to the remaining
+// audience. Contacts that are held out get no email, and a row stores the reason.
 func TestWinnerGoesToTheRest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -56,7 +56,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		open(0, false, 1)
 		open(1, false, 8)
 		open(2, true, 20)
-		s.Update(func(tx *db.Tx) error { // the hour is over
+		s.Update(func(tx *db.Tx) error { // simulates that the hour has passed
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET next_at = $1`, tx.Now().Add(-time.Minute).UnixMicro())
 			if err == nil {
 				_, err = s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
@@ -79,7 +79,8 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	})
 }
 
-// A winner that is chosen by hand, while the test is sent or waits, goes to the rest of the audience.
+// A winner that is chosen by hand, while the test emails are being sent or after that, is sent to the remaining
+// audience.
 func TestWinnerByHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -104,9 +105,9 @@ func TestWinnerByHand(t *testing.T) {
 	})
 }
 
-// The link of a broadcast without a topic unsubscribes the contact. The recipient and the timeline show it. The next
-// broadcast leaves the contact out with the reason, even at another address. The message has the List-Unsubscribe
-// fields.
+// The unsubscribe link of a broadcast without a topic unsubscribes the contact. The recipient and the timeline show the
+// unsubscription. The next broadcast leaves the contact out with this reason, even if the contact's address has
+// changed. The message has the List-Unsubscribe header fields.
 func TestLeavingABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -134,7 +135,7 @@ func TestLeavingABroadcast(t *testing.T) {
 		const later = "later@reader.example"
 		_, err = s.Contacts.Update(t.Context(), s.Acme.TeamID, reader.ID, contacts.Change{Address: new(later)})
 		s.Must(err)
-		for range 2 { // a second time changes nothing
+		for range 2 { // unsubscribing a second time changes nothing
 			_, _, err = s.Contacts.Unsubscribe(t.Context(), l)
 			s.Must(err)
 		}
@@ -164,7 +165,7 @@ func TestLeavingABroadcast(t *testing.T) {
 	})
 }
 
-// A contact that unsubscribes while its email waits does not get it.
+// A contact that unsubscribes while its email is waiting does not receive the email.
 func TestLeavingWhileItWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -186,7 +187,7 @@ func TestLeavingWhileItWaits(t *testing.T) {
 	})
 }
 
-// Clicks are counted by link and by recipient, and recipients are listed in pages.
+// Clicks are counted per link and per recipient, and recipients are listed in pages.
 func TestClickedLinks(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -237,8 +238,8 @@ func TestClickedLinks(t *testing.T) {
 	})
 }
 
-// A test email goes only to the given addresses, with fallbacks or the values of a contact, and is not part of the
-// broadcast.
+// SendTest sends a test email only to the given addresses, filled with fallbacks or a contact's values. Test emails are
+// not part of the broadcast.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -267,7 +268,8 @@ func TestTrial(t *testing.T) {
 	})
 }
 
-// The fallback of a placeholder overrides that of the property. The preview text is hidden at the start of the body.
+// The fallback of a placeholder overrides the fallback of its contact property. The preview text is inserted as hidden
+// text at the start of the body.
 func TestPlaceholdersAndPreview(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -304,7 +306,7 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 	})
 }
 
-// The Message-ID of a broadcast's email, which is not stored, is the same in the message and in lists of emails.
+// The Message-ID of a broadcast's email is not stored, but is the same in the message and in lists of emails.
 func TestMessageIDOfABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

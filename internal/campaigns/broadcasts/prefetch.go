@@ -8,17 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// prefetcher reads the contacts of an audience one page ahead, while the previous page is written. On SQLite reading
-// takes an eighth of a page's time, and readers do not wait for the writer. A prefetcher belongs to one worker.
+// prefetcher reads the contacts of an audience one page ahead, while the emails of the previous page are written. On
+// SQLite, reading takes an eighth of the total time of a page, and readers do not wait for the writer. A prefetcher is
+// used by one worker only.
 //
-// The contacts that it returns were read up to two pages earlier, but at most five seconds. The caller must check
-// again, in its transaction, everything that must be up to date.
+// A prefetcher returns contacts that were read up to two pages earlier, but at most five seconds ago. The caller must
+// read again, in its transaction, all data that must be up to date.
 type prefetcher struct {
-	// read returns at most limit contacts with ids greater than after, and whether others may follow.
+	// read returns at most limit contacts with ids greater than after, and whether more contacts may follow.
 	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
-	fetched []contacts.Member // contacts in order; those up to the position have been used
-	since   time.Time         // time when the first of them were read
+	fetched []contacts.Member // contacts in order of their ids; the caller has used the contacts up to its position
+	since   time.Time         // time when the oldest of these contacts were read
 	ended   bool              // no contacts follow
 	next    chan pageRead     // receives the next page; nil if no read is in progress
 }
@@ -27,12 +28,13 @@ type pageRead struct {
 	at      time.Time
 	members []contacts.Member
 	ended   bool
-	short   bool // the page has fewer contacts than the limit, although others follow
+	short   bool // the page has fewer contacts than the limit, although more contacts follow
 	err     error
 }
 
 // contactsAfter returns at most limit contacts after a position, and whether they are the last ones. It returns fewer
-// at the end of the audience, or if a read returned fewer. It starts to read the next page.
+// contacts at the end of the audience, or if a read returned fewer. Before it returns, contactsAfter starts to read the
+// next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool,
 	err error) {
 	at := slices.IndexFunc(a.fetched, func(m contacts.Member) bool { return m.ID == after })
@@ -79,7 +81,7 @@ func (a *prefetcher) begin(ctx context.Context, after string, limit int) {
 	}()
 }
 
-// forget waits for a read that is in progress, and drops all contacts.
+// forget drops all contacts that were read ahead. If a read is in progress, forget waits for its end.
 func (a *prefetcher) forget() {
 	if a.next != nil {
 		<-a.next

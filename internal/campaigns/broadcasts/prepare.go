@@ -15,7 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// builtIn returns the values of placeholders that are not properties. Placeholders in capitals are the older form.
+// builtIn contains the functions that return the values of placeholders that are not contact properties. Placeholders
+// in capitals are the older form.
 var builtIn = map[string]func(*contacts.Contact) string{
 	"FIRST_NAME": firstName, "contact.first_name": firstName,
 	"LAST_NAME": lastName, "contact.last_name": lastName,
@@ -26,7 +27,7 @@ func firstName(c *contacts.Contact) string { return c.FirstName }
 func lastName(c *contacts.Contact) string  { return c.LastName }
 func address(c *contacts.Contact) string   { return c.Address }
 
-// propertyOf returns the property whose value replaces a placeholder, or "" if there is none.
+// propertyOf returns the name of the contact property that fills a placeholder, or "" if no property does.
 func propertyOf(placeholder string) string {
 	if placeholder == render.UnsubscribeURL || builtIn[placeholder] != nil {
 		return ""
@@ -34,8 +35,8 @@ func propertyOf(placeholder string) string {
 	return strings.TrimPrefix(placeholder, "contact.")
 }
 
-// contentOf returns the content to send for a text. The HTML of the content contains the preview text, and placeholders
-// without a fallback of their own have the fallback of their property. fallbacks are by property name.
+// contentOf converts a text to the content that is sent. The HTML of the content contains the preview text.
+// Placeholders without their own fallback get the fallback of their contact property from the map fallbacks.
 func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Content {
 	c := t.content(teamID)
 	if t.HTML != nil {
@@ -58,10 +59,11 @@ func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Cont
 	return c
 }
 
-// previewFill follows a preview text, so that mail clients show no further text after it. It is invisible white space.
+// previewFill is invisible white space after a preview text, so that mail clients do not show the start of the body
+// after the preview text.
 var previewFill = strings.Repeat("&#847;&zwnj;&nbsp;", 60)
 
-// withPreview inserts a preview text into HTML: hidden, at the start of the body, where mail clients look for it.
+// withPreview inserts a preview text as hidden text at the start of the HTML body, where mail clients look for it.
 func withPreview(source, preview string) string {
 	if preview == "" || strings.TrimSpace(source) == "" {
 		return source
@@ -71,8 +73,8 @@ func withPreview(source, preview string) string {
 		html.EscapeString(preview) + previewFill + `</div>` + source[at:]
 }
 
-// bodyBegins returns the offset where the content of HTML begins: after the body tag, or after everything that can only
-// precede the body.
+// bodyBegins returns the offset at which the content of an HTML body begins. This is after the body tag or, without
+// such a tag, after everything that can only precede the body.
 func bodyBegins(source string) (at int) {
 	s := htmltext.NewScanner(source)
 	head := false

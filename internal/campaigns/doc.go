@@ -1,5 +1,5 @@
-// Package campaigns groups the packages that send email to many contacts or after events: broadcasts, automations, and
-// the custom events that start automations.
+// Package campaigns is the group of packages that decide which contacts are mailed: broadcasts, automations, and the
+// custom events that start automations.
 //
-// The packages of campaigns may import the group sending and every group below it.
+// The packages of this group may import the group sending and every group below sending.
 package campaigns

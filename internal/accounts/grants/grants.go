@@ -1,5 +1,5 @@
-// Package grants is the core of the OAuth authorization server. It manages clients, their tokens, and the grants that
-// allow connected apps to act for teams.
+// Package grants is the core of the OAuth authorization server: it manages clients, their tokens, and the grants with
+// which connected apps act for teams.
 //
 // # Flow
 //

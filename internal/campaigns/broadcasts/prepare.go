@@ -99,7 +99,7 @@ func bodyBegins(source string) (at int) {
 	}
 }
 
-// placeholdersOf returns the placeholders of contents, and the properties that fill them.
+// placeholdersOf returns the placeholders in a list of contents, and the contact properties that fill them.
 func placeholdersOf(all []*content.Compiled) (placeholders, properties []string) {
 	found, of := map[string]bool{}, map[string]bool{}
 	for _, c := range all {
@@ -113,7 +113,7 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
 }
 
-// valuesOf returns the values of placeholders for a contact. Placeholders without a value are left out.
+// valuesOf returns the values with which a contact fills the placeholders. It omits placeholders without a value.
 func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	values := make(render.Values, len(placeholders))
 	for _, name := range placeholders {
@@ -128,7 +128,7 @@ func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	return values
 }
 
-// textsOf returns the texts of a broadcast's variants, or its own text if it has none.
+// textsOf returns the texts of a broadcast's variants, or the broadcast's own text if it has no variants.
 func textsOf(b *Broadcast) []Text {
 	if len(b.Variants) == 0 {
 		return []Text{b.Text}
@@ -140,7 +140,7 @@ func textsOf(b *Broadcast) []Text {
 	return all
 }
 
-// contents returns what a broadcast sends, for each of its variants.
+// contents returns the content that a broadcast sends for each of its variants, or one content if it has no variants.
 func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Content, error) {
 	texts := textsOf(b)
 	compiled := make([]*content.Compiled, len(texts))

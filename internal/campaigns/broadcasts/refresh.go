@@ -8,8 +8,8 @@ import (
 )
 
 // refresh updates a page of contacts that was read before the transaction. It removes deleted contacts, replaces
-// changed addresses, also in placeholders, and marks contacts that may not be mailed. Other fields and properties of
-// the contacts stay as they were read.
+// changed addresses (including in placeholders), and marks contacts that may not be mailed. It does not update the
+// contacts' other fields and properties.
 func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {
@@ -48,8 +48,8 @@ func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) er
 	return nil
 }
 
-// withAddress returns a contact with an address. It copies m if the address differs, because the transaction may run
-// again.
+// withAddress returns the contact m with the given address. If the address differs, withAddress changes a copy of m,
+// because the transaction may be retried with the original.
 func withAddress(m *contacts.Member, address string) *contacts.Member {
 	if m.Address == address {
 		return m

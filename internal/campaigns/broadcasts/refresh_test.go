@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// contactOf returns the id of Acme's contact with an address.
+// contactOf returns the id of the contact with an address in the team Acme.
 func (s *sender) contactOf(address string) string {
 	s.T.Helper()
 	c, err := s.Contacts.Get(s.T.Context(), s.Acme.TeamID, address)
@@ -25,20 +25,20 @@ func (s *sender) contactOf(address string) string {
 	return c.ID
 }
 
-// change changes one of Acme's contacts.
+// change changes a contact of the team Acme.
 func (s *sender) change(contactID string, c contacts.Change) {
 	s.T.Helper()
 	_, err := s.Contacts.Update(s.T.Context(), s.Acme.TeamID, contactID, c)
 	s.Must(err)
 }
 
-// rename gives one of Acme's contacts another address.
+// rename changes the address of a contact of the team Acme.
 func (s *sender) rename(contactID, address string) {
 	s.T.Helper()
 	s.change(contactID, contacts.Change{Address: &address})
 }
 
-// newcomer adds a contact of Acme that is in no segment.
+// newcomer creates a contact in the team Acme that is in no segment.
 func (s *sender) newcomer(address string, c contacts.Change) {
 	s.T.Helper()
 	_, created, err := s.Contacts.Upsert(s.T.Context(), s.Acme.TeamID, address, c)
@@ -54,7 +54,7 @@ func (s *sender) remove(contactID string) {
 	s.Must(err)
 }
 
-// became returns the state and the reason of the recipients of a broadcast, by address.
+// became returns the state and reason of each recipient of a broadcast, by address.
 func (s *sender) became(broadcastID string) map[string]string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT address, state, reason FROM broadcast_recipients
@@ -70,15 +70,16 @@ func (s *sender) became(broadcastID string) map[string]string {
 	return found
 }
 
-// A waiting email is not sent if its contact opted out, even at a new address. The email is not sent either if the
-// contact that has the address now opted out. For a deleted contact, only the address decides.
+// A waiting email is not sent if its contact has opted out, even if the contact's address has changed. The email is not
+// sent either if another contact with the recipient's address has opted out. If the email's contact was deleted, only
+// the contact with the recipient's address counts.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut
 	for _, topic := range []struct {
 		byDefault contacts.Subscription // "" for a broadcast without a topic
-		left      string                // the outcome for a contact that has unsubscribed
-		nobody    string                // the outcome if no contact has the address any more
+		left      string                // expected outcome for a contact that has unsubscribed
+		nobody    string                // expected outcome if no contact has the address
 	}{
 		{"", "failed contact_unsubscribed", "delivered"},
 		{in, "failed topic_opted_out", "delivered"},
@@ -141,8 +142,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	}
 }
 
-// A contact that was deleted after its page was read gets no email and no row. A contact whose address changed gets the
-// email at the new address.
+// A contact that is deleted after its page was read gets no email and no row. A contact with an address that changed
+// after its page was read gets the email at the new address.
 func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	for _, withTopic := range []bool{false, true} {
@@ -169,7 +170,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				}
 				id := s.draft(draft)
 				s.send(id)
-				trace.Before("FROM contact_texts v", func() { // the contacts were just read
+				trace.Before("FROM contact_texts v", func() { // the page's contacts have just been read
 					s.remove(at[0])
 					a, err := erasure.Parse(to[1])
 					s.Must(err)
@@ -212,7 +213,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	}
 }
 
-// A held-out contact that was deleted after its page was read gets no row. A held-out contact whose address changed
+// A held-out contact that is deleted after its page was read gets no row. A held-out contact with a changed address
 // gets a row with the new address.
 func TestHeldOutAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()

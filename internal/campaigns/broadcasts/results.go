@@ -15,10 +15,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// RecipientType selects the recipients of a broadcast that are listed.
+// RecipientType selects which recipients of a broadcast are listed.
 type RecipientType string
 
-// RecipientTypes are all types, those of the API reference (section 17) first.
+// RecipientTypes contains all recipient types; the types of the API reference (section 17) come first.
 var RecipientTypes = []RecipientType{"sent", "delivered", "opened", "clicked", "bounced", "complained", "unsubscribed",
 	"suppressed", "left_out", "failed", "canceled", "waiting"}
 
@@ -34,7 +34,7 @@ type RecipientQuery struct {
 	contactID string
 }
 
-// Recipient is a contact of a broadcast.
+// Recipient is a contact of a broadcast's audience, with the state of its email.
 type Recipient struct {
 	ContactID  string
 	Deleted    bool   // the contact was deleted
@@ -46,16 +46,16 @@ type Recipient struct {
 	Variant    int
 	Opens      int
 	Clicks     int
-	Links      []Link // only for the type clicked
+	Links      []Link // set only for the recipient type clicked
 }
 
-// Cursor returns the cursor of the recipient in a list.
+// Cursor returns the pagination cursor of a recipient.
 func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor returns the text of a cursor, or "" for no cursor. It returns an error for text that PostgreSQL cannot
-// compare.
+// decodeCursor decodes a pagination cursor; an empty cursor gives "". It returns an error for a text that PostgreSQL
+// cannot compare.
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
@@ -66,9 +66,9 @@ func decodeCursor(field, cursor string) (string, error) {
 	return string(text), nil
 }
 
-// Recipients returns a page of the recipients of a broadcast of a type. The cursors in p come from [Recipient.Cursor],
-// and p has a limit. The page is full or ends the list, unless about 100,000 recipients were examined. If the page is
-// not full, next is the cursor from which to continue in the same direction; otherwise it is "".
+// Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors come
+// from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients than
+// its limit although more exist. In this case, next is the cursor from which to continue in the same direction.
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -103,7 +103,7 @@ func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q 
 	return all, more, encodeCursor(next), err
 }
 
-// markDeleted sets Deleted of recipients.
+// markDeleted sets the field Deleted of recipients.
 func (s *Service) markDeleted(ctx context.Context, teamID string, all []Recipient) error {
 	ids := make([]string, len(all))
 	for i := range all {
@@ -136,7 +136,7 @@ func (q *RecipientQuery) check() error {
 	return nil
 }
 
-// Link is a link that recipients clicked.
+// Link is a link in a broadcast that recipients clicked.
 type Link struct {
 	URL        string
 	Clicks     int
@@ -151,7 +151,7 @@ type linkCursor struct {
 	link   string
 }
 
-// Cursor returns the cursor of the link in a list. It changes when the link is clicked.
+// Cursor returns the pagination cursor of a link. The cursor changes when the link is clicked.
 func (l *Link) Cursor() string { return encodeCursor(strconv.Itoa(l.Clicks) + " " + l.id) }
 
 func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
@@ -168,8 +168,8 @@ func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
 	return at, nil
 }
 
-// Links returns a page of the links that recipients of a broadcast clicked, those with the most clicks first. The
-// cursors in p come from [Link.Cursor], and p has a limit.
+// Links returns a page of the links that a broadcast's recipients clicked, sorted by clicks in descending order. The
+// page p must have a limit, and its cursors come from [Link.Cursor].
 func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool,
 	err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -195,15 +195,15 @@ func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.
 	return all, more, nil
 }
 
-// Tally holds counts of recipients. Opened and Clicked count people, not bots.
+// Tally contains numbers of recipients. Opened and Clicked do not include bots.
 type Tally struct {
 	Entered      int64
 	Waiting      int64
-	Sent         int64 // handed to a host
+	Sent         int64 // handed to a mail server
 	Delivered    int64
 	Bounced      int64
 	Failed       int64
-	Suppressed   int64 // recipients that were suppressed after their email was enqueued
+	Suppressed   int64 // recipients suppressed after their email was enqueued
 	Canceled     int64
 	Opened       int64
 	Clicked      int64
@@ -211,7 +211,7 @@ type Tally struct {
 	Unsubscribed int64
 }
 
-// Results are the counts of a broadcast.
+// Results contains the numbers of a broadcast's recipients.
 type Results struct {
 	Broadcast Broadcast
 	Tally
@@ -219,8 +219,8 @@ type Results struct {
 	Variants []Tally          // empty without an A/B test
 }
 
-// Results returns the counts of a broadcast. It reads only stored counts, so its cost does not depend on the
-// recipients.
+// Results returns the numbers of a broadcast's recipients. It reads only stored counters, so its duration does not
+// depend on the number of recipients.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
 		return r, err
@@ -239,7 +239,7 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 	return r, nil
 }
 
-// Audience is the number of contacts that would and would not get a broadcast if it were sent now.
+// Audience contains the numbers of contacts that would and would not get a broadcast if it were sent now.
 type Audience struct {
 	Contacts int64            // all contacts of the segment
 	Mailed   int64            // contacts that would get the broadcast
@@ -247,8 +247,9 @@ type Audience struct {
 	HeldOut  int64            // approximate number of contacts that are held out
 }
 
-// Audience counts the contacts that would get a broadcast. It reads the whole segment and sends nothing. It applies the
-// same rules as sending, except that it does not find emails that break a rule once they are filled.
+// Audience counts the contacts that would get a broadcast. Audience reads the whole segment and sends nothing. It
+// applies the same rules as sending, except that it does not detect emails that break a rule after their placeholders
+// are filled.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {

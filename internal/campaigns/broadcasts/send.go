@@ -21,13 +21,13 @@ const Kind = "broadcast"
 // releaseKind is the kind of the jobs that release the held emails of a broadcast.
 const releaseKind = "broadcast.release"
 
-// sendJob returns the job that sends a broadcast at a time. The zero time means now.
+// sendJob returns the job that sends a broadcast at the time at. The zero time means now.
 func sendJob(b *Broadcast, at time.Time) jobs.New {
 	return jobs.New{Kind: Kind, Lane: b.TeamID, TeamID: b.TeamID, Dedupe: b.ID, Payload: b.ID, RunAt: at}
 }
 
-// wake makes the job of a broadcast due now, or enqueues one. The caller has locked the broadcast, so a worker that
-// already has the job sees the change.
+// wake makes a broadcast's job due now, or enqueues one if there is none. The caller must have locked the broadcast, so
+// that a worker that is already processing the job sees the change.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
 	if err != nil {
@@ -39,7 +39,8 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// Send sends a draft at once, or at a time (API reference section 8.5). If two requests send the same draft, one fails.
+// Send sends a draft immediately or at a scheduled time (API reference section 8.5). If two requests send the same
+// draft, one of them fails.
 func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when string) (Broadcast, error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
 	if err != nil {
@@ -64,7 +65,8 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	return sent, err
 }
 
-// CreateAndSend adds a broadcast and sends it at once or at a time. If the broadcast cannot be sent, it is not added.
+// CreateAndSend creates a broadcast and sends it immediately or at a scheduled time. If the broadcast cannot be sent,
+// it is not created.
 func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadcast, when string) (Broadcast, error) {
 	b, err := s.newDraft(ctx, by.TeamID, n)
 	if err != nil {
@@ -85,7 +87,7 @@ func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadc
 	return b, err
 }
 
-// schedule enqueues the job of a broadcast. The caller saves b.
+// schedule enqueues a broadcast's job and changes the status. The caller must save b.
 func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by teams.Actor, at time.Time) {
 	b.Status, b.ScheduledAt, b.by = Queued, at, by.Ref()
 	if !at.IsZero() {
@@ -95,7 +97,7 @@ func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by team
 	s.invalidate(tx, b)
 }
 
-// checkSend checks whether a broadcast can be sent. It returns the time at which to send it; the zero time means now.
+// checkSend checks whether a broadcast can be sent and returns the time at which to send it. The zero time means now.
 func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, when string) (at time.Time, err error) {
 	if when != "" {
 		if at, err = emails.ScheduledAt(when, s.p.DB.Now()); err != nil {
@@ -115,13 +117,13 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 		}
 	}
 	if !at.IsZero() {
-		return at, nil // contacts may be added until that time
+		return at, nil // contacts may be added before the scheduled time
 	}
 	return at, s.checkNotEmpty(ctx, b)
 }
 
-// checkNotEmpty returns an error if the audience has no contacts. If the search takes too long, because of a filter, it
-// returns nil: a broadcast without recipients does no harm.
+// checkNotEmpty returns an error if the audience has no contacts. If the search takes too long because of a filter,
+// checkNotEmpty returns nil, because a broadcast without recipients does no harm.
 func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	limited, cancel := context.WithTimeout(ctx, s.audienceTimeout)
 	defer cancel()
@@ -135,7 +137,7 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	return err
 }
 
-// Pause stops a broadcast until it is resumed. Emails that have not been handed to a host wait.
+// Pause stops a broadcast until it is resumed. Emails that have not been handed to a mail server are withheld.
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -150,16 +152,16 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	})
 }
 
-// pause pauses a locked broadcast. The job of the broadcast ends when it notices the pause.
+// pause pauses a locked broadcast. The broadcast's job ends when it detects the pause.
 func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
 	b.Status, b.Reason = Paused, why
 	save(ctx, tx, b)
 	s.invalidate(tx, b)
 }
 
-// Resume continues a paused broadcast. If the broadcast paused for bounces or complaints, it does not pause for them
-// again, because the user has decided to continue. Otherwise bounces and complaints that came during the pause are
-// checked now.
+// Resume continues a paused broadcast. If the broadcast was paused for bounces or complaints, it is not paused for them
+// again, because the user has decided to continue. If it was paused for another reason, Resume schedules a check of the
+// bounces and complaints that arrived during the pause.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -194,8 +196,8 @@ func (s *Service) release(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	s.invalidate(tx, b)
 }
 
-// releaseHeld is the handler of the jobs of releaseKind. If the broadcast is paused again, delivery holds its emails
-// again.
+// releaseHeld handles jobs of the kind releaseKind. If the broadcast is paused again, package delivery withholds its
+// emails again.
 func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return s.p.Queue.Release(ctx, tx, j.Payload) })
 	if err != nil {
@@ -204,8 +206,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel turns a scheduled broadcast into a draft again. A broadcast that is being sent or paused ends: no more emails
-// are enqueued. Emails that have not been handed to a host end as canceled.
+// Cancel turns a scheduled broadcast back into a draft. It ends a broadcast that is being sent or paused, so that no
+// more emails are enqueued. Emails of such a broadcast that have not been handed to a mail server end as canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {
@@ -235,8 +237,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 	return b, err
 }
 
-// end releases the contents of a broadcast that has ended. The contents are deleted with the last of the broadcast's
-// emails.
+// end releases the contents of a broadcast that has ended. The contents are deleted together with the last of the
+// broadcast's emails.
 func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	all, err := variantContents(ctx, tx.Reader, b.TeamID, b.ID)
 	if err != nil {
@@ -256,8 +258,8 @@ func (s *Service) invalidate(tx *db.Tx, b *Broadcast) {
 	tx.AfterCommit(func() { s.p.DB.Hint(hintTopic, id) })
 }
 
-// notifyTeam notifies a team that its broadcast was paused automatically or has failed. It does so in the transaction
-// that changes the status.
+// notifyTeam notifies a team that its broadcast was paused automatically or has failed. Call notifyTeam in the
+// transaction that changes the broadcast's status.
 func (s *Service) notifyTeam(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	what := "was paused"
 	if b.Status == Failed {

@@ -13,18 +13,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// testTag is the tag of test emails. The value of the tag is the broadcast's id.
+// testTag is the name of the tag that test emails have. The tag's value is the broadcast's id.
 const testTag = "broadcast_test"
 
 // TestSend is a request to send test emails.
 type TestSend struct {
-	To      []string // addresses; they need not be contacts
+	To      []string // addresses, which need not belong to contacts
 	Contact string   // id or address of the contact whose values are used; "" for the fallbacks
 	Variant int
 }
 
-// SendTest sends a broadcast to some addresses as a test, and returns the ids of the emails. The emails have a tag and
-// are not part of the broadcast: they have no Reply-To, and nobody can unsubscribe with them.
+// SendTest sends a broadcast to the given addresses as a test, and returns the ids of the emails. Test emails have a
+// tag and are not part of the broadcast. They have no Reply-To and no unsubscribe link.
 func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID string, t TestSend) (ids []string,
 	err error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
@@ -46,7 +46,7 @@ func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID stri
 		return nil, fault.Invalidf("variant", "The `variant` field must be 0 to %d.", len(all)-1)
 	}
 	c := *all[t.Variant]
-	c.ReplyTo, c.Kept = nil, false // The content is deleted with the last test email.
+	c.ReplyTo, c.Kept = nil, false // the content is deleted with the last test email
 	compiled := content.Compile(&c)
 	values, err := s.testValues(ctx, by.TeamID, t.Contact, compiled)
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID stri
 	return ids, err
 }
 
-// testValues returns the values of a contact, or nil if no contact is given.
+// testValues returns the placeholder values of a contact for test emails, or nil if no contact is given.
 func (s *Service) testValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
 	if contact == "" {
 		return nil, nil

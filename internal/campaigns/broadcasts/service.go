@@ -21,14 +21,14 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Config is the configuration of broadcasts.
+// Config contains the settings of a [Service].
 type Config struct {
-	MaxSize        int64   // bytes of a message
-	BounceLimit    float64 // percentage of the emails handed over; see [Options]
+	MaxSize        int64   // maximum size of a message in bytes
+	BounceLimit    float64 // percentage of the emails handed to mail servers; see [Options]
 	ComplaintLimit float64
 }
 
-// Deps are the dependencies of the package.
+// Deps are the dependencies of a [Service].
 type Deps struct {
 	DB       *db.DB
 	Queue    *jobs.Queue
@@ -39,16 +39,16 @@ type Deps struct {
 	Teams    *teams.Service
 	Log      *slog.Logger
 
-	// Notify enqueues an email to the owner of a team in tx.
+	// Notify enqueues an email to a team's owner in the transaction tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// Service implements the operations on broadcasts and sends them. Register it as a listener of the recorder after
-// package emails.
+// Service implements the operations on broadcasts and sends them. Register the service as a listener of the event
+// recorder after package emails.
 type Service struct {
 	c               Config
 	p               Deps
-	audienceTimeout time.Duration // how long Send may look for a contact of the audience
+	audienceTimeout time.Duration // maximum time that Send searches for a first contact of the audience
 	decisions       decisions
 }
 
@@ -63,7 +63,7 @@ func New(c Config, p Deps) (*Service, error) {
 	return s, nil
 }
 
-// NewBroadcast is a broadcast to create.
+// NewBroadcast describes a broadcast to create.
 type NewBroadcast struct {
 	Name      string // "" to use the subject
 	SegmentID string
@@ -73,7 +73,7 @@ type NewBroadcast struct {
 	Variants []Variant
 }
 
-// Create adds a draft.
+// Create creates a draft.
 func (s *Service) Create(ctx context.Context, teamID string, n NewBroadcast) (Broadcast, error) {
 	b, err := s.newDraft(ctx, teamID, n)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewBroadcast) (Br
 	return b, err
 }
 
-// newDraft returns a new broadcast after checking it.
+// newDraft validates the fields of a new broadcast and returns it as a draft.
 func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (b Broadcast, err error) {
 	for _, required := range []struct{ field, text string }{{"from", n.From}, {"subject", n.Subject},
 		{"segment_id", n.SegmentID}} {
@@ -102,7 +102,7 @@ func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (
 	return b, s.checkAudience(ctx, &b)
 }
 
-// nameOf returns the name of a broadcast that has no name: its subject, cut to MaxName characters.
+// nameOf returns the default name of a broadcast, which is its subject truncated to MaxName characters.
 func nameOf(subject string) string {
 	if runes := []rune(subject); len(runes) > MaxName {
 		return string(runes[:MaxName])
@@ -110,7 +110,7 @@ func nameOf(subject string) string {
 	return subject
 }
 
-// check checks a draft, except its audience.
+// check validates a draft except for its audience.
 func (s *Service) check(b *Broadcast) error {
 	if err := checkName(b.Name); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (s *Service) check(b *Broadcast) error {
 	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
-// checkAudience returns an error if the segment or the topic does not exist. It changes their ids to lower case.
+// checkAudience returns an error if a broadcast's segment or topic does not exist. It converts their ids to lower case.
 func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	if !id.Valid(b.SegmentID) {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
@@ -164,7 +164,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// addText stores the text of a draft as the user wrote it.
+// addText stores a draft's text without the additions that are made for sending.
 func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	c := b.Text.content(b.TeamID)
 	if err := s.p.Contents.Add(ctx, tx, c); err != nil {
@@ -174,13 +174,14 @@ func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// content returns the text as content to store. It is Kept, because the broadcast decides when it is deleted.
+// content converts a text to a content that can be stored. The content is marked as Kept, because the broadcast decides
+// when it is deleted.
 func (t *Text) content(teamID string) *content.Content {
 	return &content.Content{TeamID: teamID, From: t.From, Subject: t.Subject, ReplyTo: t.ReplyTo, HTML: t.HTML,
 		Text: t.Plain, Kept: true}
 }
 
-// Get returns a broadcast.
+// Get returns a broadcast with its text and variants.
 func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcast, error) {
 	b, err := getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID)
 	if err != nil {
@@ -192,7 +193,7 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcas
 	return b, s.read(ctx, &b)
 }
 
-// markTopics sets TopicDeleted of broadcasts.
+// markTopics sets the field TopicDeleted of broadcasts.
 func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcast) error {
 	deleted := map[string]bool{"": false}
 	for _, b := range all {
@@ -209,7 +210,7 @@ func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcas
 	return nil
 }
 
-// read reads the text of a broadcast.
+// read loads a broadcast's text from its content.
 func (s *Service) read(ctx context.Context, b *Broadcast) error {
 	c, err := content.Read(ctx, s.p.DB.Reader, b.TeamID, b.contentID)
 	if err != nil {
@@ -232,7 +233,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broad
 	return all, more, s.markTopics(ctx, teamID, of)
 }
 
-// Change is a change of a draft. Nil fields stay unchanged.
+// Change describes a change of a draft. Fields that are nil stay unchanged.
 type Change struct {
 	Name        *string
 	SegmentID   *string
@@ -247,7 +248,7 @@ type Change struct {
 	Variants    *[]Variant
 }
 
-// apply changes a draft and reports whether the text may have changed.
+// apply applies the change to a draft and reports whether the draft's text may have changed.
 func (c *Change) apply(b *Broadcast) (text bool) {
 	for _, f := range []struct {
 		to   *string
@@ -298,7 +299,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	if err := s.check(&b); err != nil {
 		return b, err
 	}
-	if c.SegmentID != nil || c.TopicID != nil { // otherwise Send finds a deleted segment or topic
+	if c.SegmentID != nil || c.TopicID != nil { // if both are unchanged, Send detects a deleted segment or topic
 		if err := s.checkAudience(ctx, &b); err != nil {
 			return b, err
 		}
@@ -309,7 +310,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return err
 		}
 		if text {
-			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it: the start stores its own content
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses this content, because each start stores a separate content
 			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}
@@ -326,7 +327,8 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	return changed, err
 }
 
-// requireStatus returns an Invalid fault if a broadcast has none of the given statuses. what names the operation.
+// requireStatus returns an Invalid fault if a broadcast has none of the given statuses. The fault's message names the
+// operation what.
 func (b *Broadcast) requireStatus(what string, any ...Status) error {
 	var names []string
 	for _, status := range any {
@@ -339,10 +341,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// lockUnchanged locks a broadcast that was read before, and returns a copy of it with the next revision, to change and
-// save. It returns an error if the broadcast was changed since it was read, or has none of the given statuses. So if
-// two requests send the same draft, the second one fails here. read itself stays unchanged, because the transaction may
-// run again.
+// lockUnchanged locks a broadcast that was read before the transaction. It returns a copy with the next revision, which
+// the caller changes and saves. It returns an error if the broadcast was changed after it was read, or has none of the
+// given statuses. If two requests send the same draft, the second request therefore fails. The parameter read is not
+// changed, because the transaction may be retried.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
 	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)
@@ -359,7 +361,7 @@ func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, 
 	return read, nil
 }
 
-// Delete deletes a draft, or a scheduled broadcast, which is then not sent.
+// Delete deletes a draft or a scheduled broadcast. A deleted broadcast is not sent.
 func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -379,10 +381,10 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 	})
 }
 
-// copySuffix ends the name of a copy.
+// copySuffix is appended to the name of a copy.
 const copySuffix = " (copy)"
 
-// Duplicate adds a draft that is a copy of a broadcast.
+// Duplicate creates a draft that is a copy of a broadcast.
 func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Broadcast, error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {
@@ -391,11 +393,11 @@ func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Br
 	if b.Variants, err = getVariants(ctx, s.p.DB.Reader, teamID, b.ID); err != nil {
 		return b, err
 	}
-	if len(b.Variants) == 1 { // a started broadcast without an A/B test; the variant is empty
+	if len(b.Variants) == 1 { // a started broadcast without an A/B test has one empty variant
 		b.Variants = nil
 	}
 	for i := range b.Variants {
-		b.Variants[i].contentID = "" // the start of the copy stores its own content
+		b.Variants[i].contentID = "" // the content is stored when the copy is started
 	}
 	name := b.Name
 	if most := copiedName - utf8.RuneCountInString(copySuffix); utf8.RuneCountInString(name) > most {

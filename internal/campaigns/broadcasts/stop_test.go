@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// delivery returns the kind of the jobs that deliver into an outbox.
+// delivery returns the kind of the delivery jobs, with a transport that captures emails.
 func (s *sender) delivery() jobs.Kind {
 	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
 		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
@@ -26,7 +26,7 @@ func (s *sender) delivery() jobs.Kind {
 	return d.Kind()
 }
 
-// entered sends a broadcast to n contacts and returns when its emails wait for delivery.
+// entered sends a broadcast to n contacts and returns when all its emails have been enqueued.
 func (s *sender) entered(n int) (broadcastID string) {
 	s.T.Helper()
 	s.readers(n)
@@ -38,8 +38,8 @@ func (s *sender) entered(n int) (broadcastID string) {
 	return id
 }
 
-// Emails of a paused broadcast wait without being claimed again, and are delivered after it resumes. Other emails are
-// delivered in the meantime.
+// Emails of a paused broadcast are withheld without being claimed repeatedly, and are delivered after the broadcast
+// resumes. Other emails are delivered during the pause.
 func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -70,14 +70,14 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// A paused broadcast enqueues no more emails, and continues where it stopped.
+// A paused broadcast enqueues no more emails. After it resumes, it continues after the last contact that it mailed.
 func TestPauseStopsTheWalk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
 		const n = 30
 		s.readers(n)
 		draft := s.news()
-		draft.Options.Pace = 3600 // about one email in four seconds
+		draft.Options.Pace = 3600 // one email per second; a page has about four emails
 		id := s.draft(draft)
 		s.send(id)
 		s.Run(s.b.Kinds()...)
@@ -87,7 +87,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if entered >= n {
 			t.Fatalf("%d were entered at once, in spite of the pace", entered)
 		}
-		// The job ends when it finds the broadcast paused.
+		// The broadcast's job ends when it detects the pause.
 		s.Update(func(tx *db.Tx) error {
 			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
 			return err
@@ -98,7 +98,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if now := s.broadcast(id).Entered; now != entered {
 			t.Errorf("%d were entered after the pause", now-entered)
 		}
-		s.Update(func(tx *db.Tx) error { // a broadcast without a pace is fast
+		s.Update(func(tx *db.Tx) error { // removes the pace so that the broadcast ends quickly
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET options = '{}', next_at = 0`)
 			return err
 		})
@@ -108,7 +108,8 @@ func TestPauseStopsTheWalk(t *testing.T) {
 	})
 }
 
-// Cancelling a broadcast ends its undelivered emails as canceled, including held ones, and the timeline shows it.
+// Cancelling a broadcast ends its undelivered emails as canceled, including withheld emails, and their timelines show
+// the cancellation.
 func TestCancelEndsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -137,7 +138,7 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// Cancelling a scheduled broadcast makes it a draft, which can be scheduled again and is sent once.
+// Cancelling a scheduled broadcast makes it a draft. The draft can be scheduled again and is sent only once.
 func TestScheduled(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -159,8 +160,8 @@ func TestScheduled(t *testing.T) {
 	})
 }
 
-// A problem that a user can fix pauses a broadcast with a notification; other problems end it. Contacts that are added
-// after the start are not mailed.
+// A problem that a user can fix pauses a broadcast and notifies the team; other problems end the broadcast as failed.
+// Contacts that are added after the start of a broadcast are not mailed.
 func TestItStopsByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -217,8 +218,8 @@ func TestItStopsByItself(t *testing.T) {
 	}
 }
 
-// A broadcast that exceeds the quota enqueues what the quota allows, and pauses. When it is resumed with a larger
-// quota, it mails the rest, and no contact twice.
+// A broadcast that exceeds the quota enqueues as many emails as the quota allows, and pauses. After it is resumed with
+// a larger quota, it mails the remaining contacts, and no contact twice.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -244,8 +245,8 @@ func TestQuotaUsedUp(t *testing.T) {
 	})
 }
 
-// Too many bounces pause a broadcast with a notification and an event. After it resumes, it does not pause for bounces
-// again.
+// Too many bounces pause a broadcast, notify the team and record an event. After the broadcast is resumed, it is not
+// paused for bounces again.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -312,7 +313,7 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Bounces during a pause by hand pause the broadcast once more when it is resumed.
+// Bounces that arrive while a user has paused a broadcast pause it again after it is resumed.
 func TestGuardLooksWhenResumed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

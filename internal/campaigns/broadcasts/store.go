@@ -69,13 +69,13 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// getRow returns a broadcast without its variants and, of its text, only with PreviewText.
+// getRow returns a broadcast without its variants and without its text except for PreviewText.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID,
 		teamID))
 }
 
-// getBroadcast returns a broadcast with its variants and, of its text, only with PreviewText.
+// getBroadcast returns a broadcast with its variants but without its text except for PreviewText.
 func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	b, err := getRow(ctx, r, teamID, broadcastID)
 	if err != nil {
@@ -99,7 +99,7 @@ func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast
 		RETURNING `+columns, broadcastID, teamID))
 }
 
-// statusOf returns the status of a broadcast. If tx is not nil, the status cannot change until tx ends.
+// statusOf returns the status of a broadcast. If tx is not nil, statusOf locks the status until the transaction ends.
 func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (status Status, err error) {
 	text := `SELECT status FROM broadcasts WHERE id = $1`
 	if tx != nil {
@@ -152,7 +152,7 @@ func insertVariants(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	}
 }
 
-// getVariants returns the variants of a broadcast in order. A started broadcast has at least one.
+// getVariants returns the variants of a broadcast, sorted by number. A started broadcast has at least one variant.
 func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id, given, sender, subject, preview_text, html, body_text
 		FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2 ORDER BY number`, broadcastID, teamID)
@@ -176,7 +176,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	return all, nil
 }
 
-// variantContents returns the variants of a broadcast in order, only with their contents.
+// variantContents returns the variants of a broadcast, sorted by number and only with their content ids.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
 		ORDER BY number`, broadcastID, teamID)
@@ -199,7 +199,7 @@ func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) 
 	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
 }
 
-// actorOf returns the actor that sent a broadcast, for later actions in its name.
+// actorOf returns the actor that sent a broadcast, in whose name its emails are enqueued.
 func actorOf(b *Broadcast) teams.Actor {
 	by := teams.System(b.TeamID)
 	by.Kind, by.ID = b.by.Kind, b.by.ID

@@ -7,11 +7,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countShards is the number of rows that hold the counts of a variant on PostgreSQL. The trigger that counts uses the
-// same number.
+// countShards is the number of rows over which the counters of a variant are distributed on PostgreSQL. The database
+// trigger that updates the counters uses the same number.
 const countShards = 16
 
-// insertCounts inserts the counts of the variants of a broadcast that starts. A trigger updates them after that.
+// insertCounts inserts the counter rows of a broadcast's variants when the broadcast starts. A database trigger updates
+// the counters.
 func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	shards := int64(countShards)
 	if tx.OneWriter() {
@@ -29,13 +30,13 @@ func insertCounts(ctx context.Context, tx *db.Tx, b *Broadcast) {
 		zero, zero, zero, zero, zero, zero, zero, zero, zero)
 }
 
-// tallyKey is a variant, and the reason why contacts were left out.
+// tallyKey identifies a counter by variant and by the reason why contacts were left out.
 type tallyKey struct {
 	variant int
 	reason  string // "" for contacts that got an email
 }
 
-// addEntered adds the counts of a page. The broadcast is locked.
+// addEntered adds the numbers of a page to the counters of a broadcast. The broadcast must be locked.
 func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]int64) {
 	for e, n := range all {
 		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
@@ -44,8 +45,9 @@ func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]i
 	}
 }
 
-// tallies returns the counts of a broadcast by variant. hard is the number of permanent bounces of all variants.
-// leftOut is the number of contacts left out, by reason. Emails that are enqueued concurrently count as waiting.
+// tallies returns a broadcast's counts by variant, the number of permanent bounces of all variants (hard), and the
+// numbers of contacts that were left out by reason (leftOut). Emails that are being enqueued concurrently count as
+// waiting.
 func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all []Tally, hard int64,
 	leftOut map[string]int64, err error) {
 	of := func(variant int) *Tally {
@@ -99,7 +101,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, hard, leftOut, nil
 }
 
-// totalTally returns the counts of a broadcast over all variants.
+// totalTally returns the sum of a broadcast's counts over all variants.
 func totalTally(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
 	by, _, _, err := tallies(ctx, r, teamID, broadcastID)
 	for _, t := range by {

@@ -8,11 +8,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// state is the state of the email to a contact.
+// state is the state of a broadcast's email to one contact.
 type state string
 
 const (
-	waiting    state = "waiting" // not handed to a host yet
+	waiting    state = "waiting" // not handed to a mail server yet
 	sent       state = "sent"
 	delivered  state = "delivered"
 	bounced    state = "bounced"
@@ -22,7 +22,7 @@ const (
 	leftOut    state = "left_out" // no email was enqueued
 )
 
-// recipient is the row of a contact in a broadcast.
+// recipient is the row that a broadcast stores for one contact.
 type recipient struct {
 	broadcastID, contactID, emailID, address string
 
@@ -38,14 +38,14 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 		r.address, string(r.state), r.reason, r.variant)
 }
 
-// ofTeam is the condition for the recipients r of a team's broadcast.
+// ofTeam is the SQL condition that selects the recipients r of a team's broadcast.
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
-// ofEmail is the condition for the recipient of an email.
+// ofEmail is the SQL condition that selects the recipient of an email.
 const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
 
-// advance moves the recipient of an email to a later state.
+// advance changes the state of an email's recipient, unless the recipient already has a later state.
 func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	from := `state IN ('waiting', 'sent', 'delivered')`
 	switch h.state {
@@ -59,14 +59,14 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 		h.teamID, h.emailID, string(h.state), h.reason, h.bounce)
 }
 
-// count adds the opens, clicks and other actions of the recipient of an email.
+// count adds opens, clicks and other actions to an email's recipient.
 func count(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET opens = opens + $4, clicks = clicks + $5, opened = opened OR $6,
 		clicked = clicked OR $7, complained = complained OR $8, unsubscribed = unsubscribed OR $9`+ofEmail, h.broadcastID,
 		h.teamID, h.emailID, h.opens, h.clicks, h.opened, h.clicked, h.complained, h.unsubscribed)
 }
 
-// countLink adds clicks on a link.
+// countLink adds clicks on a link to the counters of the link and of the recipient.
 func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string, clicks int) {
 	tx.Queue(ctx, `INSERT INTO broadcast_links (broadcast_id, link, team_id, url, clicks, recipients)
 		SELECT $1, $4, $2, $5, $6, CASE WHEN EXISTS (SELECT 1 FROM broadcast_clicks k WHERE k.broadcast_id = $1
@@ -80,9 +80,9 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 		h.broadcastID, h.teamID, h.emailID, link, clicks)
 }
 
-// recipientFilters are the conditions for the types of recipients. Types that most recipients may match are searched by
-// the primary key, in steps. All other types have an index in the order of the list, so that pages of rare types are
-// read fast too.
+// recipientFilters contains the SQL condition for each recipient type. Types that may match most recipients are
+// searched in batches by the primary key. All other types have an index with the order of the list, so that pages of
+// rare types are read quickly.
 var recipientFilters = map[RecipientType]recipientFilter{
 	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
 		count: func(t *Tally) int64 { return t.Sent }},
@@ -100,21 +100,22 @@ var recipientFilters = map[RecipientType]recipientFilter{
 	"canceled":     inState(canceled),
 }
 
-// recipientFilter is a condition on recipients, with an index for it or a count of the matches.
+// recipientFilter is a condition on recipients, together with an index for the condition or a function that returns the
+// number of matches.
 type recipientFilter struct {
 	index, condition string
 
 	count func(*Tally) int64
 }
 
-// inState returns the filter for a state that the index broadcast_recipients_state contains.
+// inState returns the filter for a state that is included in the index broadcast_recipients_state.
 func inState(s state) recipientFilter {
 	return recipientFilter{index: "state",
 		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
 }
 
-// listRecipients returns a page of recipients. If the page ends before it is full, although there may be more, next is
-// where to continue; see [page.Search].
+// listRecipients returns a page of recipients. If the page is not full although more recipients may follow, next is the
+// cursor from which to continue; see [page.Search].
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	k := recipientFilters[q.Type]
@@ -154,7 +155,7 @@ func scanRecipient(r db.Row) (one Recipient, err error) {
 	return one, err
 }
 
-// clicksOf adds to recipients the links that they clicked.
+// clicksOf sets the field Links of recipients to the links that they clicked.
 func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all []Recipient) error {
 	at := map[string]*Recipient{}
 	var ids []string
@@ -183,7 +184,7 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 	return nil
 }
 
-// listLinks returns clicked links, those with the most clicks first, after or before a cursor.
+// listLinks returns the clicked links after or before a cursor, sorted by clicks in descending order.
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Changing a draft works if its transaction is repeated after a deadlock, and the old text is deleted.
+// Update changes a draft and deletes the old text even if its transaction is retried after a deadlock.
 func TestChangeThatIsRepeated(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)
@@ -23,7 +23,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 				return err
 			}
 		}
-		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // by then the update has locked the draft
+		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // at this point, Update has locked the draft
 		go func() {
 			defer close(changed)
 			_, err := s.b.Update(ctx, s.Acme.TeamID, id, broadcasts.Change{Subject: new("Other")})

@@ -16,24 +16,24 @@ import (
 )
 
 const (
-	maxTurn = 20 * time.Second // how long one broadcast may use a worker
+	maxTurn = 20 * time.Second // maximum time that one broadcast may occupy a worker
 
-	// On SQLite, a transaction that enqueues a page blocks all other writes. So the number of emails in a page is
-	// adjusted to the transaction's own duration, without the time for the lock and the disk. On PostgreSQL the
-	// transaction blocks nobody, and a page has as many emails as one call may enqueue.
+	// On SQLite, a transaction that enqueues a page blocks all other writes. Therefore the number of emails per page is
+	// adjusted to the measured duration of the transaction, without the time for the lock and the disk. On PostgreSQL, the
+	// transaction does not block others, and a page has as many emails as one call of Enqueue allows.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50
 
-	// readMax is the most contacts that one page reads if few of them get an email.
+	// readMax is the maximum number of contacts that are read for one page if only few of them get an email.
 	readMax = 2000
 
-	mailingsTTL = 5 * time.Second // interval after which prepareMailings checks again whether the broadcast may be sent
-	maxLate     = time.Minute     // a later page is not compensated by a faster pace
+	mailingsTTL = 5 * time.Second // interval at which prepareMailings checks whether the broadcast may still be sent
+	maxLate     = time.Minute     // a page that is later than this is not compensated by a shorter interval to the next page
 	settleMax   = 30 * time.Second
 )
 
-// Kinds returns the kinds of jobs of this package.
+// Kinds returns the job kinds of this package.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -48,7 +48,7 @@ type run struct {
 	s         *Service
 	job       jobs.Job
 	max       int // maximum number of emails in the next page
-	quotaLeft int // emails that the quota still allows, after a page exceeded it; 0 if unknown
+	quotaLeft int // remaining emails in the quota, set after a page exceeded the quota; 0 if unknown
 
 	variants     []Variant // only their contents
 	loaded       time.Time
@@ -58,7 +58,7 @@ type run struct {
 	prefetch     prefetcher
 }
 
-// send is the handler of the jobs of Kind. It does step after step until the job has ended or waits.
+// send handles jobs of the kind Kind. It repeats steps until the job has ended or waits.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	r := &run{s: s, job: j, max: emails.MaxEnqueue}
 	if s.p.DB.Alone() {
@@ -84,7 +84,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// step does the next step. It returns false when the job has ended or waits.
+// step carries out the next step of sending a broadcast. It returns false if the job has ended or waits.
 func (r *run) step(ctx context.Context) (more bool, err error) {
 	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -125,9 +125,9 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	return false, fmt.Errorf("broadcast %s is in the phase %q, which this release does not know", b.ID, b.phase)
 }
 
-// updateLocked locks the broadcast, calls change if the broadcast is being sent, and saves it. change returns whether
-// the job continues. If change returns false, it has ended the job or made it wait. If the broadcast is not being sent,
-// updateLocked ends the job, or makes it wait until the scheduled time.
+// updateLocked locks a broadcast and, if it is being sent, calls the function change and saves the broadcast. The
+// function change returns whether the job continues; before it returns false, it must end or reschedule the job. If the
+// broadcast is not being sent, updateLocked ends the job, or makes it wait until the scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
@@ -159,7 +159,7 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	return more && err == nil, err
 }
 
-// start stores the content to send. After that, the content does not change.
+// start starts a broadcast and stores the content to send, which does not change after the start.
 func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
 	s := r.s
 	read, err := s.Get(ctx, r.job.TeamID, broadcastID)
@@ -172,7 +172,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	}
 	return r.updateLocked(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.revision != read.revision || !b.StartedAt.IsZero() {
-			return true, nil // another worker was faster, or the draft was changed and sent again
+			return true, nil // another worker has started it, or the draft was changed and sent again
 		}
 		for i, c := range all {
 			added := *c
@@ -195,7 +195,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	})
 }
 
-// loadVariants sets the variants of a started broadcast, without their texts.
+// loadVariants sets the variants of a started broadcast with their content ids but without their texts.
 func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	if r.variants == nil {
 		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
@@ -208,8 +208,8 @@ func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	return nil
 }
 
-// prepareMailings checks that the broadcast may still be sent, and prepares its emails. It returns the reason if it may
-// not be sent.
+// prepareMailings checks that a broadcast may still be sent, and prepares its emails. If the broadcast may not be sent,
+// prepareMailings returns the reason.
 func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error) {
 	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL {
 		return "", nil
@@ -250,7 +250,7 @@ func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error)
 	return "", nil
 }
 
-// refusalReason returns why emails cannot be sent any more, or "" if a retry may succeed.
+// refusalReason returns the reason why emails can no longer be sent, or "" if a retry may succeed.
 func refusalReason(err error) Reason {
 	switch {
 	case fault.Ours(err):
@@ -263,7 +263,8 @@ func refusalReason(err error) Reason {
 	return BadContent
 }
 
-// stopReason returns why a page cannot be enqueued, or "" if the error is not a reason to stop the broadcast.
+// stopReason returns the reason why a page cannot be enqueued, or "" if the error is not a reason to stop the
+// broadcast.
 func stopReason(err error) Reason {
 	switch {
 	case err == nil, fault.Ours(err):
@@ -281,7 +282,8 @@ func stopReason(err error) Reason {
 	return BadFilter
 }
 
-// stop pauses a broadcast, or ends it as failed if the reason cannot be fixed. Without a reason it returns err.
+// stop pauses a broadcast, or ends it as failed if the reason cannot be fixed. If the reason is empty, stop only
+// returns err.
 func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) (bool, error) {
 	if why == "" {
 		return false, err
@@ -304,8 +306,8 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 }
 
 // page enqueues the emails of the contacts after the broadcast's position. It reads the contacts before the
-// transaction: a filter may skip very many, and on SQLite the transaction blocks other writes. The transaction checks
-// again whether the contacts exist, what their addresses are, and which of them may not be mailed.
+// transaction, because a filter may skip very many contacts and a transaction on SQLite blocks other writes. The
+// transaction reads again which contacts exist, which addresses they have, and which of them may not be mailed.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
 		return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
@@ -335,9 +337,9 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	var took time.Duration
 	mailed := 0
 	more, err = r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
-		mailed = 0 // the transaction may run again
+		mailed = 0 // reset, because the transaction may be retried
 		if b.position != read.position || b.phase != read.phase {
-			return true, nil // another worker was faster
+			return true, nil // another worker has already enqueued this page
 		}
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
@@ -369,7 +371,8 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	return more, err
 }
 
-// fitQuota limits the next page to what the team's quota allows. It returns false if the quota is used up.
+// fitQuota limits the next page to the number of emails that the team's quota still allows. It returns false if the
+// quota is used up.
 func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	left, limited, err := r.s.p.Emails.RemainingQuota(ctx, teamID)
 	if err != nil || limited && left == 0 {
@@ -381,10 +384,11 @@ func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	return true, nil
 }
 
-// pacedPageSize returns how many emails a page has at a pace: those of a few seconds, so that they are sent evenly.
+// pacedPageSize returns the number of emails per page at a given pace. A page has only the emails of a few seconds, so
+// that the emails are sent evenly.
 func pacedPageSize(pace int) int { return max(1, pace/900) }
 
-// finishWalk moves a broadcast to its next phase after the whole audience was walked.
+// finishWalk moves a broadcast to its next phase after the last page of the audience.
 func (b *Broadcast) finishWalk(now time.Time) {
 	switch {
 	case b.phase == walkTest && b.waitsForWinner() && b.Winner < 0:
@@ -396,17 +400,18 @@ func (b *Broadcast) finishWalk(now time.Time) {
 	}
 }
 
-// batch is the contacts of a page, sorted by what happens to them.
+// batch contains the contacts of a page, grouped by variant or held out.
 type batch struct {
 	b        *Broadcast
-	n        int // number of emails, before Enqueue leaves some out
+	n        int // number of emails before Enqueue leaves out contacts
 	enqueued int // number of emails that were enqueued
 	to       [][]emails.MailingRecipient
 	of       [][]*contacts.Member // the contacts of the recipients in to
 	held     []*contacts.Member   // held out
 }
 
-// fill adds contacts in order until the batch has most emails, and returns how many contacts it used.
+// fill adds contacts in order until the batch has the maximum number of emails, and returns the number of contacts that
+// it used.
 func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
 	for i := range members {
 		if p.n == most {
@@ -427,7 +432,7 @@ func (p *batch) fill(members []contacts.Member, most int, placeholders []string)
 	return len(members)
 }
 
-// enqueuePage enqueues the emails of a page, inserts the rows of its recipients, and counts them.
+// enqueuePage enqueues the emails of a page, inserts the rows of its recipients, and updates the counters.
 func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	s := r.s
 	if err := r.refresh(ctx, tx, b, p); err != nil {
@@ -475,7 +480,7 @@ func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch
 	return nil
 }
 
-// settle ends a broadcast once each of its emails has been handed to a host or has ended.
+// settle ends a broadcast when each of its emails has been handed to a mail server or has ended.
 func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	now, err := totalTally(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {
@@ -483,7 +488,7 @@ func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	}
 	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if now.Waiting > 0 {
-			// The check becomes less frequent the longer it takes.
+			// The interval between checks grows with the time since the last page.
 			wait := min(settleMax, max(500*time.Millisecond, tx.Now().Sub(b.nextAt)/8))
 			r.s.p.Queue.Wait(ctx, tx, r.job, tx.Now().Add(wait), "")
 			return false, nil

@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// assign returns which variant a contact gets, and whether the contact is held out. now reports whether the present
-// phase handles the contact. The result depends only on the ids, so it is the same if a page is enqueued again or the
-// audience is walked again.
+// assign returns the variant that a contact gets, and whether the contact is held out. The result now is true if the
+// current phase handles the contact. The assignment depends only on the ids of the broadcast and the contact, so it is
+// the same if a page or the whole audience is processed again.
 func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true
@@ -33,7 +33,7 @@ func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	return int(binary.BigEndian.Uint64(sum[16:24]) % uint64(len(b.Variants))), false, tested
 }
 
-// choose chooses the winner when its time has come.
+// choose chooses the winner of an A/B test when the waiting time is over, and starts the next phase.
 func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	winner := read.Winner
 	if winner < 0 && read.Options.Metric != ByHand && !read.nextAt.After(r.s.p.DB.Now()) {
@@ -60,7 +60,7 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	})
 }
 
-// useWinner makes the rest of the audience get a variant.
+// useWinner stores the winning variant and, if the test is over, starts sending it to the remaining audience.
 func (b *Broadcast) useWinner(winner int) {
 	b.Winner = winner
 	if b.phase == choose {
@@ -68,7 +68,8 @@ func (b *Broadcast) useWinner(winner int) {
 	}
 }
 
-// best returns the variant with the highest rate, or the first of several.
+// best returns the variant with the highest open or click rate. If several variants have the highest rate, it returns
+// the first of them.
 func best(all []Tally, by Metric) (winner int) {
 	rate := func(t Tally) float64 {
 		n := t.Opened
@@ -88,7 +89,7 @@ func best(all []Tally, by Metric) (winner int) {
 // NoWinner means that no variant has won.
 const NoWinner = -1
 
-// SetWinner chooses the winner of an A/B test by hand, at once.
+// SetWinner sets the winner of an A/B test that a user has chosen, with immediate effect.
 func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, winner int) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)

@@ -1,33 +1,33 @@
-// Package customevents stores the events that a team defines and accepts the events that it sends (API reference
-// section 23). docs/custom-events.md describes them for users.
+// Package customevents stores the definitions of a team's custom events and accepts the events that the team sends (API
+// reference section 23). The user documentation of custom events is docs/custom-events.md.
 //
 // # Words
 //
-// A definition is the name of an event and an optional schema, which gives the types of members of the payload. Events
-// can be sent without a definition. An occurrence is an event that was sent. It belongs to a contact, or to an address
-// for which no contact exists yet.
+// A definition consists of the name of an event and an optional schema, which contains the types of the payload's
+// members. Events can be sent without a definition. An occurrence is an event that was sent. Each occurrence belongs to
+// a contact, or to an address for which no contact exists yet.
 //
 // # Invariants
 //
-// A team defines each name at most once; the index custom_events_name enforces it. Names with the prefix of system
-// events, in any case, can be neither defined nor sent, so callers cannot forge system events. A name is never a UUID,
-// because a definition can be addressed by its id or its name.
+// A team can define each event name only once, which the unique index custom_events_name enforces. Event names with the
+// prefix of system events (in upper or lower case) can be neither defined nor sent, so callers cannot forge system
+// events. An event name must not be a UUID, because API requests identify a definition by its id or its name.
 //
-// A payload is a JSON object of limited size and depth without duplicate names. A member that the schema names has the
-// type in the schema, or is null or absent. Other members may have any type.
+// A payload is a JSON object of limited size and depth without duplicate names. A payload member that the schema names
+// must have the type in the schema, or be null or absent. Other payload members may have any type.
 //
-// Send calls Deps.OnEvent with the occurrence in one transaction, together with everything that follows from the
-// event, before the caller gets an answer. The occurrence itself is not stored.
+// Send calls Deps.OnEvent in one transaction, which also contains all effects of the event. Send returns after this
+// transaction has committed. The occurrence itself is not stored.
 //
 // # Errors
 //
-// A violated rule is an Invalid fault that names the field, such as payload.plan, and nothing changes. A contact that
-// does not exist is a NotFound fault. If the database is lost during the commit, the error says that the event may have
-// been accepted.
+// If an event violates a rule, Send changes nothing and returns an Invalid fault that names the field, such as
+// payload.plan. If the contact does not exist, Send returns a NotFound fault. If the connection to the database is lost
+// during the commit, the error says that the event may have been accepted.
 //
 // # Limits of this package
 //
-// The package begins no runs of automations; OnEvent does. It creates no contacts.
+// Package customevents does not begin runs of automations or create contacts; OnEvent does.
 package customevents
 
 import (
@@ -39,17 +39,17 @@ import (
 
 // Limits of custom events.
 const (
-	MaxName   = events.MaxName // characters of a name
-	MaxFields = 100            // members of a schema
-	MaxTeam   = 1000           // definitions of a team
-	MaxDepth  = 10             // nested objects and lists in a payload, including the payload itself
-	maxKey    = 100            // characters of the name of a schema's field
+	MaxName   = events.MaxName // maximum length of a name in characters
+	MaxFields = 100            // maximum number of members of a schema
+	MaxTeam   = 1000           // maximum number of definitions of a team
+	MaxDepth  = 10             // maximum nesting depth of a payload; the payload itself counts as one level
+	maxKey    = 100            // maximum length of a schema member's name in characters
 )
 
-// Type is the type of a member of a payload.
+// Type is the type of a payload member.
 type Type string
 
-// The types. A date is a text in an ISO 8601 format.
+// The types of payload members. A date is a string in an ISO 8601 format.
 const (
 	String  Type = "string"
 	Number  Type = "number"
@@ -57,10 +57,10 @@ const (
 	Date    Type = "date"
 )
 
-// Schema is the types of members of a payload by name. The zero Schema allows every payload.
+// Schema contains the types of payload members by name. The zero Schema allows every payload.
 type Schema map[string]Type
 
-// Definition is an event that a team has defined.
+// Definition is a team's definition of a custom event.
 type Definition struct {
 	ID        string
 	TeamID    string
@@ -70,18 +70,18 @@ type Definition struct {
 	UpdatedAt time.Time // zero if the definition was never updated
 }
 
-// Occurrence is an event that was sent.
+// Occurrence is a custom event that a team has sent.
 type Occurrence struct {
 	TeamID    string
 	Name      string
 	ContactID string // "" if the team has no contact with the address
-	Address   string // in the normalized form in which addresses are stored
+	Address   string // normalized in the same way as stored addresses
 	Payload   string // a JSON object; "" for none
 	At        time.Time
 }
 
-// CheckName returns a fault if a text cannot be the name of a custom event. field is the field of the request that has
-// it.
+// CheckName returns a fault if a string cannot be the name of a custom event. The parameter field is the name of the
+// request field that contains it.
 func CheckName(field, name string) error {
 	if err := events.CheckName(field, name); err != nil {
 		return err

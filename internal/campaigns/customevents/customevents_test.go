@@ -172,7 +172,7 @@ func TestSend(t *testing.T) {
 		if happened != nil {
 			t.Errorf("what was refused happened: %+v", happened)
 		}
-		// Another team's definition does not apply to this team's events.
+		// A team's definition of an event does not apply to events of other teams.
 		if err := s.Send(ctx, n.Other.TeamID, customevents.NewEvent{Event: "trial.started", Address: "a@x.example",
 			Payload: []byte(`{"plan":1}`)}); err != nil {
 			t.Error(err)
@@ -180,7 +180,7 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// The effects of an event and the caller's additions are in one transaction.
+// Send runs OnEvent and the caller's function Also in one transaction.
 func TestSendIsWhole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, n *testnode.Node) {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// check returns an error if a schema is too large, or has a wrong name or type.
+// check returns an error if a schema has too many members, or a member with an invalid name or type.
 func (s Schema) check() error {
 	if len(s) > MaxFields {
 		return fault.Invalidf("schema", "The `schema` field has %d members; the limit is %d.", len(s), MaxFields)
@@ -38,7 +38,7 @@ func (s Schema) check() error {
 	return nil
 }
 
-// dates are the accepted formats of dates. A time without a zone is in UTC.
+// dates are the accepted date formats. A time without a zone is in UTC.
 var dates = []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
 func isDate(text string) bool {
@@ -48,8 +48,8 @@ func isDate(text string) bool {
 	})
 }
 
-// checkPayload checks the payload of an event against its schema. It returns the payload as compact JSON, or "" if
-// there is none.
+// checkPayload validates an event's payload against the schema. It returns the payload as compact JSON, or "" if the
+// event has no payload.
 func checkPayload(text []byte, event string, schema Schema) (string, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {
 		return "", nil
@@ -80,13 +80,13 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Format(); err != nil { // needless escapes are removed, so that an erasure finds addresses in the text
+	if err := v.Format(); err != nil { // unnecessary escapes are removed, so that an erasure finds addresses in the text
 		return "", malformed(err)
 	}
 	return string(v), nil
 }
 
-// checkShape returns an error if a text is not a JSON object, is nested too deeply, or has values that cannot be
+// checkShape returns an error if a text is not a JSON object, is nested too deeply, or contains values that cannot be
 // stored.
 func checkShape(text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
@@ -119,7 +119,7 @@ func malformed(err error) error {
 	return fault.Invalidf("payload", "The `payload` field %s.", what).Because(err)
 }
 
-// checkValue returns an error if a member of a payload has another type than in the schema.
+// checkValue returns an error if a payload member does not have its type in the schema.
 func (s Schema) checkValue(event, name string, value jsontext.Value) error {
 	want, ok := s[name]
 	if !ok || value.Kind() == 'n' {

@@ -36,7 +36,7 @@ func New(d Deps) (*Service, error) {
 	return &Service{Deps: d}, nil
 }
 
-// Create defines an event. A name that the team has already defined is an Invalid fault.
+// Create defines an event. It returns an Invalid fault if the team has already defined the name.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
 	def := Definition{TeamID: teamID, Name: name, Schema: schema}
 	if err := CheckName("name", name); err != nil {
@@ -46,7 +46,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 		return def, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Two concurrent requests must not both pass the limit.
+		// The lock prevents concurrent requests from exceeding the limit.
 		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 	return def, err
 }
 
-// Get returns a definition by its id or its name.
+// Get returns the definition with an id or a name.
 func (s *Service) Get(ctx context.Context, teamID, idOrName string) (Definition, error) {
 	return get(ctx, s.DB.Reader, teamID, idOrName)
 }
@@ -78,8 +78,8 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Defin
 	return list(ctx, s.DB.Reader, teamID, p)
 }
 
-// SetSchema replaces the schema of a definition, which is given by its id or name. A nil schema removes it. Events that
-// were already sent are not checked again.
+// SetSchema replaces the schema of the definition with an id or a name. If schema is nil, SetSchema removes the
+// definition's schema. Events that were already sent are not validated again.
 func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema Schema) (def Definition, err error) {
 	if err := schema.check(); err != nil {
 		return def, err
@@ -95,7 +95,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 	return def, err
 }
 
-// Delete deletes a definition, which is given by its id or name. Events of that name can still be sent.
+// Delete deletes the definition with an id or a name. Events with the deleted name can still be sent.
 func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Definition, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
@@ -116,18 +116,19 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// NewEvent is an event that a caller sends. Exactly one of ContactID and Address is set.
+// NewEvent is an event that a caller sends. Exactly one of the fields ContactID and Address must be set.
 type NewEvent struct {
 	Event     string
 	ContactID string
-	Address   string // the address of a contact, which need not exist
+	Address   string // address of a contact, which need not exist
 	Payload   []byte // a JSON object; empty or null for none
 
-	// Also, if not nil, is called in the transaction that accepts the event.
+	// If the function Also is not nil, Send calls it in the transaction that accepts the event.
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event and calls OnEvent with it. If Send returns an error, nothing has changed.
+// Send accepts an event and calls OnEvent. If Send returns an error, it has made no changes, unless the error says that
+// the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
@@ -146,7 +147,7 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
-	// The transaction is not a shared one: OnEvent locks rows of the contact, so shared transactions with events of the
+	// Use a separate transaction, because OnEvent locks rows of the contact, and shared transactions with events of the
 	// same contacts would deadlock.
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
@@ -165,7 +166,7 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	return err
 }
 
-// resolveContact returns the contact or the address to which an event happened.
+// resolveContact returns the id and the address of an event's contact. If the contact does not exist, the id is "".
 func (s *Service) resolveContact(ctx context.Context, teamID string, in NewEvent) (contactID, address string,
 	err error) {
 	if in.ContactID != "" {

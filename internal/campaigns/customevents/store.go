@@ -16,7 +16,7 @@ import (
 
 const (
 	nameIndex = "custom_events_name"
-	eraseRows = 500 // deleted in one transaction
+	eraseRows = 500 // maximum number of rows that one transaction deletes
 
 	columns = `id, team_id, name, fields, created_at, updated_at`
 )
@@ -36,7 +36,7 @@ func scan(r db.Row) (def Definition, err error) {
 	return def, err
 }
 
-// encoded returns a schema in its stored form.
+// encoded returns the JSON of a schema for storage.
 func (s Schema) encoded() (string, error) {
 	if s == nil {
 		return "", nil
@@ -75,7 +75,7 @@ func get(ctx context.Context, r db.Reader, teamID, idOrName string) (Definition,
 	return def, nil
 }
 
-// getIfDefined returns a definition by name, or the zero Definition if the event is not defined.
+// getIfDefined returns the definition of an event, or the zero Definition if the team has not defined the event.
 func getIfDefined(ctx context.Context, r db.Reader, teamID, name string) (Definition, error) {
 	def, err := get(ctx, r, teamID, name)
 	if fault.KindOf(err) == fault.NotFound {
@@ -110,7 +110,7 @@ func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 	return nil
 }
 
-// remove deletes a definition. The transaction fails with a NotFound fault if the definition was deleted already.
+// remove deletes a definition. The transaction fails with a NotFound fault if the definition was already deleted.
 func remove(ctx context.Context, tx *db.Tx, def *Definition) {
 	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, def.ID, def.TeamID)
 }

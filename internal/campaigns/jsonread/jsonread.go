@@ -1,8 +1,9 @@
 // Package jsonread reads the JSON of requests member by member. The errors of this package are Invalid and Missing
-// faults. The field of a fault is the path of the value, such as steps[2].config.url, and its message is a sentence
-// about that field.
+// faults. The field of such a fault is the path of the JSON value, such as steps[2].config.url, and its message is a
+// sentence about that value.
 //
-// The engine of automations and its simulation use it, because decoding into Go structs would lose the path.
+// The automation engine and its simulation use this package, because decoding into Go structs would lose the paths of
+// values.
 package jsonread
 
 import (
@@ -34,10 +35,10 @@ func ParseObject(path string, text jsontext.Value) (Object, error) {
 	return o, nil
 }
 
-// At returns the path of a member.
+// At returns the path of the member with a name.
 func (o Object) At(name string) string { return Join(o.Path, name) }
 
-// Join returns the path of a member of the object at a path. It shortens names of more than 100 characters.
+// Join appends a member's name to the path of its object. It truncates names of more than 100 characters.
 func Join(path, name string) string {
 	const limit = 100
 	if utf8.RuneCountInString(name) > limit {
@@ -52,7 +53,7 @@ func (o Object) Has(name string) bool {
 	return ok && text.Kind() != jsontext.KindNull
 }
 
-// Only returns an error if the object has a member that is not in names, so that a misspelt name is not ignored.
+// Only returns an error if the object has a member that is not in names, so that misspelt member names are detected.
 func (o Object) Only(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
 		if !slices.Contains(names, name) {
@@ -62,7 +63,7 @@ func (o Object) Only(names ...string) error {
 	return nil
 }
 
-// Renamed returns an error if the object has a member with a former name but none with its present name.
+// Renamed returns an error if the object has a member with a former name but no member with the new name.
 func (o Object) Renamed(former, present string) error {
 	if !o.Has(former) || o.Has(strings.Split(present, ".")[0]) {
 		return nil
@@ -70,7 +71,7 @@ func (o Object) Renamed(former, present string) error {
 	return Invalidf(o.At(former), "is not read any more: use `%s`.", o.At(present))
 }
 
-// Optional returns a member as [Line] does, or "" if the object does not have it.
+// Optional returns the text of a member like [Line], or "" if the object does not have the member.
 func (o Object) Optional(name string, limit int) (text string, err error) {
 	if !o.Has(name) {
 		return "", nil
@@ -78,7 +79,7 @@ func (o Object) Optional(name string, limit int) (text string, err error) {
 	return Line(o.At(name), o.Members[name], limit)
 }
 
-// Required returns a member as [Line] does. The text must not be empty.
+// Required returns the text of a member like [Line], and an error if the member is missing or empty.
 func (o Object) Required(name string, limit int) (string, error) {
 	text, err := o.Optional(name, limit)
 	if err == nil && text == "" {
@@ -87,7 +88,7 @@ func (o Object) Required(name string, limit int) (string, error) {
 	return text, err
 }
 
-// Object returns a member that must be an object.
+// Object returns the value of a member, which must be an object.
 func (o Object) Object(name string) (Object, error) {
 	if !o.Has(name) {
 		return Object{}, fault.MissingField(o.At(name))
@@ -95,7 +96,7 @@ func (o Object) Object(name string) (Object, error) {
 	return ParseObject(o.At(name), o.Members[name])
 }
 
-// List returns the items of a member that must be a list, or nothing if the object does not have it.
+// List returns the items of a member that must be a list, or nil if the object does not have the member.
 func (o Object) List(name string) (items []jsontext.Value, err error) {
 	if !o.Has(name) {
 		return nil, nil
@@ -103,7 +104,7 @@ func (o Object) List(name string) (items []jsontext.Value, err error) {
 	return List(o.At(name), o.Members[name])
 }
 
-// List returns the items of the list at a path.
+// List parses the JSON list at a path and returns its items.
 func List(path string, text jsontext.Value) (items []jsontext.Value, err error) {
 	if err := json.Unmarshal(text, &items); err != nil || items == nil {
 		return nil, Invalidf(path, "must be a list.")
@@ -111,7 +112,8 @@ func List(path string, text jsontext.Value) (items []jsontext.Value, err error) 
 	return items, nil
 }
 
-// Text returns the text at a path. It must not have NUL or more characters than the limit.
+// Text parses the JSON string at a path. It returns an error if the string contains NUL or has more characters than the
+// limit.
 func Text(path string, value jsontext.Value, limit int) (text string, err error) {
 	if value.Kind() != jsontext.KindString || json.Unmarshal(value, &text) != nil {
 		return "", Invalidf(path, "must be a text in UTF-8.")
@@ -125,7 +127,7 @@ func Text(path string, value jsontext.Value, limit int) (text string, err error)
 	return text, nil
 }
 
-// Line returns the text at a path as [Text] does. It must not have control characters.
+// Line is like [Text], but also returns an error if the string contains control characters.
 func Line(path string, value jsontext.Value, limit int) (string, error) {
 	text, err := Text(path, value, limit)
 	if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
@@ -134,7 +136,7 @@ func Line(path string, value jsontext.Value, limit int) (string, error) {
 	return text, err
 }
 
-// Quote returns a text of a request, quoted and cut to 60 characters, for an error message.
+// Quote quotes a string of a request and truncates it to 60 characters, for use in an error message.
 func Quote(text string) string {
 	const limit = 60
 	if utf8.RuneCountInString(text) > limit {
@@ -143,7 +145,8 @@ func Quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Invalidf returns an Invalid fault of the field at a path. The format continues a sentence that begins with the path.
+// Invalidf returns an Invalid fault for the field at a path. The message is a sentence that begins with the path and
+// continues with the formatted text.
 func Invalidf(path, format string, args ...any) error {
 	return fault.Invalidf(path, "The `%s` field %s", path, fmt.Sprintf(format, args...))
 }

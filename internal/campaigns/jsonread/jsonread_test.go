@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// The error of each reader names the path of the value.
+// The error of each function that reads a value names the value's path.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	o, err := jsonread.ParseObject("steps[2]", []byte(`{"a":{"b":[1]},"line":"x\ny","long":"äöü","n":9007199254740993,
@@ -42,7 +42,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// CheckNumbers finds numbers at any depth that a float64 would round.
+// CheckNumbers detects numbers at any depth that a float64 cannot represent exactly.
 func TestCheckNumbers(t *testing.T) {
 	t.Parallel()
 	for text, path := range map[string]string{

@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxInteger is the largest integer up to which a float64 represents every integer exactly. Numbers must be from
-// -MaxInteger to MaxInteger.
+// MaxInteger is the largest integer up to which a float64 represents every integer exactly. Package jsonread accepts
+// only numbers from -MaxInteger to MaxInteger.
 const MaxInteger = 1<<53 - 1
 
-// Number returns the number at a path.
+// Number parses the JSON number at a path.
 func Number(path string, value jsontext.Value) (n float64, err error) {
 	if value.Kind() != jsontext.KindNumber || json.Unmarshal(value, &n) != nil || math.Abs(n) > MaxInteger {
 		return 0, Invalidf(path, "must be a number from -%d to %[1]d.", int64(MaxInteger))
@@ -22,8 +22,9 @@ func Number(path string, value jsontext.Value) (n float64, err error) {
 	return n, nil
 }
 
-// CheckNumbers returns an error if a JSON text at a path has a number beyond MaxInteger, which would be rounded. The
-// field of the error is the path of the number, such as payload.items[2].id. A text that is not JSON gives no error.
+// CheckNumbers returns an error if a JSON text contains a number beyond ±MaxInteger, which would be rounded. The field
+// of the error is the path of the number, such as payload.items[2].id. CheckNumbers returns no error for a text that is
+// not valid JSON.
 func CheckNumbers(path string, text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	for {
@@ -41,7 +42,8 @@ func CheckNumbers(path string, text []byte) error {
 	}
 }
 
-// decoderPath returns the path of the value that a decoder has just read. The decoded text is at the path root.
+// decoderPath returns the path of the value that a decoder has just read. It begins with root, the path of the decoded
+// text.
 func decoderPath(root string, d *jsontext.Decoder) string {
 	path, level := root, 0
 	for token := range d.StackPointer().Tokens() {

@@ -1,5 +1,5 @@
-// Package engine parses and checks the graphs of automations, and decides what a run does next (API reference section
-// 22). docs/automations.md describes graphs for users.
+// Package engine parses and validates the graphs of automations, and decides the next action of a run (API reference
+// section 22). The user documentation of graphs is docs/automations.md.
 //
 // # How a run advances
 //

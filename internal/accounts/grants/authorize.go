@@ -84,8 +84,8 @@ func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err er
 	return r, err
 }
 
-// resource normalizes a token's resource URI, which may use an alias of this installation's URL. It returns an
-// InvalidTarget error for a resource that Config.Resources does not list.
+// resource normalizes a token's resource URI, which may use an alias of this installation's URL. A resource that
+// Config.Resources does not list causes an InvalidTarget error.
 func (s *Service) resource(text string) (string, error) {
 	text = strings.TrimRight(text, "/")
 	for _, alias := range s.Aliases {

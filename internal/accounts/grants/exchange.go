@@ -101,8 +101,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 
-// revokeReused revokes the grant of an authorization code that is used a second time, because one of the two users of
-// the code may have stolen it (RFC 6749 section 4.1.2).
+// revokeReused revokes the grant of an authorization code that is used a second time, because the first or the second
+// use may be by an attacker (RFC 6749 section 4.1.2).
 func (s *Service) revokeReused(ctx context.Context, tx *db.Tx, hash string) error {
 	c, err := getCode(ctx, tx.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {

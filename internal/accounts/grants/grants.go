@@ -34,7 +34,7 @@
 // receive.
 //
 // Each use of a code or a refresh token is decided in one transaction on the grant's row. The node that revokes a grant
-// refuses its tokens immediately. Other nodes refuse them when they receive the cache-invalidation hint.
+// refuses its tokens immediately. Other nodes refuse the tokens when they receive the cache-invalidation hint.
 //
 // # Errors
 //
@@ -66,7 +66,7 @@ const (
 	refreshLife = 60 * 24 * time.Hour // lifetime of refresh tokens
 	codeLife    = 10 * time.Minute
 	retryTime   = 10 * time.Second // period in which a client that did not receive a response may retry
-	checkedFor  = 5 * time.Second  // maximum delay until other nodes notice a revocation if its hint is lost
+	checkedFor  = 5 * time.Second  // maximum delay until other nodes notice a revocation if the cache-invalidation hint is lost
 	grantsMax   = 1000             // maximum number of active grants of a team
 )
 
@@ -141,7 +141,7 @@ type Service struct {
 	signing signing
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -153,8 +153,8 @@ func New(c Config, d Deps) (*Service, error) {
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
-	// A grant's scopes depend on its user's role, which package members caches. A change of the role sends one hint for
-	// the cache of package teams and a second hint for the cache of package members. Between the two hints, package teams
+	// A grant's scopes depend on its user's role, which package members caches. A change of the role sends one
+	// cache-invalidation hint for package teams and a second one for package members. Between the two hints, package teams
 	// may cache an outdated role, so its cache is cleared on both hints.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })

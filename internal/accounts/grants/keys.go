@@ -108,8 +108,8 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	return key{}, errors.New("the signing key that was made is not there")
 }
 
-// verifier returns the public key with the id keyID, or nil if no such key exists. Tokens with made-up ids cause at
-// most one query a second.
+// verifier returns the public key with the id keyID, or nil if no such key exists. Tokens with unknown key ids cause at
+// most one database query per second.
 func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
 	for _, within := range []time.Duration{keysCached, keysRetry} {
 		all, err := s.keys(ctx, within)
@@ -178,7 +178,7 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the signing keys that can be decrypted. It omits keys that were sealed with another secret key
+// openableKeys returns the signing keys that can be decrypted, and omits keys that were sealed with another secret key
 // of the installation.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {

@@ -223,9 +223,9 @@ func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ..
 	return err
 }
 
-// CheckEach returns, for each email of a batch, the fault with which it would be refused, or nil. It counts nothing; it
-// assumes that all earlier emails of the batch without a fault are sent. The parameter recipients has the number of
-// recipients of each email.
+// CheckEach returns, for each email of a batch, the fault with which it would be refused, or nil. CheckEach counts
+// nothing; it assumes that all earlier emails of the batch without a fault are sent. The parameter recipients has the
+// number of recipients of each email.
 func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 	faults := make([]error, len(recipients))
 	if by.Kind != teams.GrantActor {

@@ -40,7 +40,7 @@ func (f *fixture) sendBy(by teams.Actor, to ...string) error {
 	return err
 }
 
-// wantLimit checks that an error is a fault whose message names the limit.
+// wantLimit checks that an error is a fault with a message that names the limit.
 func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	t.Helper()
 	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), names) {

@@ -18,8 +18,8 @@ var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "abou
 // their port in advance, so loopback redirect URIs may have any port (RFC 8252 section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
-// checkRedirect returns the reason why a redirect URI is refused, or "" if it is allowed. checkRedirect allows https,
-// http on loopback hosts, and private-use URI schemes of apps (RFC 8252 section 7.1).
+// checkRedirect returns the reason why a redirect URI is refused, or "" if it is allowed. The allowed schemes are
+// https, http on loopback hosts, and private-use URI schemes of apps (RFC 8252 section 7.1).
 func checkRedirect(uri string) (problem string) {
 	u, err := url.Parse(uri)
 	switch {

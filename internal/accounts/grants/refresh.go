@@ -78,9 +78,9 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	return s.tokens(ctx, &g, next, scopes)
 }
 
-// checkGrantor revokes a grant whose user is no longer a member of the team, or whose key was deleted.
-// [Service.RevokeUser] usually revokes such a grant earlier. checkGrantor also covers a wrong clock at the time when
-// the user joined.
+// checkGrantor revokes a grant if its user is no longer a member of the team, or if its API key was deleted. In most
+// cases, [Service.RevokeUser] has revoked the grant before. This check also covers grants that were not revoked because
+// a clock was wrong when the user joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	_, err := s.grantorActor(ctx, g)
 	if err == nil {
@@ -158,8 +158,8 @@ func (s *Service) sealRefresh(g *Grant, generation int64, now time.Time) string 
 	return s.Keys.Sign(refreshPurpose, now.Add(refreshLife), g.TeamID, g.ID, strconv.FormatInt(generation, 10))
 }
 
-// openRefresh verifies the signature of a refresh token and returns its content. It does not check whether the token is
-// the newest one of an active grant.
+// openRefresh verifies the signature of a refresh token and returns its content, but does not check whether the token
+// is the newest one of an active grant.
 func (s *Service) openRefresh(token string) (p refreshToken, err error) {
 	parts, err := s.Keys.Verify(refreshPurpose, token, s.DB.Now())
 	if err != nil {

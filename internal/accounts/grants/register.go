@@ -117,7 +117,7 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf parses a list of scope names. For an empty list, it returns the default that the parameter otherwise gives.
+// scopesOf parses a list of scope names. For an empty list, it returns the scopes in the parameter otherwise.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil
@@ -131,7 +131,7 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// isInvisible reports whether a character is invisible or changes the text direction. Such a character could make a
+// isInvisible reports whether a character is invisible or changes the text direction. Invisible characters could make a
 // client's name look like another name.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError

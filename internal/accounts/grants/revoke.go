@@ -148,7 +148,8 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 }
 
 // RevokeToken revokes the grant of a refresh token for its client (RFC 7009). RevokeToken ignores an invalid token or a
-// token of another client and returns no error. It refuses access tokens, because they cannot be revoked individually.
+// token of another client and returns no error. RevokeToken refuses access tokens, because they cannot be revoked
+// individually.
 func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string) error {
 	client, err := s.Client(ctx, clientID)
 	if err != nil {

@@ -56,8 +56,8 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	// The other node misses any hint that is sent before it listens. The test first deletes an API key, to find out when
-	// the other node listens.
+	// The other node misses a cache-invalidation hint that is sent before it listens. The test first deletes an API key,
+	// to find out when the other node listens.
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)

@@ -38,7 +38,7 @@ func ParseScopes(text string) (set Scopes, ok bool) {
 	return set, true
 }
 
-// storedScopes parses the scope names in a database row. It skips names that this release does not know.
+// storedScopes parses the scope names in a database row, and skips names that are unknown to this release.
 func storedScopes(text string) (set Scopes) {
 	for name := range strings.FieldsSeq(text) {
 		one, _ := ParseScopes(name)

@@ -66,9 +66,9 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns how many emails a grant has sent on a day. It also accepts a count that is stored for the next day,
-// because a transaction that began before midnight must not reset the count of the new day. dayUsed ignores a count for
-// a later day, because it comes from a wrong clock.
+// dayUsed returns the number of emails that a grant has sent on a day. A count that is stored for the next day is used
+// too, because a transaction that began before midnight must not reset the count of the new day. A count for a later
+// day comes from a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
 		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
@@ -78,8 +78,8 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 	return used, err
 }
 
-// countDay adds n to the number of emails that a grant has sent on a day. It returns false without counting if the sum
-// would exceed the limit. The caller must check that n alone does not exceed the limit.
+// countDay adds n to the number of emails that a grant has sent on a day. countDay returns false without counting if
+// the sum would exceed the limit. The caller must check that n alone does not exceed the limit.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
@@ -135,9 +135,9 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
-// expireGrants revokes a batch of grants of all teams whose refresh tokens have expired. The outer conditions check
-// rows again that a concurrent transaction has changed. They are written so that the query planner does not use a
-// partial index for them.
+// expireGrants revokes a batch of grants with expired refresh tokens, of all teams. The outer conditions of the UPDATE
+// check rows again that a concurrent transaction has changed. These conditions are written so that the query planner
+// does not use a partial index for them.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -177,8 +177,8 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 		expires.UnixMicro(), c.Limits.Recipients, c.Limits.Emails, c.Limits.Approval, c.KeyID)
 }
 
-// useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. Its
-// query has no team condition, because the code determines the team.
+// useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. The
+// query of useCode has no team condition, because the code determines the team.
 func useCode(ctx context.Context, tx *db.Tx, hash string) (storedCode, error) {
 	return scanCode(tx.QueryRow(ctx, `UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
 		RETURNING `+codeColumns, hash, tx.Now().UnixMicro()))
@@ -235,7 +235,7 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 }
 
 // countRecent counts the clients that one address registered since a time, and all unused clients that were registered
-// since then. Both numbers are small, because the registration limits bound them.
+// since then. Both counts are small, because the registration limits bound them.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
@@ -252,7 +252,7 @@ func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, 
 	return address, err
 }
 
-// unusedBefore returns the time before which unused clients are to be deleted. It returns the parameter before, or a
+// unusedBefore returns the time before which unused clients are to be deleted. The result is the parameter before, or a
 // later time if more than most unused clients would remain.
 func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) (time.Time, error) {
 	var at int64

@@ -107,8 +107,8 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	})
 }
 
-// refundAttempt refunds an attempt whose password or code could not be checked because of err, and returns err. Without
-// the refund, users who retry while the server is busy would reach the limit.
+// refundAttempt refunds an attempt if its password or code could not be checked because of err, and returns err.
+// Without the refund, users who retry while the server is busy would reach the limit.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
 	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 		refundAttempts(ctx, tx, limits)

@@ -42,7 +42,7 @@ func TestSameWork(t *testing.T) {
 	})
 }
 
-// TestBroken makes each SQL statement fail in turn. It checks that each failure is an internal error and can be
+// TestBroken makes each SQL statement fail in turn. TestBroken checks that each failure is an internal error and can be
 // retried, because a failed transaction does not consume a code, link or challenge.
 func TestBroken(t *testing.T) {
 	t.Parallel()

@@ -81,8 +81,8 @@ func newDraft(email, name string) Draft {
 	return u
 }
 
-// CreateIn creates a user in a transaction. It returns a fault for the field email if the address is in use. A conflict
-// with a concurrent transaction appears only at the commit; convert that error with [Service.AddressError].
+// CreateIn creates a user in a transaction. CreateIn returns a fault for the field email if the address is in use. A
+// conflict with a concurrent transaction appears only at the commit; convert that error with [Service.AddressError].
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error) {
 	switch _, err := byEmail(ctx, tx.Reader, u.Email); {
 	case err == nil:

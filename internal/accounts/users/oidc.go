@@ -136,7 +136,7 @@ type flow struct {
 	State     string `json:"state"`
 	Nonce     string `json:"nonce"`
 	Verifier  string `json:"verifier"`          // for PKCE
-	SessionID string `json:"session,omitempty"` // the session whose user is to be linked
+	SessionID string `json:"session,omitempty"` // id of the session with the user to link
 	Expires   int64  `json:"expires"`           // microseconds
 }
 
@@ -179,13 +179,13 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// FinishOIDC finishes a sign-in at the OIDC provider. Its parameters are the cookie and the query parameters of the
+// FinishOIDC finishes a sign-in at the OIDC provider. The parameters are the cookie and the query parameters of the
 // provider's redirect: state and code, or an error. The session must be the same as in the call of BeginOIDC.
 //
-// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. It does
-// so only if the provider has verified the address and the user has no other way to sign in. A user with another way to
-// sign in must sign in and link the account, so that a person who controls the address at the provider cannot take over
-// the user. If no user has the address, the account is returned as Unknown.
+// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. Such a
+// sign-in requires that the provider has verified the address and that the user has no other way to sign in. A user
+// with another way to sign in must sign in and link the account, so that a person who controls the address at the
+// provider cannot take over the user. If no user has the address, the account is returned as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow
@@ -278,7 +278,7 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 }
 
 // unlinkedUser returns the id of the user with an email address if the user has no password, passkey or linked account.
-// It returns "" if no user has the address, and a fault if the user has another way to sign in.
+// unlinkedUser returns "" if no user has the address, and a fault if the user has another way to sign in.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {

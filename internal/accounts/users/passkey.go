@@ -38,8 +38,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns the WebAuthn relying party for a public URL. relyingParty returns an error if the URL has no
-// host name, because browsers do not accept IP addresses.
+// relyingParty returns the WebAuthn relying party for a public URL. A URL without a host name causes an error, because
+// browsers do not accept IP addresses.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {

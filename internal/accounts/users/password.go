@@ -177,8 +177,8 @@ var keySequences = []string{"01234567890123456789", "98765432109876543210", "abc
 	"1q2w3e4r5t6z7u8i9o0p", "1q2w3e4r5t6y7u8i9o0p",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
 
-// checkPassword returns a fault for a password that is too short, too long or easily guessed. checkPassword does not
-// check lists of leaked passwords, because the limits of sign-in attempts protect against guessing from such lists.
+// checkPassword returns a fault for a password that is too short, too long or easily guessed. Lists of leaked passwords
+// are not checked, because the limits of sign-in attempts protect against guessing from such lists.
 func checkPassword(password, email, name string) error {
 	n := utf8.RuneCountInString(password)
 	switch {

@@ -80,8 +80,8 @@ const (
 	byProvider = "oidc"
 )
 
-// authenticate completes the first factor of a sign-in. It begins a session, or returns a token for the second factor
-// if the user has one. The function check runs in the transaction with the user's current row.
+// authenticate completes the first factor of a sign-in: it begins a session or, if the user has a second factor,
+// returns a token for that factor. The function check runs in the transaction with the user's current row.
 func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx, now row) error, c Client,
 	method string) (out Outcome, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -198,7 +198,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 }
 
 // useCode marks a TOTP code as used if step is the time step that the code matched; for step 0, it consumes a recovery
-// code. It returns the name of the second-factor method, or "" if the code is wrong.
+// code. The result of useCode is the name of the second-factor method, or "" if the code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {
@@ -230,7 +230,7 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 	return nil
 }
 
-// checkCurrentPassword checks the password of the session's user. It counts the attempt, which the caller must refund
+// checkCurrentPassword checks the password of the session's user and counts the attempt, which the caller must refund
 // in its transaction. For a wrong password, checkCurrentPassword returns an Invalid fault for the given field.
 func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit,
 	error) {

@@ -17,7 +17,7 @@ func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 }
 
 // countAttempt increments the counter with a name and returns its value and start time. A counter restarts after
-// attemptsFor. It also restarts if its start time is in the future, so that a clock that was briefly wrong does not
+// attemptsFor. A counter with a start time in the future also restarts, so that a clock that was briefly wrong does not
 // lock users out for longer.
 func countAttempt(ctx context.Context, tx *db.Tx, name string, now time.Time) (n int64, since time.Time, err error) {
 	var us int64

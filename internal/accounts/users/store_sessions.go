@@ -63,8 +63,8 @@ func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, e
 	return teamID, nil
 }
 
-// trimSessions ends all of a user's sessions except the newest ones, up to the number keep. It reports whether it ended
-// any session.
+// trimSessions ends all of a user's sessions except the newest ones, up to the number keep, and reports whether it
+// ended any session.
 func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) (bool, error) {
 	var oldest string
 	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,

@@ -12,9 +12,9 @@ const (
 	taskTimeout = 10 * time.Second // for one task
 )
 
-// enqueue queues the function f for [Service.Run], which calls it in a separate transaction. It returns false if the
-// queue is full. Use enqueue for work whose duration in the request would reveal whether an account exists. Queued
-// tasks are lost if the program crashes.
+// enqueue queues the function f for [Service.Run], which calls it in a separate transaction. If the queue is full,
+// enqueue returns false. Use enqueue for work whose duration in the request would reveal whether an account exists.
+// Queued tasks are lost if the program crashes.
 func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) error) bool {
 	select {
 	case s.tasks <- task{what, f}:

@@ -111,7 +111,8 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	})
 }
 
-// DisableTOTP turns off the TOTP second factor and deletes the recovery codes. It does nothing if the factor is off.
+// DisableTOTP turns off the TOTP second factor and deletes the recovery codes. If the factor is off, DisableTOTP does
+// nothing.
 func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	if err := s.requireProof(session); err != nil {
 		return err
@@ -128,8 +129,8 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	})
 }
 
-// ClearFactors is for the operator. It removes the TOTP factor, the recovery codes and the passkeys of a user who has
-// lost them.
+// ClearFactors removes the TOTP factor, the recovery codes and the passkeys of a user who has lost them. Only the
+// operator may use ClearFactors.
 func (s *Service) ClearFactors(ctx context.Context, userID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := s.clearTOTP(ctx, tx, userID); err != nil {
@@ -233,8 +234,8 @@ func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, cod
 	replaceRecovery(ctx, tx, userID, hashes)
 }
 
-// hashRecovery returns the keyed hash of a recovery code that is stored. The hash ignores case, spaces and hyphens. It
-// depends on the master key, so that the short codes cannot be guessed from a copy of the database.
+// hashRecovery returns the keyed hash of a recovery code that is stored. The hash ignores case, spaces and hyphens. The
+// hash depends on the master key, so that the short codes cannot be guessed from a copy of the database.
 func (s *Service) hashRecovery(userID, code string) string {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
 	return hex.EncodeToString(s.Keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))

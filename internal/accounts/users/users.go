@@ -21,8 +21,8 @@
 //
 // # Limits of this package
 //
-// Package users does not handle teams and roles, which belong to package members, or cookies and pages. It does not
-// check who may manage users, because only the operator can do so, with the program's commands.
+// Package users does not handle teams and roles, which belong to package members, or cookies and pages. Package users
+// does not check who may manage users, because only the operator can manage them, with the program's commands.
 package users
 
 import (
@@ -40,7 +40,7 @@ import (
 )
 
 // HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's right
-// or end a session. The hint's payload is the user's id.
+// or end a session. The payload of such a hint is the user's id.
 const HintTopic = "users"
 
 // User is a person who can sign in.
@@ -62,8 +62,8 @@ type NewUser struct {
 	Password string // "" for none: the user signs in by other means, or through [Service.ResetLink]
 }
 
-// Draft is a validated NewUser whose password is already hashed. Passwords are hashed before the transaction, because
-// hashing takes too long to do inside it.
+// Draft is a validated NewUser with a hashed password. Passwords are hashed before the transaction, because hashing
+// takes too long to do inside it.
 type Draft struct {
 	User
 	hash   string
@@ -90,7 +90,7 @@ type Config struct {
 type OIDCConfig struct {
 	Issuer, ClientID, ClientSecret string
 	Name                           string   // the provider's name on the sign-in button
-	Domains                        []string // email domains, in lower case, whose users may sign in without an invitation
+	Domains                        []string // email domains, in lower case, with users who may sign in without an invitation
 }
 
 // Deps are the dependencies of a Service.
@@ -129,7 +129,7 @@ type Service struct {
 	epoch int                      // incremented by forget; a result that was read in an earlier epoch is not cached
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -212,21 +212,21 @@ type Identity struct {
 	CreatedAt time.Time
 }
 
-// OIDCFlow contains what the browser needs to sign in at the OIDC provider.
+// OIDCFlow contains the URL and the cookie with which the browser signs in at the OIDC provider.
 type OIDCFlow struct {
 	URL    string // where to redirect the browser
 	Cookie string // cookie that the browser must send to the callback; valid for 10 minutes
 }
 
-// OIDCResult is the result of a sign-in at the OIDC provider. It contains an Outcome, or Unknown if no user is linked
-// to the provider's account.
+// OIDCResult is the result of a sign-in at the OIDC provider. OIDCResult contains an Outcome, or Unknown if no user is
+// linked to the provider's account.
 type OIDCResult struct {
 	Outcome
 	Linked  bool    // the account was linked to the signed-in user
 	Unknown *Person // the person, with a verified address, if no such user exists
 }
 
-// Person is an identity from the OIDC provider for which no user exists yet. Its Token is the argument of
+// Person is an identity from the OIDC provider for which no user exists yet. The Token of a Person is the argument of
 // [Service.CreateFromOIDC] and is valid for 10 minutes.
 type Person struct {
 	Email, Name string

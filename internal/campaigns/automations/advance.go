@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. It is small because the
-	// transaction blocks all other writes on SQLite.
+	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. The limit is small because
+	// such a transaction blocks all other writes on SQLite.
 	maxStepsAtOnce = 20
 	// maxTurns is the maximum number of consecutive transactions of a run before its worker may serve other runs.
 	maxTurns = 10
@@ -48,7 +48,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	}
 }
 
-// advance handles jobs of the kind runKind. It carries out a run's steps until the run waits or has ended. If an event
+// advance handles jobs of the kind runKind: it carries out a run's steps until the run waits or has ended. If an event
 // or a cancellation changes the run concurrently, advance reads the run again and retries.
 func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	for range maxTurns {
@@ -66,7 +66,7 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// advanceOnce carries out a run's next steps in one transaction. It returns more == true if another transaction must
+// advanceOnce carries out a run's next steps in one transaction. The result more is true if another transaction must
 // continue the run, and false if the job has ended or waits.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)

@@ -8,8 +8,8 @@
 // then writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled
 // for the end of the wait. If a step waits for an event, the transaction also inserts a row by which that event finds
 // the run. Every change of a run increments its revision, and fails if the revision has changed since the run was read.
-// If a due job, an event and a cancellation change a run concurrently, the first commit wins, and the others read the
-// run again.
+// If a due job, an event and a cancellation change a run concurrently, the first commit wins, and the other two read
+// the run again.
 //
 // # Invariants
 //
@@ -88,7 +88,7 @@ type Automation struct {
 	revision  int64
 }
 
-// RunStatus is the status of a run. Its values are the ones of the public API.
+// RunStatus is the status of a run. The values of RunStatus are those that the public API uses.
 type RunStatus string
 
 const (
@@ -132,7 +132,7 @@ type Run struct {
 	epoch int64
 }
 
-// RunStep describes what a step of a run did.
+// RunStep describes the result of one step of a run.
 type RunStep struct {
 	Key         string
 	Type        engine.Type

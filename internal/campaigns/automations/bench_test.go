@@ -17,7 +17,7 @@ import (
 )
 
 // BenchmarkEvents sends events for 2,000 contacts with 64 concurrent clients. Depending on the case, an event begins no
-// run, a run that waits, or a run whose first step sends an email. The reported event rate includes the time until all
+// run, a run that waits, or a run that first sends an email. The reported event rate includes the time until all
 // effects of the events are stored.
 func BenchmarkEvents(b *testing.B) {
 	const contacts, total, clients = 2000, 10_000, 64
@@ -98,7 +98,7 @@ func benched(b *testing.B, database string) *fixture {
 	return newFixture(b, testnode.New(b, open(b), testnode.Options{}))
 }
 
-// allWait blocks until n runs are waiting. It polls only every 200 ms, because each poll reads all runs.
+// allWait blocks until n runs are waiting. The polling interval is 200 ms, because each poll reads all runs.
 func (s *fixture) allWait(n int) {
 	s.T.Helper()
 	for s.Count(`SELECT COUNT(*) FROM automation_runs WHERE waits_until > 0`) < n {

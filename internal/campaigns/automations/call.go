@@ -38,7 +38,7 @@ func callTeam(lane string) string {
 	return teamID
 }
 
-// call handles jobs of the kind callKind. It calls the URL of a run's current webhook step.
+// call handles jobs of the kind callKind: it calls the URL of a run's current webhook step.
 func (s *Service) call(ctx context.Context, j jobs.Job) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // checkReferences returns an error if a graph refers to an object that the team does not have or that the step cannot
-// use. If a referenced object is deleted later, the steps that refer to it fail. checkReferences reads rows for each
-// reference, so do not call it in a transaction.
+// use. If a referenced object is deleted later, the steps that refer to it fail. Do not call checkReferences in a
+// transaction, because it reads rows for each reference.
 func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
 	all := g.References()
 	have, err := s.propertiesAmong(ctx, teamID, all)

@@ -73,7 +73,7 @@ func hasControl(text string) bool {
 	return !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// parse parses a graph. It returns an error if the list of steps or the list of connections is missing.
+// parse parses a graph, and returns an error if the list of steps or the list of connections is missing.
 func parse(steps, connections []byte) (*engine.Graph, error) {
 	if absent(steps) {
 		return nil, fault.MissingField("steps")
@@ -90,8 +90,8 @@ func absent(text []byte) bool {
 	return len(text) == 0 || string(text) == "null"
 }
 
-// add inserts an automation with its first version. It sets all fields that it changes anew on each call, because the
-// transaction may be retried.
+// add inserts an automation with its first version. Because the transaction may be retried, add sets all fields that it
+// changes to new values on each call.
 func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
 		return err
@@ -206,8 +206,8 @@ func (s *Service) Update(ctx context.Context, teamID, automationID string, c Cha
 // errAutomationChanged means that an automation was changed after it was read.
 var errAutomationChanged = errors.New("the automation was changed after it was read")
 
-// changeOnce reads an automation and applies a change to it. It returns errAutomationChanged if another request changed
-// the automation after it was read. The parameter g is the new graph, or nil if the graph stays unchanged.
+// changeOnce reads an automation and applies a change to it. The error errAutomationChanged means that another request
+// changed the automation after it was read. The parameter g is the new graph, or nil if the graph stays unchanged.
 func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c Change, g *engine.Graph) (Automation,
 	error) {
 	before, err := getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
@@ -266,7 +266,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// pruneVersions deletes the unused versions of an automation before its graph is replaced. It returns an error if the
+// pruneVersions deletes the unused versions of an automation before its graph is replaced, and returns an error if the
 // automation still has maxVersions versions.
 func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)

@@ -21,8 +21,8 @@ const beginKind = "automations.begin"
 
 const (
 	// maxRunsAtOnce is the maximum number of runs that begin or receive an event in one transaction that records many
-	// events. Such a transaction occupies SQLite's only writer for about 10 ms. A single event may affect more than
-	// maxRunsAtOnce runs.
+	// events. A transaction with maxRunsAtOnce runs occupies SQLite's only writer for about 10 ms. A single event may
+	// affect more than maxRunsAtOnce runs.
 	maxRunsAtOnce = 100
 	// maxBatchBytes is the approximate maximum size of the payload of a beginKind job.
 	maxBatchBytes = 128 << 10
@@ -104,7 +104,7 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 	return nil
 }
 
-// deliverQueued handles jobs of the kind beginKind. It skips events of contacts that were deleted after the job was
+// deliverQueued handles jobs of the kind beginKind, and skips events of contacts that were deleted after the job was
 // enqueued.
 func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
 	var w eventBatch

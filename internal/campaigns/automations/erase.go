@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes a batch of runs that ended before a time, with their steps. It returns "" if no such runs remain.
-// The counters that enforce the reentry rules of automations are kept.
+// RemoveRuns deletes a batch of runs that ended before a time, with their steps. RemoveRuns returns "" if no such runs
+// remain. The counters that enforce the reentry rules of automations are kept.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""

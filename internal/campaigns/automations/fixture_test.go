@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with an automations service for the team Acme. Its field answer supplies the responses to webhook
-// calls.
+// fixture is a node with an automations service for the team Acme. The field answer of the fixture supplies the
+// responses to webhook calls.
 type fixture struct {
 	*testnode.Node
 	a     *automations.Service
@@ -199,8 +199,8 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	return all, err
 }
 
-// handle claims a job and calls its handler like the job runner. It does nothing if the job no longer exists. If the
-// handler fails, the job becomes due again.
+// handle claims a job and calls its handler like the job runner. If the job no longer exists, handle does nothing. If
+// the handler fails, the job becomes due again.
 func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
 	claimed := false

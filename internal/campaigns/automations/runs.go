@@ -83,8 +83,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 	return all, more, next
 }
 
-// applyEpoch changes the status of a running run to cancelled if its epoch is older than the automation's, because the
-// job may not have ended the run yet. It also sets the message for the run's reason.
+// applyEpoch changes the status of a running run to cancelled if the run's epoch is older than the automation's. Such a
+// run has no effect any longer, even if no job has ended it yet. The message for the run's reason is also set.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped

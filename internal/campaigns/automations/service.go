@@ -23,8 +23,8 @@ type Deps struct {
 	Teams     *teams.Service
 	Log       *slog.Logger
 
-	// CheckURL returns an error if Call would refuse a URL. The parameter field is the name of the request field that
-	// contains the URL.
+	// CheckURL returns an error for a URL that Call would refuse. The parameter field is the name of the request field
+	// that contains the URL.
 	CheckURL func(field, url string) (string, error)
 
 	// Call sends a POST request for a team to a URL that a user configured, and returns the response status. All retries
@@ -40,7 +40,7 @@ type Service struct {
 	versions versions
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(p Deps) (*Service, error) {
 	if err := fault.Complete(p); err != nil {
 		return nil, err

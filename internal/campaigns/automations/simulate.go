@@ -19,8 +19,9 @@ type Simulation struct {
 	Scenario     []byte // JSON in the format of simulate.ParseScenario
 }
 
-// Simulate runs a graph with a scenario in simulated time. It sends no emails, calls no webhooks and changes no data.
-// The simulation uses the team's contact properties, topics and segments, and assumes that templates and senders exist.
+// Simulate runs a graph with a scenario in simulated time. Simulate sends no emails, calls no webhooks and changes no
+// data. The simulation uses the team's contact properties, topics and segments, and assumes that templates and senders
+// exist.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*simulate.Report, error) {
 	var g *engine.Graph
 	if of.AutomationID != "" {

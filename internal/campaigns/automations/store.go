@@ -151,8 +151,8 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 	return at, true, nil
 }
 
-// lockRows locks those of the given runs that have not ended, and returns them sorted by id. Other transactions cannot
-// change the locked runs until this transaction ends.
+// lockRows locks the given runs, except runs that have ended, and returns the locked runs sorted by id. Other
+// transactions cannot change the locked runs until this transaction ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
 }
@@ -241,8 +241,9 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	countRunEnded(ctx, tx, r)
 }
 
-// countRunEnded decrements a contact's number of active runs. It changes nothing if the contact was deleted. It also
-// changes nothing if the contact has begun a run since the automation was stopped, because that run reset the counter.
+// countRunEnded decrements a contact's number of active runs. If the contact was deleted, there is no counter to
+// change. If the contact has begun a run since the automation was stopped, that run has reset the counter, and
+// countRunEnded does not change it.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
@@ -297,7 +298,7 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 // forgottenMessage replaces the message of a failed step after the run's contact was deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs. It keeps the status of each step and the reason of a
+// forgetSteps erases the contact's data from the steps of runs, but keeps the status of each step and the reason of a
 // failure or skip.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
@@ -321,9 +322,9 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. It reads at
-// most limit active runs with ids greater than after, sorted by id. The result done is the id of the last run that it
-// read, or "" if no more runs follow.
+// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. A call reads
+// at most limit active runs with ids greater than after, sorted by id. The result done is the id of the last run that
+// it read, or "" if no more runs follow.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
@@ -350,7 +351,7 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns the ids of at most limit active runs of a contact, without the run whose id is except.
+// activeRunsOf returns the ids of at most limit active runs of a contact, without the run with the id except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
@@ -365,7 +366,7 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 	return ids, nil
 }
 
-// versionsOf returns the ids of those of the given runs that have not ended, grouped by version id and sorted.
+// versionsOf returns the ids of the given runs, except runs that have ended, grouped by version id and sorted.
 func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
 	by := map[string][]string{}
 	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1

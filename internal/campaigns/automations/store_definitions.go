@@ -157,8 +157,8 @@ func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err 
 	return n, nil
 }
 
-// claim increments an automation's revision, which locks the automation until the transaction ends. It returns false if
-// the automation was changed or deleted after it was read.
+// claim increments an automation's revision, which locks the automation until the transaction ends. The result is false
+// if the automation was changed or deleted after it was read.
 func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE automations SET revision = revision + 1 WHERE id = $1 AND team_id = $2
 		AND revision = $3 AND deleted_at = 0`, a.ID, a.TeamID, a.revision)

@@ -14,7 +14,7 @@ const (
 	rangeRuns     = 500 // number of runs in a runRange
 )
 
-// deleted is a deleted automation whose rows still exist.
+// deleted is a deleted automation with rows that still exist.
 type deleted struct {
 	teamID, id string
 	running    bool // some runs of the automation have not ended yet
@@ -116,8 +116,8 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 	return some, more, err
 }
 
-// runsOf returns a batch of a contact's runs with ids greater than after and with about eraseRows rows in total. It
-// also returns whether the contact may have more runs.
+// runsOf returns a batch of a contact's runs with ids greater than after and with about eraseRows rows in total. The
+// second result says whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)

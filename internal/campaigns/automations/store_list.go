@@ -46,14 +46,14 @@ func scanShown(r db.Row) (Run, error) {
 }
 
 // runList is a query for runs of an automation that one index returns in order. The condition cond filters the runs
-// further unless it is empty. It is used only to select running runs by epoch, because most rows match this condition.
+// further unless it is empty. The condition is used only to select running runs by epoch, which most rows match.
 type runList struct {
 	where, cond string
 	args        []any
 }
 
-// runLists returns the lists that together contain the runs with the given statuses. Read the lists in their order, so
-// that a run that ends while they are read appears in the list of running runs, in a list of ended runs, or in both.
+// runLists returns the lists that together contain the runs with the given statuses. Read the lists in their order. A
+// run that ends during the reading then appears in the list of running runs, in a list of ended runs, or in both.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }

@@ -144,9 +144,9 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	return s.deliverAll(ctx, tx, some, begins, awaited, immediate)
 }
 
-// resolveContacts sets the contact ids of email events. It uses the contact for which the email was enqueued, even if
-// the contact's address has changed since. If that contact does not exist, it uses the contact with the recipient's
-// address. If neither exists, the contact id is "".
+// resolveContacts sets the contact ids of email events. The contact of an email event is the one for which the email
+// was enqueued, even if its address has changed since. If that contact does not exist, the contact with the recipient's
+// address is used. If no such contact exists either, the contact id is "".
 func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID string, all []systemEvent) error {
 	var ids, addresses []string
 	for i := range all {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// cause identifies the run with the step that causes the events of a transaction. It is stored in the context.
+// cause is stored in the context and identifies the run with the step that causes the events of a transaction.
 type cause struct {
 	runID string
 	depth int64

@@ -206,7 +206,8 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	})
 }
 
-// A run whose first step waits for an event does not receive the event that began it, but receives the next one.
+// A run with a first step that waits for an event does not receive the event that began the run, but receives the next
+// such event.
 func TestEventRightAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

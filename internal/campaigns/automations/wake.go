@@ -22,7 +22,7 @@ const wakeKind = "automations.wake"
 // maxWoken is the maximum number of waiting runs that receive an event in one transaction.
 const maxWoken = 100
 
-// wakePayload is the payload of a wakeKind job. It contains an event and the runs that receive the event.
+// wakePayload is the payload of a wakeKind job, with an event and the runs that receive the event.
 type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
@@ -161,7 +161,7 @@ func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// wakeRuns delivers an event to those of the given runs that have not changed since the event happened. Each
+// wakeRuns delivers an event to the given runs, except runs that have changed since the event happened. Each
 // transaction handles the runs of one version of an automation. wakeRuns can be repeated, because receiving the event
 // changes a run's revision.
 func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {

@@ -30,8 +30,8 @@
 //
 // # Limits of this package
 //
-// Package broadcasts does not deliver emails, detect opens, or serve the unsubscribe pages. It receives deliveries,
-// opens and unsubscribes as events.
+// Package broadcasts does not deliver emails, detect opens, or serve the unsubscribe pages. Package broadcasts receives
+// deliveries, opens and unsubscribes as events.
 package broadcasts
 
 import (

@@ -77,8 +77,8 @@ func (t *Text) check(prefix string, maxSize int64) error {
 	return nil
 }
 
-// checkMailbox validates an address. It does not parse an address with placeholders, because these are filled only when
-// an email is sent.
+// checkMailbox validates an address. An address with placeholders is not parsed, because placeholders are filled only
+// when an email is sent.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if len(text) > content.MaxMailbox {
 		return fault.Invalidf(field, "Invalid `%s` field. The address is too long.", field)

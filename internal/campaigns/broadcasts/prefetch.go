@@ -32,8 +32,8 @@ type pageRead struct {
 	err     error
 }
 
-// contactsAfter returns at most limit contacts after a position, and whether they are the last ones. It returns fewer
-// contacts at the end of the audience, or if a read returned fewer. Before it returns, contactsAfter starts to read the
+// contactsAfter returns at most limit contacts after a position, and whether they are the last ones. Fewer contacts are
+// returned at the end of the audience, or if a read returned fewer. Before contactsAfter returns, it starts to read the
 // next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool,
 	err error) {

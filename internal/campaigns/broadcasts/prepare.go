@@ -73,8 +73,8 @@ func withPreview(source, preview string) string {
 		html.EscapeString(preview) + previewFill + `</div>` + source[at:]
 }
 
-// bodyBegins returns the offset at which the content of an HTML body begins. This is after the body tag or, without
-// such a tag, after everything that can only precede the body.
+// bodyBegins returns the offset at which the content of an HTML body begins. The content begins after the body tag or,
+// if there is no body tag, after everything that can only precede the body.
 func bodyBegins(source string) (at int) {
 	s := htmltext.NewScanner(source)
 	head := false
@@ -113,7 +113,7 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
 }
 
-// valuesOf returns the values with which a contact fills the placeholders. It omits placeholders without a value.
+// valuesOf returns the values with which a contact fills the placeholders, and omits placeholders without a value.
 func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	values := make(render.Values, len(placeholders))
 	for _, name := range placeholders {

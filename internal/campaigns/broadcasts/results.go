@@ -54,8 +54,8 @@ func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor decodes a pagination cursor; an empty cursor gives "". It returns an error for a text that PostgreSQL
-// cannot compare.
+// decodeCursor decodes a pagination cursor, and returns an error for a text that PostgreSQL cannot compare. An empty
+// cursor is decoded as "".
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
@@ -219,7 +219,7 @@ type Results struct {
 	Variants []Tally          // empty without an A/B test
 }
 
-// Results returns the numbers of a broadcast's recipients. It reads only stored counters, so its duration does not
+// Results returns the numbers of a broadcast's recipients. Results reads only stored counters, so its duration does not
 // depend on the number of recipients.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -247,7 +247,7 @@ type Audience struct {
 	HeldOut  int64            // approximate number of contacts that are held out
 }
 
-// Audience counts the contacts that would get a broadcast. Audience reads the whole segment and sends nothing. It
+// Audience counts the contacts that would get a broadcast. Audience reads the whole segment and sends nothing. Audience
 // applies the same rules as sending, except that it does not detect emails that break a rule after their placeholders
 // are filled.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {

@@ -206,8 +206,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel turns a scheduled broadcast back into a draft. It ends a broadcast that is being sent or paused, so that no
-// more emails are enqueued. Emails of such a broadcast that have not been handed to a mail server end as canceled.
+// Cancel turns a scheduled broadcast back into a draft. Cancel ends a broadcast that is being sent or paused, so that
+// no more emails are enqueued. Emails of such a broadcast that have not been handed to a mail server end as canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {

@@ -24,7 +24,7 @@ type TestSend struct {
 }
 
 // SendTest sends a broadcast to the given addresses as a test, and returns the ids of the emails. Test emails have a
-// tag and are not part of the broadcast. They have no Reply-To and no unsubscribe link.
+// tag and are not part of the broadcast. Test emails have no Reply-To and no unsubscribe link.
 func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID string, t TestSend) (ids []string,
 	err error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)

@@ -52,7 +52,7 @@ type Service struct {
 	decisions       decisions
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(c Config, p Deps) (*Service, error) {
 	if err := fault.Complete(p); err != nil {
 		return nil, err
@@ -124,7 +124,8 @@ func (s *Service) check(b *Broadcast) error {
 	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
-// checkAudience returns an error if a broadcast's segment or topic does not exist. It converts their ids to lower case.
+// checkAudience returns an error if a broadcast's segment or topic does not exist. The ids of the segment and the topic
+// are converted to lower case.
 func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	if !id.Valid(b.SegmentID) {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
@@ -341,10 +342,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// lockUnchanged locks a broadcast that was read before the transaction. It returns a copy with the next revision, which
-// the caller changes and saves. It returns an error if the broadcast was changed after it was read, or has none of the
-// given statuses. If two requests send the same draft, the second request therefore fails. The parameter read is not
-// changed, because the transaction may be retried.
+// lockUnchanged locks a broadcast that was read before the transaction. The result is a copy with the next revision,
+// which the caller changes and saves. If the broadcast was changed after it was read, or has none of the given
+// statuses, lockUnchanged returns an error. If two requests send the same draft, the second request therefore fails.
+// The parameter read is not changed, because the transaction may be retried.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
 	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)

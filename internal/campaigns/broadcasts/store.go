@@ -199,7 +199,7 @@ func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) 
 	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
 }
 
-// actorOf returns the actor that sent a broadcast, in whose name its emails are enqueued.
+// actorOf returns the actor that sent a broadcast. The broadcast's emails are enqueued in the name of this actor.
 func actorOf(b *Broadcast) teams.Actor {
 	by := teams.System(b.TeamID)
 	by.Kind, by.ID = b.by.Kind, b.by.ID

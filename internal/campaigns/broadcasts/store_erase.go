@@ -98,8 +98,8 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 
 // endedBefore returns the next broadcast of a team that ended before a time and has rows that RemoveRecipients deletes.
 // If none of the next 500 broadcasts has such rows, has is false and id is the id of the last of these broadcasts, or
-// "" at the end. endedBefore makes no changes. Most broadcasts have no rows left, but must be checked each time,
-// because a late click inserts rows.
+// "" at the end. The query makes no changes. Most broadcasts have no rows left, but must be checked each time, because
+// a late click inserts rows.
 func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.has THEN x.id END), MAX(x.id), ''),
@@ -119,8 +119,8 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
 // EraseAddress erases an address from the recipients of broadcasts. EraseAddress replaces the address in a recipient's
-// row and keeps the row, so that the counts stay correct. It deletes the recipient's clicks. It reads all recipients of
-// the teams in scope in pages.
+// row, keeps the row so that the counts stay correct, and deletes the recipient's clicks. EraseAddress reads all
+// recipients of the teams in scope, in pages.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

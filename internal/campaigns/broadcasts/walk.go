@@ -58,7 +58,7 @@ type run struct {
 	prefetch     prefetcher
 }
 
-// send handles jobs of the kind Kind. It repeats steps until the job has ended or waits.
+// send handles jobs of the kind Kind: it carries out steps until the job has ended or waits.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	r := &run{s: s, job: j, max: emails.MaxEnqueue}
 	if s.p.DB.Alone() {
@@ -84,7 +84,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// step carries out the next step of sending a broadcast. It returns false if the job has ended or waits.
+// step carries out the next step of sending a broadcast, and returns false if the job has ended or waits.
 func (r *run) step(ctx context.Context) (more bool, err error) {
 	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -305,7 +305,7 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 	})
 }
 
-// page enqueues the emails of the contacts after the broadcast's position. It reads the contacts before the
+// page enqueues the emails of the contacts after the broadcast's position. The contacts are read before the
 // transaction, because a filter may skip very many contacts and a transaction on SQLite blocks other writes. The
 // transaction reads again which contacts exist, which addresses they have, and which of them may not be mailed.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
@@ -371,7 +371,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	return more, err
 }
 
-// fitQuota limits the next page to the number of emails that the team's quota still allows. It returns false if the
+// fitQuota limits the next page to the number of emails that the team's quota still allows, and returns false if the
 // quota is used up.
 func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	left, limited, err := r.s.p.Emails.RemainingQuota(ctx, teamID)

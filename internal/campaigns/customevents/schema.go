@@ -48,7 +48,7 @@ func isDate(text string) bool {
 	})
 }
 
-// checkPayload validates an event's payload against the schema. It returns the payload as compact JSON, or "" if the
+// checkPayload validates an event's payload against the schema, and returns the payload as compact JSON, or "" if the
 // event has no payload.
 func checkPayload(text []byte, event string, schema Schema) (string, error) {
 	if text = bytes.TrimSpace(text); len(text) == 0 || string(text) == "null" {

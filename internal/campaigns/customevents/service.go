@@ -28,7 +28,7 @@ type Service struct {
 	Deps
 }
 
-// New returns the service. It fails if a dependency is missing.
+// New returns the service. New fails if a dependency is missing.
 func New(d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func New(d Deps) (*Service, error) {
 	return &Service{Deps: d}, nil
 }
 
-// Create defines an event. It returns an Invalid fault if the team has already defined the name.
+// Create defines an event. Create returns an Invalid fault if the team has already defined the name.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
 	def := Definition{TeamID: teamID, Name: name, Schema: schema}
 	if err := CheckName("name", name); err != nil {

@@ -38,7 +38,7 @@ func ParseObject(path string, text jsontext.Value) (Object, error) {
 // At returns the path of the member with a name.
 func (o Object) At(name string) string { return Join(o.Path, name) }
 
-// Join appends a member's name to the path of its object. It truncates names of more than 100 characters.
+// Join appends a member's name to the path of its object. Join truncates names of more than 100 characters.
 func Join(path, name string) string {
 	const limit = 100
 	if utf8.RuneCountInString(name) > limit {
@@ -112,8 +112,8 @@ func List(path string, text jsontext.Value) (items []jsontext.Value, err error) 
 	return items, nil
 }
 
-// Text parses the JSON string at a path. It returns an error if the string contains NUL or has more characters than the
-// limit.
+// Text parses the JSON string at a path. Text returns an error if the string contains NUL or has more characters than
+// the limit.
 func Text(path string, value jsontext.Value, limit int) (text string, err error) {
 	if value.Kind() != jsontext.KindString || json.Unmarshal(value, &text) != nil {
 		return "", Invalidf(path, "must be a text in UTF-8.")

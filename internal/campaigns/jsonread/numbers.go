@@ -42,8 +42,8 @@ func CheckNumbers(path string, text []byte) error {
 	}
 }
 
-// decoderPath returns the path of the value that a decoder has just read. It begins with root, the path of the decoded
-// text.
+// decoderPath returns the path of the value that a decoder has just read. The returned path begins with root, the path
+// of the decoded text.
 func decoderPath(root string, d *jsontext.Decoder) string {
 	path, level := root, 0
 	for token := range d.StackPointer().Tokens() {

@@ -12,7 +12,8 @@ import (
 type condition struct{ rule *filter.Rule }
 
 func readCondition(o jsonread.Object) (config, error) {
-	// The whole config object is the rule. It must be encoded again, because the decoded members have no order.
+	// The whole config object is the rule. The rule is encoded again before it is parsed, because the decoded members have
+	// no order.
 	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }
@@ -58,7 +59,7 @@ func (c condition) plan(m *stepContext) (Action, error) {
 	return a, nil
 }
 
-// refusedRule returns an action that fails the step if err is a fault that the user can cause. It returns other errors
+// refusedRule returns an action that fails the step if err is a fault that the user can cause, and returns other errors
 // unchanged.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of the fields of an email step. They are in characters unless a comment says otherwise. The limits of
-// templates are stricter and in bytes.
+// Limits of the fields of an email step, in characters unless a comment says otherwise. The limits of templates are
+// stricter and in bytes.
 const (
 	maxTemplate  = 255
 	maxSubject   = 998

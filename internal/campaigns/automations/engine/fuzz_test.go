@@ -51,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// walk executes a run to its end with random outcomes. It checks that the graphs g and again, which was parsed from the
-// JSON of g, plan the same actions.
+// walk executes a run to its end with random outcomes, and checks that the graphs g and again plan the same actions.
+// The graph again was parsed from the JSON of g.
 func walk(t *testing.T, g, again *engine.Graph, event string, chance *rand.Rand) {
 	now := noon
 	r := g.Begin("run", engine.Event{Name: event, Payload: map[string]any{"a": "x", "plan": 3.0}, At: now})

@@ -46,8 +46,8 @@ type config interface {
 	// exits returns the types of the connections that may leave the step.
 	exits() []string
 
-	// check validates what depends on the whole graph, such as references to other steps. The path is that of the config
-	// in the request.
+	// check validates what depends on the whole graph, such as references to other steps. The parameter path is the
+	// config's path in the request.
 	check(g *Graph, path string) error
 
 	// references returns the team's objects to which the config refers, such as templates.
@@ -60,11 +60,11 @@ type config interface {
 	jsonValue() any
 }
 
-// waiter is implemented by the configs of steps that can wait. Its method waitOver returns the action of the step after
+// waiter is implemented by the configs of steps that can wait. The method waitOver returns the action of the step after
 // the wait has timed out.
 type waiter interface{ waitOver(m *stepContext) Action }
 
-// referrer is implemented by configs that can refer to values of events or contacts. Its method referencedNames returns
+// referrer is implemented by configs that can refer to values of events or contacts. The method referencedNames returns
 // the full names of these values.
 type referrer interface{ referencedNames() []string }
 
@@ -145,10 +145,10 @@ func (g *Graph) References() (all []Reference) {
 	return all
 }
 
-// ReferenceError returns the error for a reference to an object that does not exist or cannot be used. It converts the
-// fault why into an Invalid fault and puts the key of the step before the message. If the field of why does not begin
-// with the reference's field, the result has the reference's field. ReferenceError returns why unchanged if it is not a
-// fault, or is a failure of the server.
+// ReferenceError returns the error for a reference to an object that does not exist or cannot be used. ReferenceError
+// converts the fault why into an Invalid fault and puts the key of the step before the message. If the field of why
+// does not begin with the reference's field, the result has the reference's field. ReferenceError returns why unchanged
+// if it is not a fault, or is a failure of the server.
 func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {
@@ -185,7 +185,7 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// withStep puts the key of a step before the message of a fault. It returns other errors unchanged.
+// withStep puts the key of a step before the message of a fault, and returns other errors unchanged.
 func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

@@ -11,7 +11,7 @@ type Opening struct {
 	Timeout time.Duration // timeout of the wait for Event; 0 for MaxWait
 }
 
-// Opening returns the opening of the runs that an event begins. It returns false if no trigger names the event.
+// Opening returns the opening of the runs that an event begins. Opening returns false if no trigger names the event.
 func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	run := g.Begin("", Event{Name: event})
 	if run == nil {
@@ -25,8 +25,8 @@ func (g *Graph) Opening(event string) (o Opening, ok bool) {
 }
 
 // Begin returns the run that an event begins, and the records of its first steps. If the opening has a wait, the run
-// waits; if not, the run is at the step after the trigger. The result is the same as that of Begin, Plan and Done of
-// the whole graph.
+// waits; if not, the run is at the step after the trigger. The methods Begin, Plan and Done of the whole graph would
+// return the same result.
 func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error) {
 	g := &Graph{Steps: []Step{{Key: o.Trigger, Type: Trigger, config: trigger{event: e.Name}}},
 		index: map[string]int{o.Trigger: 0}, next: map[exit]string{{o.Trigger, Default}: o.Next}}

@@ -32,7 +32,7 @@ var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition
 	AddToSegment, Webhook}
 
 // Parse parses the JSON lists of steps and of connections, from a request or a stored version. Parse makes every check
-// that does not depend on the team's data, and ignores unknown members. It returns only Invalid and Missing faults.
+// that does not depend on the team's data, and ignores unknown members. Parse returns only Invalid and Missing faults.
 func Parse(steps, connections []byte) (*Graph, error) {
 	if err := checkSize(steps, connections); err != nil {
 		return nil, err
@@ -229,8 +229,8 @@ func (g *Graph) ConnectionsJSON() []byte {
 	return encode(append([]Connection{}, g.Connections...))
 }
 
-// encode returns the JSON of a value, with a deterministic order of members. It panics if the value cannot be encoded.
-// This cannot happen, because all values come from Parse or were decoded from JSON.
+// encode returns the JSON of a value, with a deterministic order of members. Values that cannot be encoded cause a
+// panic, but all values come from Parse or were decoded from JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	BadDate        = "date_unusable" // the property is not a date
 )
 
-// Begin returns the run that an event begins, at the trigger with the event's name. It returns nil if the graph has no
-// such trigger.
+// Begin returns the run that an event begins, at the trigger with the event's name. Begin returns nil if the graph has
+// no such trigger.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {
@@ -130,8 +130,8 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	return rec, true
 }
 
-// trimToReferences returns an event with only those payload members to which steps refer. It returns false if no step
-// refers to the event.
+// trimToReferences returns an event with only those payload members to which steps refer, or false if no step refers to
+// the event.
 func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Event, refers bool) {
 	kept = Event{Name: e.Name, At: e.At}
 	for _, path := range g.waitPaths {

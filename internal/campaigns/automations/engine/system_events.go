@@ -50,7 +50,8 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 }
 
 // EmailPayload returns the payload of a system event of an email, before the data of the email is looked up and added.
-// It contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID is "".
+// EmailPayload contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID is
+// "".
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

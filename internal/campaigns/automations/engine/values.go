@@ -232,8 +232,8 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// whyUnknown returns a hint for the user if a name refers to an event value that cannot exist, or "" for all other
-// names.
+// whyUnknown returns a correction for the user if a name refers to an event value that cannot exist, or "" for all
+// other names.
 func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
 	case name == "event" || name == "event.":
@@ -259,8 +259,8 @@ type stepContext struct {
 }
 
 // resolve replaces the references in a value by the values to which they refer. The result is nil, a string, a number,
-// a bool, a list or an object. It returns false if the value is a reference to a value that does not exist. Such
-// references inside lists and objects are omitted.
+// a bool, a list or an object. The second result is false if the value is a reference to a value that does not exist.
+// References to missing values inside lists and objects are omitted.
 func (m *stepContext) resolve(v value) (any, bool) {
 	switch {
 	case v.ref != "":
@@ -383,7 +383,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf converts a string, number or bool, or a list of these, to text. It returns false for other values.
+// textOf converts a string, number or bool, or a list of these, to text, and returns false for other values.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -398,8 +398,8 @@ func textOf(v any) (string, bool) {
 	return "", false
 }
 
-// joinList converts the strings, numbers and bools of a list to a comma-separated text and ignores nulls. It returns
-// false if the list contains objects or lists.
+// joinList converts the strings, numbers and bools of a list to a comma-separated text and ignores nulls. If the list
+// contains objects or lists, joinList returns false.
 func joinList(list []any) (string, bool) {
 	var all []string
 	for _, item := range list {

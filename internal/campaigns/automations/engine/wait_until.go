@@ -54,8 +54,8 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	return c, c.readZone(o)
 }
 
-// readZone parses the time zone. It is either a zone name, or an object with a fallback zone and the name of the
-// contact property that contains the zone.
+// readZone parses the time zone. The time zone is either a zone name, or an object with a fallback zone and the name of
+// the contact property that contains the zone.
 func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	path := o.At("timezone")
 	switch {
@@ -138,8 +138,8 @@ func (c waitUntil) location(m *stepContext) *time.Location {
 	return time.UTC
 }
 
-// date converts the value of a contact property to a time. To a date without a time, it adds the step's time of day. It
-// returns false if the value is not a date.
+// date converts the value of a contact property to a time. To a date without a time, it adds the step's time of day. If
+// the value is not a date, the second result is false.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {
 		return time.Time{}, false

@@ -223,7 +223,7 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply applies a change to the simulated contact. It returns the change for which system events occur, or nil if at
+// apply applies a change to the simulated contact, and returns the change for which system events occur, or nil if at
 // most the engagement has changed.
 func (p *person) apply(c *change) *engine.ContactChange {
 	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false

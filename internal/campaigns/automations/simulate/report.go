@@ -27,7 +27,7 @@ func (t Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(string(t))
 }
 
-// Output is the output of a step. It is null in JSON if it is nil.
+// Output is the output of a step. A nil Output is encoded as null in JSON.
 type Output map[string]any
 
 // MarshalJSON encodes the output.

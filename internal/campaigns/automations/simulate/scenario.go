@@ -261,7 +261,7 @@ func readProperty(all jsonread.Object, name string) (p Property, err error) {
 	return p, p.Fallback.Check(path, p.Type)
 }
 
-// readOutcomes parses the outcomes of steps whose effects the scenario makes fail or be skipped.
+// readOutcomes parses the outcomes with which the scenario makes the effects of steps fail or be skipped.
 func (s *Scenario) readOutcomes(o jsonread.Object) error {
 	if !o.Has("outcomes") {
 		return nil

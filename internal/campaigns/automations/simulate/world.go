@@ -75,8 +75,9 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// checkTopic checks whether a contact may receive emails of a topic. It returns the failure of the email step, the
-// reason to skip the step, or neither. The parameter chosen is the contact's choice: opt_in, opt_out or "".
+// checkTopic checks whether a contact may receive emails of a topic. The results are the failure of the email step or
+// the reason to skip the step; both are empty if the contact may receive them. The parameter chosen is the contact's
+// choice: opt_in, opt_out or "".
 func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {

@@ -211,7 +211,7 @@ func TestSimulatedTeam(t *testing.T) {
 	}
 }
 
-// Run refuses a scenario that names properties or topics that a complete World does not have. It returns errors of the
+// Run refuses a scenario that names properties or topics that a complete World does not have. Run returns errors of the
 // World's functions.
 func TestScenarioOutsideTheWorld(t *testing.T) {
 	t.Parallel()

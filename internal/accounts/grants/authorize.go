@@ -109,7 +109,7 @@ func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) erro
 	if err != nil {
 		return fmt.Errorf("keep OAuth client %s: %w", c.ID, err)
 	}
-	// The user who consents did not register the client, so the entry has no actor.
+	// The user who consents did not register the client, so the audit entry of the registration has no actor.
 	s.Audit.Record(audit.Without(ctx), tx, audit.Entry{Action: audit.ClientRegistered, Target: c.ID, Detail: c.Name,
 		Address: address})
 	return nil
@@ -129,9 +129,10 @@ func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 // means any resource.
 func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
 
-// Approve consents to a request on behalf of the actor's team and returns the code for the client. The actor by is a
-// member of the team or an API key. The client receives only the requested scopes that the consenting actor also has.
-// Approve fails if the actor has none of the requested scopes, or if the team has 1,000 active grants.
+// Approve consents to a request on behalf of the actor's team and returns the code for the client. The parameter by is
+// the actor that consents: a member of the team or an API key. The client receives only the requested scopes that the
+// consenting actor also has. Approve fails if the actor has none of the requested scopes, or if the team has 1,000
+// active grants.
 func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code string, granted Scopes, err error) {
 	granted = r.Scopes.Intersect(by.Scopes)
 	if granted.Empty() {

@@ -168,7 +168,7 @@ func TestAskRefused(t *testing.T) {
 	})
 }
 
-// The official command-line client is known without registration and may use any loopback port.
+// The official command-line client needs no registration and may use any loopback port in its redirect URI.
 func TestCLI(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		p := f.params()

@@ -19,7 +19,7 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 
 // DescribeSending returns the ways in which an app with these scopes can send emails without a person's action, or nil
 // if it cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person
-// created; [DescribeScopes] mentions these.
+// created. The sentences of [DescribeScopes] mention these emails.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {

@@ -31,8 +31,8 @@ var errInvalidCode = refuse(InvalidGrant,
 	"The code is unknown, has expired, was used before, or was made for another client, "+
 		"redirect_uri or code_verifier. Ask for authorization again.")
 
-// Exchange exchanges an authorization code for the first tokens and creates the grant. The second use of a code revokes
-// its grant.
+// Exchange exchanges an authorization code for the first tokens and creates the grant. The second use of an
+// authorization code revokes the grant that the first use created.
 func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -54,8 +54,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	hash := keyring.HashAPIKey(x.Code)
 	hashed := sha256.Sum256([]byte(x.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
-	// Check that tokens can be signed before the code is marked as used. If signing failed after that, the client's retry
-	// would count as a second use and revoke the grant.
+	// Check that tokens can be signed before the code is marked as used. If signing failed after the code is marked, the
+	// client's retry would count as a second use and revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -97,7 +97,7 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	if err := cmp.Or(err, refused); err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // narrows only this token, not the grant
+	g.Resource = cmp.Or(resource, g.Resource) // the requested resource narrows only this token, not the grant
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 

@@ -15,18 +15,18 @@
 // older refresh token of the grant.
 //
 // A user may limit what a grant sends ([Limits]): the number of recipients per email and the number of emails per day.
-// A user may also require that a person approves each email. The transaction that accepts an email also counts it in
-// the grant's row.
+// A user may also require that a person approves each email. The transaction that accepts an email of an app also
+// counts the email in the row of the app's grant.
 //
 // # Invariants
 //
 // The effective scopes are the intersection of the grant's scopes, the token's scopes and the scopes of the user's
 // current role. A grant never has the scope [teams.OwnersWrite]. A grant has the scope [teams.ApprovalsWrite] only with
-// full access. A grant with limits has no scopes that would circumvent them.
+// full access. A grant with limits has no scopes with which an app could circumvent the limits.
 //
 // An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A
-// use with wrong parameters makes the code invalid. A second use also revokes the grant. A grant is revoked when the
-// user who consented to it leaves the team. A team has at most [grantsMax] active grants.
+// use with wrong parameters makes the code invalid. A second use of the code also revokes the grant. A grant is revoked
+// when the user who consented to it leaves the team. A team has at most [grantsMax] active grants.
 //
 // Only the newest refresh token of a grant works. The use of an older refresh token revokes the grant, with one
 // exception. Within [retryTime], a client that did not receive the response may use the same refresh token again, if no
@@ -66,7 +66,7 @@ const (
 	refreshLife = 60 * 24 * time.Hour // lifetime of refresh tokens
 	codeLife    = 10 * time.Minute
 	retryTime   = 10 * time.Second // period in which a client that did not receive a response may retry
-	checkedFor  = 5 * time.Second  // maximum delay until other nodes notice a revocation if the cache-invalidation hint is lost
+	checkedFor  = 5 * time.Second  // maximum delay of a revocation on other nodes if the cache-invalidation hint is lost
 	grantsMax   = 1000             // maximum number of active grants of a team
 )
 
@@ -104,7 +104,7 @@ type Grant struct {
 	RevokedReason Reason    // "" while the grant is active
 }
 
-// Reason is why a grant was revoked.
+// Reason is the reason why a grant was revoked.
 type Reason string
 
 const (
@@ -149,13 +149,13 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is New without the check for missing dependencies, for tests that need only some of them.
+// newService is like New without the check for missing dependencies, for tests that need only some dependencies.
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
 	// A grant's scopes depend on its user's role, which package members caches. A change of the role sends one
 	// cache-invalidation hint for package teams and a second one for package members. Between the two hints, package teams
-	// may cache an outdated role, so its cache is cleared on both hints.
+	// may cache an outdated role, so the cache of package teams is cleared on both hints.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

@@ -72,7 +72,7 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-// A scheduled email of an app is not sent after the grant is revoked.
+// A scheduled email of an app is not sent after the app's grant is revoked.
 func TestScheduledByGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ids := map[bool]string{}
@@ -328,7 +328,7 @@ func TestWrongCodes(t *testing.T) {
 
 var taking sync.Mutex
 
-// A team with the maximum number of active grants must revoke a grant before it can create another.
+// A team with the maximum number of active grants must revoke a grant before it can create another grant.
 func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
@@ -430,8 +430,8 @@ func TestLostHintOfARole(t *testing.T) {
 	})
 }
 
-// If the clock was ahead when a user joined, the user's grant stays active although its creation time is before that of
-// the membership.
+// If the clock was ahead when a user joined, the user's grant stays active although the grant's creation time is before
+// the membership's.
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)

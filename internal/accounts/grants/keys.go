@@ -23,14 +23,14 @@ import (
 const (
 	keyPurpose = "oauth signing key"
 	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints after a change of the keys
-	keyLife    = 90 * 24 * time.Hour // how long a key signs
-	keyAhead   = 24 * time.Hour      // how long a key is published before it signs, so that cached key sets contain it
+	keyLife    = 90 * 24 * time.Hour // how long a key is used to sign tokens
+	keyAhead   = 24 * time.Hour      // how long a key is published before it is used, so that cached key sets contain it
 	keyAfter   = 24 * time.Hour      // how long a replaced key stays published; longer than the lifetime of access tokens
-	keysCached = time.Minute         // how long a node caches the keys
+	keysCached = time.Minute         // how long a node caches the signing keys
 	keysRetry  = time.Second         // minimum interval between queries caused by tokens with an unknown key id
 )
 
-// key signs access tokens.
+// key is a private key that signs access tokens.
 type key struct {
 	id      string
 	private *ecdsa.PrivateKey
@@ -125,7 +125,8 @@ func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey,
 	return nil, nil
 }
 
-// PublicKeys returns the keys that verify access tokens (RFC 7517), including keys that do not sign yet.
+// PublicKeys returns the public keys that verify access tokens (RFC 7517), including keys that are not used for signing
+// yet.
 func (s *Service) PublicKeys(ctx context.Context) (jose.JSONWebKeySet, error) {
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return jose.JSONWebKeySet{}, err
@@ -191,7 +192,7 @@ func (s *Service) openableKeys(all []storedKey) []storedKey {
 // sorted by signsAt.
 func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	if len(all) == 0 {
-		return now.Add(-keyAhead), true // the key may sign immediately, because no client has cached an older key set
+		return now.Add(-keyAhead), true // no client has cached an older key set, so the key may sign immediately
 	}
 	ends := all[len(all)-1].signsAt.Add(keyLife)
 	if now.Add(keyAhead).Before(ends) {

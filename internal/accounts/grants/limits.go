@@ -19,14 +19,14 @@ const (
 	emailsMost     = 1_000_000 // maximum value of the daily email limit
 )
 
-// Limits restrict what a grant may send. The zero value of Limits means no limits.
+// Limits restrict the emails that a grant may send. The zero value of Limits means no limits.
 type Limits struct {
 	Recipients int64 // maximum number of recipients of one email; 0 means no limit
 	Emails     int64 // maximum number of recipients of all emails in a UTC day; 0 means no limit
 	Approval   bool  // a person must approve each email
 }
 
-// Any reports whether there is any limit.
+// Any reports whether at least one limit is set.
 func (l Limits) Any() bool { return l != Limits{} }
 
 // DefaultLimits returns the limits that the consent page suggests: none for built-in clients.
@@ -37,8 +37,8 @@ func (c *Client) DefaultLimits() Limits {
 	return Limits{Recipients: 50, Emails: 200}
 }
 
-// ParseLimits parses the fields of a form. An empty number field means no limit. A non-empty approval field means that
-// a person must approve each email.
+// ParseLimits parses the limits in the fields of an HTML form. An empty number field means no limit. A non-empty
+// approval field means that a person must approve each email.
 func ParseLimits(recipients, emails, approval string) (l Limits, err error) {
 	for _, f := range []struct {
 		name, label, text string
@@ -71,8 +71,8 @@ func (l Limits) check() error {
 	return nil
 }
 
-// bypassScopes are the scopes with which an app could circumvent its limits. With them, an app could create a key,
-// member or webhook, change the limits, approve its own emails, or send uncounted emails through an automation.
+// bypassScopes are the scopes with which an app could circumvent its limits. With these scopes, an app could create a
+// key, member or webhook, change the limits, approve its own emails, or send uncounted emails through an automation.
 var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
@@ -86,7 +86,7 @@ func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	}
 	set &^= bypassScopes
 	if l.Approval {
-		set &^= teams.NewScopes(teams.EmailsWrite) // no rescheduling after the approval
+		set &^= teams.NewScopes(teams.EmailsWrite) // an app may not reschedule an email after its approval
 	}
 	if l.Approval && set.Has(teams.EmailsSend) {
 		set &^= teams.NewScopes(teams.EmailsSend)
@@ -98,8 +98,7 @@ func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 // RemovedScopes returns the scopes in set that an app with these limits may not have.
 func (l Limits) RemovedScopes(set teams.Scopes) teams.Scopes { return set &^ l.restrict(set) }
 
-// AllowedScopes returns the effective scopes of the grant. The parameter holds the current scopes of the user or key
-// that consented.
+// AllowedScopes returns the effective scopes of a grant, given the current scopes of the user or key that consented.
 func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
@@ -140,8 +139,8 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 }
 
 // CurrentActor returns the actor of a grant with its current scopes, for sending an email that a person approved. The
-// returned actor may send emails even if the grant needs approvals. A NotFound fault means that the grant may no longer
-// act.
+// returned actor may send emails even if the grant needs approvals. CurrentActor returns a NotFound fault if the grant
+// may no longer act for the team.
 func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && !g.RevokedAt.IsZero() {
@@ -190,7 +189,7 @@ func (s *Service) Usage(ctx context.Context, teamID, grantID string) (u Usage, e
 // ConsumeLimits counts the emails that an actor sends, in the transaction that accepts them. The parameter recipients
 // has the number of recipients of each email. ConsumeLimits does not count emails of users, API keys or grants without
 // limits. If an email has too many recipients, ConsumeLimits returns an Invalid fault. If the daily limit is exceeded,
-// it returns a DailyQuota fault, so that clients do not retry before the next day.
+// ConsumeLimits returns a DailyQuota fault, so that clients do not retry before the next day.
 func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -206,7 +205,7 @@ func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	}
 	ok, err := countDay(ctx, tx, by.TeamID, by.ID, day, sum-used, l.Emails)
 	if err == nil && !ok {
-		err = l.exceeded(l.Emails) // concurrent transactions used the remaining quota
+		err = l.exceeded(l.Emails) // concurrent transactions have used the remaining limit
 	}
 	return err
 }

@@ -177,7 +177,7 @@ func TestLimitAtOnce(t *testing.T) {
 	})
 }
 
-// An app with limits cannot send broadcasts, because their number of recipients is unlimited.
+// An app with limits cannot send broadcasts, because the number of a broadcast's recipients is unlimited.
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
@@ -287,7 +287,7 @@ func TestSetLimitsAtOnce(t *testing.T) {
 	})
 }
 
-// Concurrent permissive batches send exactly as many emails as the day's limit allows.
+// Concurrent permissive batches send exactly as many emails as the daily limit allows.
 func TestLimitsOfPermissiveBatchesAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const limit = 10

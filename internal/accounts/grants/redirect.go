@@ -8,8 +8,8 @@ import (
 
 const uriMax = 2048 // maximum length in characters of a client's redirect URIs and other URIs
 
-// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser opens some of them as a document or a
-// local file, and others do not return to the app but, for example, make a phone call.
+// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser opens some of these schemes as a
+// document or a local file. Others do not return to the app but, for example, make a phone call.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}

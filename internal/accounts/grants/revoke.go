@@ -25,7 +25,7 @@ func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason
 // RevokeBy revokes a grant on behalf of a dashboard user. Users may revoke grants to which they consented; revoking any
 // other grant requires the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
-	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // read outside the transaction, because a grant's user never changes
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // a grant's user never changes, so no lock is needed
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
 		err = by.Require(teams.GrantsWrite)
 	}

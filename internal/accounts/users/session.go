@@ -21,7 +21,7 @@ const (
 	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
 	usedEvery    = time.Minute         // minimum interval between updates of a session's time of last use
 	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
-	cacheFor     = 5 * time.Second     // how long another node's change can go unnoticed if its cache-invalidation hint is lost
+	cacheFor     = 5 * time.Second     // maximum delay of another node's change if its cache-invalidation hint is lost
 	cacheMax     = 10_000              // cached sessions
 	sessionsMax  = 50                  // maximum number of sessions of a user; a further session ends the oldest
 	maxUserAgent = 300                 // maximum number of bytes of a user agent to store

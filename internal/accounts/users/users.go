@@ -90,7 +90,7 @@ type Config struct {
 type OIDCConfig struct {
 	Issuer, ClientID, ClientSecret string
 	Name                           string   // the provider's name on the sign-in button
-	Domains                        []string // email domains, in lower case, with users who may sign in without an invitation
+	Domains                        []string // lower-case email domains with users who may sign in without an invitation
 }
 
 // Deps are the dependencies of a Service.

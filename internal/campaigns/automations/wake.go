@@ -30,7 +30,7 @@ type wakePayload struct {
 	At        time.Time `json:"at"`
 
 	Runs  []waitingRun `json:"runs,omitempty"`
-	After string       `json:"after,omitempty"` // if Runs is empty, all waiting runs with ids greater than After receive the event
+	After string       `json:"after,omitempty"` // if Runs is empty, the event is for waiting runs with greater ids
 }
 
 // deliveryMode says whether an event is delivered in the transaction that stores it or by a job.

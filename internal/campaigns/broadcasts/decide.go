@@ -23,7 +23,7 @@ const maxDecisions = 10_000
 type decisions struct {
 	mu    sync.Mutex
 	cache map[string]cachedDecision // by broadcast
-	hints int64                     // number of received hints; a decision that was read before a hint is not cached after it
+	hints int64                     // number of received hints; decisions that were read before a hint are not cached
 }
 
 type cachedDecision struct {

@@ -46,7 +46,7 @@ func TestPaceCountsWhoGetsIt(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			stop = cancel
-			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // canceled after the first page was enqueued
+			if err := s.b.Kinds()[0].Handle(ctx, j); !errors.Is(err, context.Canceled) { // canceled after the first page
 				t.Fatalf("it ends with %v", err)
 			}
 			s.mustCount(page-left, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`, id)

@@ -311,7 +311,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return err
 		}
 		if text {
-			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses this content, because each start stores a separate content
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it: each start stores a separate content
 			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}

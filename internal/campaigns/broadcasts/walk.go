@@ -29,7 +29,7 @@ const (
 	readMax = 2000
 
 	mailingsTTL = 5 * time.Second // interval at which prepareMailings checks whether the broadcast may still be sent
-	maxLate     = time.Minute     // a page that is later than this is not compensated by a shorter interval to the next page
+	maxLate     = time.Minute     // longer delays of a page are not compensated by a faster pace
 	settleMax   = 30 * time.Second
 )
 

@@ -82,7 +82,7 @@ type Run struct {
 	At       string           // the key of the current step; "" once the run has ended
 	Waits    *Wait            // set while the run waits at the current step
 	Event    Event            // event that began the run
-	Received map[string]Event // received events by the key of the step that waited; only the payload members that steps refer to
+	Received map[string]Event // by key of the step that waited; only payload members to which steps refer
 }
 
 // Wait contains the time until which a run waits and the name of an event that ends the wait earlier.

@@ -7,7 +7,7 @@ import "time"
 type Opening struct {
 	Trigger string        // the key
 	Next    string        // key of the step after the trigger; "" if there is none
-	Event   string        // name of the event for which the next step waits, as the user wrote it; "" if it waits for no event
+	Event   string        // event for which the next step waits, as the user wrote it; "" if it does not wait
 	Timeout time.Duration // timeout of the wait for Event; 0 for MaxWait
 }
 

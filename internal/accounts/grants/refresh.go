@@ -65,8 +65,8 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err := s.checkGrantor(ctx, &g); err != nil {
 		return Tokens{}, err
 	}
-	// Check that tokens can be signed before the refresh token is marked as used. If signing failed after that, a late
-	// retry of the client would revoke the grant.
+	// Check that tokens can be signed before the refresh token is marked as used. If signing failed after the token is
+	// marked as used, a late retry of the client would revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -74,12 +74,12 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err != nil {
 		return Tokens{}, err
 	}
-	g.Resource = cmp.Or(resource, g.Resource) // narrows only this token, not the grant
+	g.Resource = cmp.Or(resource, g.Resource) // the requested resource narrows only this token, not the grant
 	return s.tokens(ctx, &g, next, scopes)
 }
 
 // checkGrantor revokes a grant if its user is no longer a member of the team, or if its API key was deleted. In most
-// cases, [Service.RevokeUser] has revoked the grant before. This check also covers grants that were not revoked because
+// cases, [Service.RevokeUser] has revoked the grant before. The check also covers grants that were not revoked because
 // a clock was wrong when the user joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	_, err := s.grantorActor(ctx, g)
@@ -140,7 +140,7 @@ func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
 		l.retried, l.rotatedAt = generation, now
-	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // Abs, because a clock may have been set back
+	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // Abs, because a clock may go back
 	default:
 		return false
 	}

@@ -19,11 +19,11 @@ const (
 	clientNameMax  = 200 // maximum length in characters (API reference section 24.2)
 	redirectsMax   = 10
 	registerTime   = time.Hour
-	registeredHour = 20  // registrations that one address may make in registerTime
-	registeredAll  = 500 // unused clients that all addresses together may register in registerTime
+	registeredHour = 20  // maximum number of registrations by one address within registerTime
+	registeredAll  = 500 // maximum number of unused clients registered by all addresses within registerTime
 )
 
-// NewClient is a client to register, as it describes itself (RFC 7591 section 2).
+// NewClient contains the metadata of a client to register (RFC 7591 section 2).
 type NewClient struct {
 	Name          string
 	RedirectURIs  []string
@@ -45,8 +45,8 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	}
 	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
 	address := Network(n.Address)
-	// This first check refuses a flood of registrations before they wait for the write lock, which other transactions
-	// need.
+	// Check the limit before the transaction, so that a flood of registrations does not wait for the write lock, which
+	// other transactions need.
 	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
 		return Client{}, err
 	}
@@ -117,7 +117,8 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf parses a list of scope names. For an empty list, it returns the scopes in the parameter otherwise.
+// scopesOf parses a list of scope names. If the list is empty, scopesOf returns the default scopes in the parameter
+// otherwise.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil
@@ -160,7 +161,7 @@ func Network(address string) string {
 	return p.String()
 }
 
-// Client returns the client with an id. If no such client exists, it returns an InvalidClient error.
+// Client returns the client with the given id. If no such client exists, Client returns an InvalidClient error.
 func (s *Service) Client(ctx context.Context, clientID string) (Client, error) {
 	if !id.Valid(clientID) {
 		return Client{}, refuse(InvalidClient, "client_id is the id of no client. Register the client first.")

@@ -133,7 +133,7 @@ func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by t
 		if err != nil {
 			return 0, err
 		}
-		may := teams.FullAccess.Scopes() // for a grant that a key consented to
+		may := teams.FullAccess.Scopes() // for a grant to which an API key consented
 		if g.UserID != "" {
 			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
 		}

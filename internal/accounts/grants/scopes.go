@@ -17,7 +17,7 @@ var unnamed = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 
 // Scopes are the scopes that a client requested or was granted. The zero value of Scopes contains no scopes.
 type Scopes struct {
-	Full bool         // full_access: the scopes of an API key with that permission, including those of later releases
+	Full bool         // full_access: all scopes of an API key with full access, also those of later releases
 	Each teams.Scopes // scopes that the client requested by name
 }
 
@@ -72,8 +72,8 @@ func (set Scopes) Covers(other Scopes) bool {
 }
 
 // Intersect returns the scopes that are also in the set may. Intersect keeps the name full_access only if may includes
-// every scope of full access. In all other cases the result lists individual scopes, so that it does not grow with the
-// user's role.
+// every scope of full access. In all other cases, Intersect returns individual scopes, so that the result does not grow
+// with the user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set

@@ -78,8 +78,8 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 	return used, err
 }
 
-// countDay adds n to the number of emails that a grant has sent on a day. countDay returns false without counting if
-// the sum would exceed the limit. The caller must check that n alone does not exceed the limit.
+// countDay adds n to the number of emails that a grant has sent on a day. If the sum would exceed the limit, countDay
+// returns false and counts nothing. The caller must check that n alone does not exceed the limit.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
@@ -209,7 +209,7 @@ func eraseCodes(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64
 		ORDER BY user_id, hash LIMIT $2)`, teamID, limit)
 }
 
-// getClient returns a client. OAuth clients belong to no team.
+// getClient returns the client with the given id. OAuth clients belong to no team.
 func getClient(ctx context.Context, r db.Reader, clientID string) (c Client, err error) {
 	var uris, scope, address string
 	var created int64
@@ -270,8 +270,8 @@ func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) 
 	return before, nil
 }
 
-// deleteClients deletes a batch of unused clients. Like expireGrants, it checks again that the clients are still
-// unused.
+// deleteClients deletes a batch of unused clients. Like expireGrants, deleteClients checks again that the clients are
+// still unused.
 func deleteClients(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE used_at = 0
 		AND created_at < $1 ORDER BY created_at, id LIMIT $2) AND used_at <= 0`, before.UnixMicro(), limit)

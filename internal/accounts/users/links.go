@@ -185,7 +185,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		now, err := lockRow(ctx, tx, u.ID) // lock first: concurrent changes of the user delete the token
+		now, err := lockRow(ctx, tx, u.ID) // lock the user first, because concurrent changes delete the token
 		if err != nil {
 			return err
 		}

@@ -18,12 +18,12 @@ const (
 	handleSize = 32  // size of a WebAuthn user handle in bytes; at most 64 are allowed
 )
 
-// Get returns the user with an id.
+// Get returns the user with the given id.
 func (s *Service) Get(ctx context.Context, userID string) (User, error) {
 	return getUser(ctx, s.DB.Reader, userID)
 }
 
-// ByEmail returns the user with an email address.
+// ByEmail returns the user with the given email address.
 func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	key, err := Address(email)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	return r.User, err
 }
 
-// List returns up to limit users whose ids are greater than after, oldest first.
+// List returns up to limit users with ids greater than after, oldest first.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]User, error) {
 	return listUsers(ctx, s.DB.Reader, after, limit)
 }

@@ -277,8 +277,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 	return token, said, nil
 }
 
-// unlinkedUser returns the id of the user with an email address if the user has no password, passkey or linked account.
-// unlinkedUser returns "" if no user has the address, and a fault if the user has another way to sign in.
+// unlinkedUser returns the id of the user with the given email address if that user has no password, passkey or linked
+// account. unlinkedUser returns "" if no user has the address, and a fault if the user has another way to sign in.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {

@@ -88,7 +88,7 @@ func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser,
 }
 
 // challenge returns the options for the browser and a signed token with the WebAuthn session data. The token is bound
-// to the argument of, and openChallenge fails for a different value.
+// to the session id in the parameter of, or to "" for a sign-in; openChallenge fails for another value.
 func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
 	kept, err := json.Marshal(data)
 	if err != nil {

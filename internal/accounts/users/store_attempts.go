@@ -16,9 +16,9 @@ func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 	}
 }
 
-// countAttempt increments the counter with a name and returns its value and start time. A counter restarts after
-// attemptsFor. A counter with a start time in the future also restarts, so that a clock that was briefly wrong does not
-// lock users out for longer.
+// countAttempt increments the counter with the given name and returns the counter's value and start time. A counter
+// restarts after attemptsFor. A counter with a start time in the future also restarts, so that a clock that was briefly
+// wrong does not lock users out for longer.
 func countAttempt(ctx context.Context, tx *db.Tx, name string, now time.Time) (n int64, since time.Time, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, 1)

@@ -29,7 +29,7 @@ func insertSession(ctx context.Context, tx *db.Tx, x *Session, hash string) {
 		db.Micros(x.CreatedAt), db.Micros(x.UsedAt), db.Micros(x.ProvedAt))
 }
 
-// findSession returns the session with a token hash, and the session's user.
+// findSession returns the session with the given token hash, and the session's user.
 func findSession(ctx context.Context, r db.Reader, hash string) (x Session, u User, err error) {
 	var created, used, proved, userCreated, signedIn int64
 	err = r.QueryRow(ctx, `SELECT `+sessionColumns+`, u.email, u.name, u.disabled, u.password <> '',

@@ -78,10 +78,10 @@ type Client struct {
 
 // Config contains the settings of a [Service].
 type Config struct {
-	PublicURL string // its host name is the passkeys' relying party; links begin with it
+	PublicURL string // prefix of links; the host name is the relying party of passkeys
 	OIDC      OIDCConfig
-	// HashMemory is the memory that a password hash uses, in KiB. Only tests set it, for faster hashes; 0 means the secure
-	// default.
+	// HashMemory is the memory that a password hash uses, in KiB. Only tests set HashMemory, for faster hashes; 0 means
+	// the secure default.
 	HashMemory uint32
 }
 
@@ -223,7 +223,7 @@ type OIDCFlow struct {
 type OIDCResult struct {
 	Outcome
 	Linked  bool    // the account was linked to the signed-in user
-	Unknown *Person // the person, with a verified address, if no such user exists
+	Unknown *Person // the person at the provider, with a verified address, if no such user exists
 }
 
 // Person is an identity from the OIDC provider for which no user exists yet. The Token of a Person is the argument of

@@ -194,7 +194,7 @@ func (at *runState) walk(s *Service, tx *db.Tx) *walk {
 }
 
 // runSteps carries out steps until the run waits, ends, reaches maxStepsAtOnce, or needs data that must be prepared
-// outside the transaction. Finally it saves the run.
+// outside the transaction. At the end, runSteps saves the run.
 func (w *walk) runSteps(ctx context.Context) error {
 	waited := w.row.waitFor
 	var failed *engine.Failure

@@ -16,7 +16,7 @@
 // A run keeps the version of the automation with which it began, because versions never change. The transaction that
 // enqueues an email also advances the run, so the email is sent once. After an automation is stopped or deleted, its
 // runs carry out no further steps. Stopping or deleting increments the automation's epoch, and each step compares the
-// run's epoch with it.
+// run's epoch with the automation's.
 //
 // Deleting a contact cancels the contact's runs. An automation's reentry rule limits the number of runs per contact, as
 // do maxActive for active runs and maxHourly for new runs in an hour. The first event in an hour that exceeds a limit
@@ -26,7 +26,7 @@
 // # Errors
 //
 // An event is stored together with the runs that it begins, or not at all. If a transaction records very many events,
-// background jobs begin some of the runs later. If a step cannot be carried out, its run fails with a reason. After a
+// background jobs begin some of the runs later. If a step cannot be carried out, the run fails with a reason. After a
 // database error the job is retried without limit. A webhook step's URL is called at least once.
 //
 // # Limits of this package

@@ -15,7 +15,7 @@ import (
 // inserting a run during the deletion has ended.
 const sweepAfter = time.Hour
 
-// Sweep deletes the rows of deleted automations whose runs have ended. A cron job calls Sweep.
+// Sweep deletes the rows of deleted automations if all their runs have ended. A cron job calls Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := s.p.DB.Now().Add(-sweepAfter)
 	for after := (deleted{}); ; {
@@ -96,9 +96,9 @@ const (
 	replacedRuns = "runs of automations in which it was replaced"
 )
 
-// EraseAddress deletes the runs of contacts with an address, and replaces the address in the events and steps of other
-// runs. Call EraseAddress while the contacts can still be found by their address. EraseAddress reads all runs of the
-// teams in scope, in batches.
+// EraseAddress deletes the runs of contacts with the given address, and replaces the address in the events and steps of
+// other runs. Call EraseAddress while the contacts can still be found by their address. EraseAddress reads all runs of
+// the teams in scope, in batches.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

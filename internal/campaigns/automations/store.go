@@ -241,9 +241,9 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 	countRunEnded(ctx, tx, r)
 }
 
-// countRunEnded decrements a contact's number of active runs. If the contact was deleted, there is no counter to
-// change. If the contact has begun a run since the automation was stopped, that run has reset the counter, and
-// countRunEnded does not change it.
+// countRunEnded decrements a contact's number of active runs. If the contact was deleted, the counter no longer exists.
+// If the contact has begun a run since the automation was stopped, that run has reset the counter, and countRunEnded
+// does not change it.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
@@ -322,9 +322,9 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. A call reads
-// at most limit active runs with ids greater than after, sorted by id. The result done is the id of the last run that
-// it read, or "" if no more runs follow.
+// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. Each call of
+// staleRuns reads at most limit active runs with ids greater than after, sorted by id. The result done is the id of the
+// last run that was read, or "" if no more runs follow.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r

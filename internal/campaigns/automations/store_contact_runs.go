@@ -18,8 +18,8 @@ type ContactRun struct {
 	Payload, Received string // JSON of the event that began the run, and of the events it received; "" for none
 }
 
-// RunsOfContact returns one page of a contact's runs with their steps, newest first. The page begins after the cursor
-// after. The result next is the cursor of the next page, or "" if there is no next page.
+// RunsOfContact returns one page of a contact's runs with their steps, newest first. The page begins after the run with
+// the id after. The result next is the cursor of the next page, or "" if there is no next page.
 func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,

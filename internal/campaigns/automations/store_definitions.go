@@ -73,8 +73,7 @@ func oneAutomation(a Automation, err error) (Automation, error) {
 func storedGraph(versionID, steps, connections string) (*engine.Graph, error) {
 	g, err := engine.Parse([]byte(steps), []byte(connections))
 	if err != nil {
-		// The error is not wrapped with %w, because a stored graph that fails the checks is a bug and not an error of the
-		// request.
+		// The error is not wrapped with %w, because a stored graph that is invalid is a bug and not an error of the request.
 		return nil, fmt.Errorf("read the graph of version %s of an automation: %v", versionID, err)
 	}
 	return g, nil

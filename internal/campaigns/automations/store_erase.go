@@ -20,8 +20,8 @@ type deleted struct {
 	running    bool // some runs of the automation have not ended yet
 }
 
-// deletedBefore returns a batch of automations of all teams that were deleted before a time. The batch follows the
-// automation after in the order of team ids and ids.
+// deletedBefore returns a batch of automations of all teams that were deleted before a time. The batch is sorted by
+// team id and id, and begins after the automation in the parameter after.
 func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
 	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
 		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
@@ -42,7 +42,7 @@ func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error
 		eraseRows)
 }
 
-// automationsOf returns the ids of a batch of a team's automations that are greater than after, including deleted
+// automationsOf returns a batch of ids of a team's automations that are greater than after, including deleted
 // automations.
 func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	return ids(ctx, r, `SELECT id FROM (

@@ -146,7 +146,7 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 
 // resolveContacts sets the contact ids of email events. The contact of an email event is the one for which the email
 // was enqueued, even if its address has changed since. If that contact does not exist, the contact with the recipient's
-// address is used. If no such contact exists either, the contact id is "".
+// address is used. If neither contact exists, the contact id is "".
 func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID string, all []systemEvent) error {
 	var ids, addresses []string
 	for i := range all {

@@ -155,7 +155,7 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// atHand loads the graphs of those automations into the cache that have the trigger go and a wait for the event paid.
+// atHand loads into the cache the graphs of the automations that have the trigger go and a wait for the event paid.
 func (s *fixture) atHand() {
 	s.T.Helper()
 	first := s.contact("first@reader.example")

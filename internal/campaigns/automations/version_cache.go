@@ -27,8 +27,8 @@ type version struct {
 	size       int
 }
 
-// versions caches the graphs of automation versions, which never change. If the cache is full, it evicts the least
-// recently used version. If a team exceeds its limit, it evicts the team's least recently used version.
+// versions caches the graphs of automation versions, which never change. If the cache is full, the least recently used
+// version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
 	// Each team loads one graph at a time, which one of teamLocks ensures; two teams rarely share a lock. Only one graph
 	// of all teams is parsed at a time, which compiling ensures. A team with many large graphs therefore uses only one

@@ -11,22 +11,22 @@
 //
 // # Invariants
 //
-// A contact has at most one row per broadcast, because of the primary key. The row is written in the transaction that
-// enqueues the email. Therefore no contact is missed or mailed twice, even if a process is killed. Contacts that are
+// A contact has at most one row per broadcast, because of the primary key. The transaction that enqueues an email also
+// writes the contact's row, so no contact is missed or mailed twice, even if a process is killed. Contacts that are
 // added after the start of a broadcast are not mailed. The content of a broadcast never changes after its start.
 //
-// Each change of the status and each page of the audience locks the broadcast's row. Therefore no more emails are
-// enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
-// Within seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end
-// as canceled.
+// Each change of the status and each page of the audience locks the broadcast's row, so no more emails are enqueued
+// after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt. Within
+// seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end as
+// canceled.
 //
 // The variant that a contact gets in an A/B test depends only on the ids of the contact and the broadcast.
 //
 // # Errors
 //
 // A problem that a user can fix, such as a domain that is no longer verified, pauses the broadcast. A problem that
-// cannot be fixed, such as a deleted segment, ends the broadcast as failed. In both cases the reason is stored and the
-// team is notified. After a database error the job is retried without limit.
+// cannot be fixed, such as a deleted segment, ends the broadcast as failed. If a problem pauses or ends a broadcast,
+// the reason is stored and the team is notified. After a database error, the broadcast's job is retried without limit.
 //
 // # Limits of this package
 //

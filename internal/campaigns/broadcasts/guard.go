@@ -29,7 +29,7 @@ func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID stri
 		Payload: broadcastID, RunAt: at})
 }
 
-// guard handles jobs of the kind guardKind. In one transaction, it first ends its job and then reads the counts. A
+// guard handles jobs of the kind guardKind. In one transaction, guard first ends its job and then reads the counts. A
 // concurrent bounce is therefore either committed before the counts are read, or finds no job and enqueues a new one.
 // On PostgreSQL, enqueueing locks an existing job, so ending the job waits for transactions that have found the job.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {

@@ -79,8 +79,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	})
 }
 
-// A winner that is chosen by hand, while the test emails are being sent or after that, is sent to the remaining
-// audience.
+// A winning variant that is chosen by hand during or after the sending of the test is sent to the remaining audience.
 func TestWinnerByHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

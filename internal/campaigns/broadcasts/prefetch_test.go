@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// numbered returns a read function for contacts with the ids 001 to n. The read function returns at most most contacts
-// per call and counts its calls.
+// numbered returns a read function for contacts with the ids 001 to n. The read function counts its calls and returns a
+// limited number of contacts per call, which the parameter most gives.
 func numbered(n, most int, reads *int) func(context.Context, string, int) ([]contacts.Member, bool, error) {
 	return func(_ context.Context, after string, limit int) (all []contacts.Member, more bool, err error) {
 		*reads++

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// contactOf returns the id of the contact with an address in the team Acme.
+// contactOf returns the id of the contact with the given address in the team Acme.
 func (s *sender) contactOf(address string) string {
 	s.T.Helper()
 	c, err := s.Contacts.Get(s.T.Context(), s.Acme.TeamID, address)
@@ -142,8 +142,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	}
 }
 
-// A contact that is deleted after its page was read gets no email and no row. A contact with an address that changed
-// after its page was read gets the email at the new address.
+// A contact that is deleted after its page was read gets no email and no row. If a contact's address changes after its
+// page was read, the contact gets the email at the new address.
 func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	for _, withTopic := range []bool{false, true} {

@@ -137,7 +137,7 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	return err
 }
 
-// Pause stops a broadcast until it is resumed. Emails that have not been handed to a mail server are withheld.
+// Pause stops a broadcast until it is resumed. Pause withholds emails that have not been handed to a mail server.
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -160,8 +160,8 @@ func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason
 }
 
 // Resume continues a paused broadcast. If the broadcast was paused for bounces or complaints, it is not paused for them
-// again, because the user has decided to continue. If it was paused for another reason, Resume schedules a check of the
-// bounces and complaints that arrived during the pause.
+// again, because the user has decided to continue. If the broadcast was paused for another reason, Resume schedules a
+// check of the bounces and complaints that arrived during the pause.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err

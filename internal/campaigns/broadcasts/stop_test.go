@@ -70,7 +70,8 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// A paused broadcast enqueues no more emails. After it resumes, it continues after the last contact that it mailed.
+// A paused broadcast enqueues no more emails. After a paused broadcast resumes, it continues with the contact after the
+// last mailed one.
 func TestPauseStopsTheWalk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -218,8 +219,8 @@ func TestItStopsByItself(t *testing.T) {
 	}
 }
 
-// A broadcast that exceeds the quota enqueues as many emails as the quota allows, and pauses. After it is resumed with
-// a larger quota, it mails the remaining contacts, and no contact twice.
+// A broadcast that exceeds the quota enqueues as many emails as the quota allows, and pauses. After the broadcast is
+// resumed with a larger quota, it mails the remaining contacts, and no contact twice.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

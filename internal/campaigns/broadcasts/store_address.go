@@ -20,8 +20,8 @@ type BroadcastRecipient struct {
 	Recipient
 }
 
-// RecipientsWithAddress returns the recipients with an address in a team's broadcasts, newest broadcast first. Each
-// call examines the next 5,000 recipients after a cursor, so it may return no recipients although more follow. The
+// RecipientsWithAddress returns the recipients with the given address in a team's broadcasts, newest broadcast first.
+// Each call examines the next 5,000 recipients after a cursor, so it may return no recipients although more follow. The
 // result next is the cursor for the next call, or "" at the end.
 func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []BroadcastRecipient,
@@ -49,7 +49,7 @@ func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a er
 }
 
 // startedBefore returns the id of a team's newest started broadcast with an id smaller than broadcastID, or "" if there
-// is none. If broadcastID is "", it considers all started broadcasts.
+// is none. If broadcastID is "", startedBefore considers all started broadcasts.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
 		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)
@@ -62,7 +62,8 @@ func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string)
 	return id, nil
 }
 
-// addressPage returns those recipients in a range of a broadcast's recipients that have an address; see [page.Part].
+// addressPage returns those recipients in a range of a broadcast's recipients that have the given address; see
+// [page.Part].
 func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient,
 	string,
 	error) {

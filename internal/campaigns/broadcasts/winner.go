@@ -68,7 +68,7 @@ func (b *Broadcast) useWinner(winner int) {
 	}
 }
 
-// best returns the variant with the highest open or click rate. If several variants have the highest rate, it returns
+// best returns the variant with the highest open or click rate. If several variants have the highest rate, best returns
 // the first of them.
 func best(all []Tally, by Metric) (winner int) {
 	rate := func(t Tally) float64 {

@@ -81,7 +81,7 @@ type Occurrence struct {
 }
 
 // CheckName returns a fault if a string cannot be the name of a custom event. The parameter field is the name of the
-// request field that contains it.
+// request field that contains the event name.
 func CheckName(field, name string) error {
 	if err := events.CheckName(field, name); err != nil {
 		return err

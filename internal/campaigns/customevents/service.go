@@ -46,7 +46,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 		return def, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The lock prevents concurrent requests from exceeding the limit.
+		// The lock prevents concurrent requests from exceeding the limit of definitions.
 		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 	return def, err
 }
 
-// Get returns the definition with an id or a name.
+// Get returns the definition with the given id or name.
 func (s *Service) Get(ctx context.Context, teamID, idOrName string) (Definition, error) {
 	return get(ctx, s.DB.Reader, teamID, idOrName)
 }
@@ -78,7 +78,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Defin
 	return list(ctx, s.DB.Reader, teamID, p)
 }
 
-// SetSchema replaces the schema of the definition with an id or a name. If schema is nil, SetSchema removes the
+// SetSchema replaces the schema of the definition with the given id or name. If schema is nil, SetSchema removes the
 // definition's schema. Events that were already sent are not validated again.
 func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema Schema) (def Definition, err error) {
 	if err := schema.check(); err != nil {
@@ -95,7 +95,7 @@ func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema
 	return def, err
 }
 
-// Delete deletes the definition with an id or a name. Events with the deleted name can still be sent.
+// Delete deletes the definition with the given id or name. Events with the deleted name can still be sent.
 func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Definition, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		if def, err = get(ctx, tx.Reader, teamID, idOrName); err != nil {
@@ -127,8 +127,8 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event and calls OnEvent. If Send returns an error, it has made no changes, unless the error says that
-// the event may have been accepted.
+// Send accepts an event and calls OnEvent. If Send returns an error, the event was not accepted, unless the error says
+// that it may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {

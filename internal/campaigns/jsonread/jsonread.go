@@ -35,7 +35,7 @@ func ParseObject(path string, text jsontext.Value) (Object, error) {
 	return o, nil
 }
 
-// At returns the path of the member with a name.
+// At returns the path of the member with the given name.
 func (o Object) At(name string) string { return Join(o.Path, name) }
 
 // Join appends a member's name to the path of its object. Join truncates names of more than 100 characters.

@@ -138,7 +138,7 @@ type Email struct {
 	From, Subject, ReplyTo string
 }
 
-// Update is the effect of changing the contact. Contact fields whose value here is nil stay unchanged.
+// Update is the effect of changing the contact. Fields of Update that are nil leave the contact's fields unchanged.
 type Update struct {
 	FirstName, LastName *string
 	Unsubscribed        *bool

@@ -53,7 +53,7 @@ type config interface {
 	// references returns the team's objects to which the config refers, such as templates.
 	references(path string) []Reference
 
-	// plan returns the action of the step. An error comes from Facts.Fields.
+	// plan returns the action of the step. If Facts.Fields fails, plan returns that error.
 	plan(m *stepContext) (Action, error)
 
 	// jsonValue returns the config as a value that can be encoded as JSON.
@@ -76,7 +76,7 @@ func (plain) exits() []string               { return []string{Default} }
 func (plain) check(*Graph, string) error    { return nil }
 func (plain) references(string) []Reference { return nil }
 
-// step returns the step with a key, or nil if no step has the key.
+// step returns the step with the given key, or nil if no step has the key.
 func (g *Graph) step(key string) *Step {
 	if i, ok := g.index[key]; ok {
 		return &g.Steps[i]
@@ -84,7 +84,7 @@ func (g *Graph) step(key string) *Step {
 	return nil
 }
 
-// HasStep reports whether the graph has a step with a key.
+// HasStep reports whether the graph has a step with the given key.
 func (g *Graph) HasStep(key string) bool { return g.step(key) != nil }
 
 // Triggers returns the canonical names of the events that begin runs, without duplicates; see [events.CanonicalName].

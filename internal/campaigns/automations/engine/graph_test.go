@@ -75,8 +75,8 @@ func TestGraphsByChance(t *testing.T) {
 	}
 }
 
-// sound reports whether a graph has no cycle and all steps can be reached from step 0. To find out, it follows every
-// path.
+// sound follows every path of a graph and reports whether the graph has no cycle and all steps can be reached from step
+// 0.
 func sound(leads [][]int) bool {
 	reached := map[int]bool{}
 	var visit func(at, depth int) bool

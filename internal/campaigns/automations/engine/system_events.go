@@ -50,8 +50,8 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 }
 
 // EmailPayload returns the payload of a system event of an email, before the data of the email is looked up and added.
-// EmailPayload contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID is
-// "".
+// The payload contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID must
+// be "".
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

@@ -25,8 +25,8 @@ const (
 // waitEvents is the prefix of names that refer to values of events that the run received.
 const waitEvents = "wait_events."
 
-// value is a JSON value in a config that may contain references. At most one of its fields is set; for null, no field
-// is set.
+// value is a JSON value in a config that may contain references. At most one field of a value is set; for null, no
+// field is set.
 type value struct {
 	literal any // a string, a float64 or a bool
 	ref     string
@@ -258,9 +258,9 @@ type stepContext struct {
 	facts Facts
 }
 
-// resolve replaces the references in a value by the values to which they refer. The result is nil, a string, a number,
-// a bool, a list or an object. The second result is false if the value is a reference to a value that does not exist.
-// References to missing values inside lists and objects are omitted.
+// resolve replaces the references in a value by the values to which they refer. The first result is nil, a string, a
+// number, a bool, a list or an object. The second result is false if the value is a reference to a value that does not
+// exist. References to missing values inside lists and objects are omitted.
 func (m *stepContext) resolve(v value) (any, bool) {
 	switch {
 	case v.ref != "":
@@ -341,7 +341,7 @@ func (m *stepContext) received(path string) any {
 	return member(last.Payload, rest)
 }
 
-// config returns the config of the step with a key, or nil if no step has the key.
+// config returns the config of the step with the given key, or nil if no step has the key.
 func (g *Graph) config(key string) config {
 	if s := g.step(key); s != nil {
 		return s.config

@@ -138,7 +138,7 @@ func (c waitUntil) location(m *stepContext) *time.Location {
 	return time.UTC
 }
 
-// date converts the value of a contact property to a time. To a date without a time, it adds the step's time of day. If
+// date converts the value of a contact property to a time. The step's time of day is added to a date without a time. If
 // the value is not a date, the second result is false.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {

@@ -32,7 +32,8 @@ type person struct {
 	engagement map[string]any    // number or time by field name
 }
 
-// change is a change of the simulated contact by the scenario. Contact fields whose value here is nil stay unchanged.
+// change is a change of the simulated contact by the scenario. Fields of change that are nil leave the contact's fields
+// unchanged.
 type change struct {
 	path                         string
 	address, firstName, lastName *string
@@ -359,7 +360,7 @@ func propertyField(kind scalar.Type) filter.Field {
 	return filter.Field{Type: filter.AnyField}
 }
 
-// field returns the value of the contact field with a name that rules use.
+// field returns the value of a contact field by the name that rules use for it.
 func (p *person) field(name string) filter.Value {
 	switch name {
 	case "contact.email":

@@ -149,7 +149,7 @@ func (s *simulation) end(status, reason, message string) {
 	s.report.Status, s.report.Reason, s.report.Message = status, Text(reason), Text(message)
 }
 
-// record adds an entry for a step to the report. Call it after the run has advanced to the next step.
+// record adds an entry for a step to the report. Call record after the run has advanced to the next step.
 func (s *simulation) record(r engine.Record, happened string) {
 	e := Entry{At: s.now, After: s.after(), Sentence: happened, Step: Text(r.Key), Type: Text(r.Type),
 		Status: Text(r.Status)}
@@ -166,7 +166,7 @@ func (s *simulation) record(r engine.Record, happened string) {
 	s.report.Entries = append(s.report.Entries, e)
 }
 
-// reserve subtracts size from the remaining size of the report. If the remaining size is too small, it counts an
+// reserve subtracts size from the remaining size of the report. If the remaining size is too small, reserve counts an
 // omission and returns false.
 func (s *simulation) reserve(size int) bool {
 	if size > s.bytesLeft {
@@ -186,8 +186,8 @@ func (s *simulation) recordEntry(event, happened string) {
 // after returns the time since the start of the simulation in words.
 func (s *simulation) after() string { return elapsed(s.s.start, s.now) }
 
-// fillSystemEvent gives an event its canonical name. To a system event, it adds the payload members that this event has
-// in production; members from the scenario override these.
+// fillSystemEvent gives an event its canonical name. A system event also gets the payload members that it has in
+// production; members from the scenario override these.
 func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {

@@ -19,7 +19,7 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 
 // DescribeSending returns the ways in which an app with these scopes can send emails without a person's action, or nil
 // if it cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person
-// created. The sentences of [DescribeScopes] mention these emails.
+// created. The sentences of [DescribeScopes] mention emails of automations that a person created.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {

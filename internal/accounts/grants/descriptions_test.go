@@ -40,7 +40,7 @@ func TestWays(t *testing.T) {
 		teams.EventsSend)); got != nil {
 		t.Errorf("without the ways: %q", got)
 	}
-	// The set omits broadcasts:write, which an app with limits keeps. Package broadcasts tests that such an app can
+	// The set omits broadcasts:write, which an app with limits keeps. Package broadcasts tests that an app with limits can
 	// neither send nor resume broadcasts.
 	if got := DescribeSending(Limits{Emails: 1}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
 		got[0] != "by sending them, and broadcasts" {

@@ -9,10 +9,10 @@
 // tokens ([Service.Refresh]). The first exchange creates the grant, which teams see and can revoke.
 //
 // An access token is a JWT (RFC 9068). The signature of an access token proves that this installation issued the token.
-// The service then looks up the token's grant to check that the grant is still active. A refresh token contains the id
-// of its grant and a generation number, and is signed with the keyring. The grant's row stores the newest generation
-// number. A grant therefore needs one row, no matter how often its tokens are renewed, and the service recognizes every
-// older refresh token of the grant.
+// After it has verified the signature, the service looks up the token's grant to check that the grant is still active.
+// A refresh token contains the id of its grant and a generation number, and is signed with the keyring. The grant's row
+// stores the newest generation number. With generation numbers, a grant needs only one row, no matter how often its
+// tokens are renewed, and the service recognizes every older refresh token.
 //
 // A user may limit what a grant sends ([Limits]): the number of recipients per email and the number of emails per day.
 // A user may also require that a person approves each email. The transaction that accepts an email of an app also
@@ -30,11 +30,12 @@
 //
 // Only the newest refresh token of a grant works. The use of an older refresh token revokes the grant, with one
 // exception. Within [retryTime], a client that did not receive the response may use the same refresh token again, if no
-// newer refresh token was used. For such a retry, the service replaces the refresh token that the client did not
-// receive.
+// newer refresh token was used. When a client retries a refresh, the service replaces the refresh token that the client
+// did not receive.
 //
 // Each use of a code or a refresh token is decided in one transaction on the grant's row. The node that revokes a grant
-// refuses its tokens immediately. Other nodes refuse the tokens when they receive the cache-invalidation hint.
+// refuses its tokens immediately. Other nodes refuse the tokens of a revoked grant when they receive the
+// cache-invalidation hint.
 //
 // # Errors
 //

@@ -71,8 +71,9 @@ func (l Limits) check() error {
 	return nil
 }
 
-// bypassScopes are the scopes with which an app could circumvent its limits. With these scopes, an app could create a
-// key, member or webhook, change the limits, approve its own emails, or send uncounted emails through an automation.
+// bypassScopes are the scopes with which an app could circumvent its limits. With any of these scopes, an app with
+// limits could create a key, member or webhook, change the limits, approve its own emails, or send uncounted emails
+// through an automation.
 var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
@@ -103,9 +104,9 @@ func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
 
-// SetLimits changes the limits of an active grant. The change takes effect immediately on this node, and on other nodes
-// when they receive the cache-invalidation hint. The caller checks that the actor may change grants; a connected app
-// may never change limits.
+// SetLimits changes the limits of an active grant. A change of limits takes effect immediately on this node, and on
+// other nodes when they receive the cache-invalidation hint. The caller checks that the actor may change grants; a
+// connected app may never change limits.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {

@@ -72,8 +72,8 @@ func (set Scopes) Covers(other Scopes) bool {
 }
 
 // Intersect returns the scopes that are also in the set may. Intersect keeps the name full_access only if may includes
-// every scope of full access. In all other cases, Intersect returns individual scopes, so that the result does not grow
-// with the user's role.
+// every scope of full access. If may lacks a scope of full access, Intersect returns individual scopes, so that the
+// result does not grow with the user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set

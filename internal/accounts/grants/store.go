@@ -66,8 +66,8 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns the number of emails that a grant has sent on a day. A count that is stored for the next day is used
-// too, because a transaction that began before midnight must not reset the count of the new day. A count for a later
+// dayUsed returns the number of emails that a grant has sent on a day. A count that is stored for the next day is also
+// used, because a transaction that began before midnight must not reset the count of the new day. A count for a later
 // day comes from a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
@@ -118,8 +118,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
-// value, but on PostgreSQL it locks the row. The second of two concurrent uses of a refresh token therefore sees the
-// effect of the first.
+// value, but on PostgreSQL it locks the row. With this lock, the second of two concurrent uses of a refresh token sees
+// the effect of the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
@@ -136,8 +136,8 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 }
 
 // expireGrants revokes a batch of grants with expired refresh tokens, of all teams. The outer conditions of the UPDATE
-// check rows again that a concurrent transaction has changed. These conditions are written so that the query planner
-// does not use a partial index for them.
+// check rows again that a concurrent transaction has changed. The outer conditions are written so that the query
+// planner does not use a partial index for them.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -235,7 +235,7 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 }
 
 // countRecent counts the clients that one address registered since a time, and all unused clients that were registered
-// since then. Both counts are small, because the registration limits bound them.
+// since then. Both counts of clients are small, because the registration limits bound them.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),

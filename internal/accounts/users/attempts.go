@@ -54,7 +54,7 @@ func resetLimits(email string, c Client) []limit {
 }
 
 // widerNetworks are the larger networks that contain the /64 of an IPv6 client: the /56 that a household often has, and
-// the /48 of a site. The field times is the limit of such a network as a multiple of the limit of a /64.
+// the /48 of a site. The field times is the limit of a wider network as a multiple of the limit of a /64.
 var widerNetworks = []struct {
 	bits  int
 	times int64

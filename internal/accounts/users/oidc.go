@@ -182,10 +182,11 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 // FinishOIDC finishes a sign-in at the OIDC provider. The parameters are the cookie and the query parameters of the
 // provider's redirect: state and code, or an error. The session must be the same as in the call of BeginOIDC.
 //
-// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. Such a
-// sign-in requires that the provider has verified the address and that the user has no other way to sign in. A user
-// with another way to sign in must sign in and link the account, so that a person who controls the address at the
-// provider cannot take over the user. If no user has the address, the account is returned as Unknown.
+// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. A
+// sign-in of a user who is not linked requires that the provider has verified the address and that the user has no
+// other way to sign in. A user with another way to sign in must sign in and link the account, so that a person who
+// controls the address at the provider cannot take over the user. If no user has the address, the account is returned
+// as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow

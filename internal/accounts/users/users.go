@@ -40,7 +40,7 @@ import (
 )
 
 // HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's right
-// or end a session. The payload of such a hint is the user's id.
+// or end a session. The payload of a hint with this topic is the user's id.
 const HintTopic = "users"
 
 // User is a person who can sign in.
@@ -100,8 +100,8 @@ type Deps struct {
 	Log  *slog.Logger
 	// Audit is the audit log, which records changes of users and sign-ins.
 	Audit *audit.Log
-	// TeamsOf returns the ids of a user's teams. A user's actions appear in the audit log of each of these teams. Actions
-	// of a user without a team appear in no team's log.
+	// TeamsOf returns the ids of a user's teams. A user's actions appear in the audit log of each of the user's teams.
+	// Actions of a user without a team appear in no team's log.
 	TeamsOf func(ctx context.Context, r db.Reader, userID string) ([]string, error)
 	// OnUserDelete runs in the transaction that deletes a user. If OnUserDelete returns an error, the user is not deleted.
 	OnUserDelete func(ctx context.Context, tx *db.Tx, userID string) error

@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. The limit is small because
-	// such a transaction blocks all other writes on SQLite.
+	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. The limit on steps is small
+	// because the transaction blocks all other writes on SQLite.
 	maxStepsAtOnce = 20
 	// maxTurns is the maximum number of consecutive transactions of a run before its worker may serve other runs.
 	maxTurns = 10
@@ -83,7 +83,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	if at.cancelReason != "" {
 		return false, s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
-	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait, because waitUntil is then zero
+	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait, because waitUntil is zero
 		if err := s.prepareEmails(ctx, at); err != nil {
 			return false, err
 		}

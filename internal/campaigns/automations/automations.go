@@ -5,11 +5,11 @@
 // # How a run advances
 //
 // A run is a database row and has one job until it ends. The job's handler plans the run's next step. One transaction
-// then writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled
-// for the end of the wait. If a step waits for an event, the transaction also inserts a row by which that event finds
-// the run. Every change of a run increments its revision, and fails if the revision has changed since the run was read.
-// If a due job, an event and a cancellation change a run concurrently, the first commit wins, and the other two read
-// the run again.
+// writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled for
+// the end of the wait. If a step waits for an event, the transaction also inserts a row by which that event finds the
+// run. Every change of a run increments its revision, and fails if the revision has changed since the run was read. If
+// a due job, an event and a cancellation change a run concurrently, the first commit wins, and the other two read the
+// run again.
 //
 // # Invariants
 //
@@ -20,8 +20,8 @@
 //
 // Deleting a contact cancels the contact's runs. An automation's reentry rule limits the number of runs per contact, as
 // do maxActive for active runs and maxHourly for new runs in an hour. The first event in an hour that exceeds a limit
-// creates a failed run that shows the reason. If a run causes an event that begins another run, such a chain of runs
-// ends at maxDepth.
+// creates a failed run that shows the reason. A chain of runs in which each run causes the event that begins the next
+// run ends at maxDepth.
 //
 // # Errors
 //

@@ -17,12 +17,12 @@ import (
 // runs.
 const deletedContactKind = "automations.gone"
 
-// maxEnded is the maximum number of runs that one transaction ends. Ending this number of runs occupies SQLite's only
-// writer for a few milliseconds.
+// maxEnded is the maximum number of runs that one transaction ends. Ending maxEnded runs occupies SQLite's only writer
+// for a few milliseconds.
 const maxEnded = 100
 
 // cancel marks locked runs of a team as cancelled with the given reason, and removes their jobs. A worker that is
-// already processing such a job detects that the run has changed.
+// already processing the job of a cancelled run detects that the run has changed.
 func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []row, reason Reason) {
 	if len(all) == 0 {
 		return

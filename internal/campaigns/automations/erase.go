@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long the rows of a deleted automation are kept. After this time, every transaction that was
+// sweepAfter is how long the rows of a deleted automation are kept. After sweepAfter, every transaction that was
 // inserting a run during the deletion has ended.
 const sweepAfter = time.Hour
 
@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes a batch of runs that ended before a time, with their steps. RemoveRuns returns "" if no such runs
-// remain. The counters that enforce the reentry rules of automations are kept.
+// RemoveRuns deletes a batch of runs that ended before a time, with their steps. RemoveRuns returns "" if no runs that
+// ended before the time remain. The counters that enforce the reentry rules of automations are kept.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""

@@ -13,8 +13,8 @@ import (
 )
 
 // Runs returns a page of an automation's runs, newest first and without their steps. An empty list of statuses selects
-// all runs. If only a few of very many rows match, a page may have fewer runs than its limit although more exist. For
-// such a page, the result next is the cursor from which to continue in the same direction.
+// all runs. If only a few of very many rows match, a page may have fewer runs than its limit although more exist. If a
+// page ends early, the result next is the cursor from which to continue in the same direction.
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -84,8 +84,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 }
 
 // applyEpoch changes the status of a running run to cancelled if the run's epoch is older than the automation's. A job
-// ends such a run later, but users must see it as cancelled immediately. applyEpoch also sets the message for the run's
-// reason.
+// ends runs of older epochs later, but users must see these runs as cancelled immediately. applyEpoch also sets the
+// message for the run's reason.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped

@@ -52,8 +52,9 @@ type runList struct {
 	args        []any
 }
 
-// runLists returns the lists that together contain the runs with the given statuses. Read the lists in their order. A
-// run that ends during the reading then appears in the list of running runs, in a list of ended runs, or in both.
+// runLists returns the lists that together contain the runs with the given statuses. The lists must be read in their
+// order. With this order, a run that ends during the reading appears in the list of running runs, in a list of ended
+// runs, or in both.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }

@@ -123,7 +123,7 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	if err := s.resolveContacts(ctx, tx.Reader, teamID, all); err != nil {
 		return err
 	}
-	// Sorting by contact id prevents deadlocks between two such transactions.
+	// Sorting by contact id prevents deadlocks between transactions that deliver system events.
 	slices.SortStableFunc(all, func(a, b systemEvent) int { return strings.Compare(a.contactID, b.contactID) })
 	var some []occurrence
 	for i := range all {

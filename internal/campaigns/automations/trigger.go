@@ -117,7 +117,7 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurren
 }
 
 // beginOne inserts a run with a completed trigger step, and the job that carries out the next step. If the next step
-// waits for an event, the run receives such events as soon as the transaction commits.
+// waits for an event, the run can receive that event as soon as the transaction commits.
 func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e engine.Event) error {
 	run, kept, err := t.opening.Begin(r.id, e, tx.Now())
 	if err != nil {

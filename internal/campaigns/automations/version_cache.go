@@ -31,8 +31,8 @@ type version struct {
 // version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
 	// Each team loads one graph at a time, which one of teamLocks ensures; two teams rarely share a lock. Only one graph
-	// of all teams is parsed at a time, which compiling ensures. A team with many large graphs therefore uses only one
-	// processor, and other teams wait for at most one of its graphs.
+	// of all teams is parsed at a time, which compiling ensures. With these locks, a team with many large graphs uses only
+	// one processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 

@@ -46,8 +46,8 @@ func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	})
 }
 
-// Send refuses a draft with a deleted segment or topic, and the error names the field. After such a draft gets another
-// segment or topic, the draft can be sent. Get does not return a deleted topic.
+// Send refuses a draft with a deleted segment or topic, and the error names the field. A draft with a deleted segment
+// or topic can be sent after it gets another segment or topic. Get does not return a deleted topic.
 func TestDraftOfWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

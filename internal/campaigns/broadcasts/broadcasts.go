@@ -115,9 +115,9 @@ type Options struct {
 
 	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that gets no email, as a control group
 
-	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when one
-	// of these limits is exceeded. If a limit is nil, the installation's setting applies. A limit of 100 never pauses the
-	// broadcast.
+	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
+	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. A limit of
+	// 100 never pauses the broadcast.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is the number of contacts to which the crash tests send a broadcast. One of these contacts is left out.
+// few is the number of contacts to which the crash tests send a broadcast. One of the few contacts is left out of the
+// broadcast.
 const few = 4
 
 // begun creates contacts in the segment, sends a broadcast with an A/B test to them, and returns the broadcast's id.

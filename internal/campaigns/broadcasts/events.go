@@ -43,8 +43,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		list[at].add(e)
 	}
-	// The rows of links are shared between transactions. All transactions change these rows in the same order, so that
-	// they do not deadlock.
+	// The rows of links are shared between transactions. All transactions change the rows of links in the same order, so
+	// that they do not deadlock.
 	slices.SortFunc(list, func(a, b *emailUpdate) int {
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
 	})

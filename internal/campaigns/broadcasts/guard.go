@@ -30,8 +30,8 @@ func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID stri
 }
 
 // guard handles jobs of the kind guardKind. In one transaction, guard first ends its job and then reads the counts. A
-// concurrent bounce is therefore either committed before the counts are read, or finds no job and enqueues a new one.
-// On PostgreSQL, enqueueing locks an existing job, so ending the job waits for transactions that have found the job.
+// concurrent bounce is either committed before the counts are read, or finds no guard job and enqueues a new one. On
+// PostgreSQL, enqueueing locks an existing job, so ending the job waits for transactions that have found the job.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)

@@ -68,7 +68,7 @@ func decodeCursor(field, cursor string) (string, error) {
 
 // Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors come
 // from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients than
-// its limit although more exist. For such a page, the result next is the cursor from which to continue in the same
+// its limit although more exist. If a page ends early, the result next is the cursor from which to continue in the same
 // direction.
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {

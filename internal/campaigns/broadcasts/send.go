@@ -159,9 +159,9 @@ func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason
 	s.invalidate(tx, b)
 }
 
-// Resume continues a paused broadcast. If the broadcast was paused for bounces or complaints, it is not paused for them
-// again, because the user has decided to continue. If the broadcast was paused for another reason, Resume schedules a
-// check of the bounces and complaints that arrived during the pause.
+// Resume continues a paused broadcast. If the broadcast was paused for bounces or complaints, it is not paused for
+// bounces or complaints again, because the user has decided to continue. If the broadcast was paused for another
+// reason, Resume schedules a check of the bounces and complaints that arrived during the pause.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -207,7 +207,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 }
 
 // Cancel turns a scheduled broadcast back into a draft. Cancel ends a broadcast that is being sent or paused, so that
-// no more emails are enqueued. Emails of such a broadcast that have not been handed to a mail server end as canceled.
+// no more emails are enqueued. Emails of a canceled broadcast that have not been handed to a mail server end as
+// canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {

@@ -18,8 +18,8 @@ import (
 const (
 	maxTurn = 20 * time.Second // maximum time that one broadcast may occupy a worker
 
-	// On SQLite, a transaction that enqueues a page blocks all other writes. Therefore the number of emails per page is
-	// adjusted to the measured duration of the transaction, without the time for the lock and the disk. On PostgreSQL, the
+	// On SQLite, a transaction that enqueues a page blocks all other writes. The number of emails per page is adjusted to
+	// the measured duration of the transaction on SQLite, without the time for the lock and the disk. On PostgreSQL, the
 	// transaction does not block others, and a page has as many emails as one call of Enqueue allows.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100

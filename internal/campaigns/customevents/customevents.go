@@ -16,8 +16,8 @@
 // A payload is a JSON object of limited size and depth without duplicate names. A payload member that the schema names
 // must have the type in the schema, or be null or absent. Other payload members may have any type.
 //
-// Send calls Deps.OnEvent in one transaction, which also contains all effects of the event. Send returns after this
-// transaction has committed. The occurrence itself is not stored.
+// Send calls Deps.OnEvent in one transaction, which also contains all effects of the event. Send returns after the
+// transaction that calls OnEvent has committed. The occurrence itself is not stored.
 //
 // # Errors
 //

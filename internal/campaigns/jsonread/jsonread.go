@@ -1,6 +1,6 @@
 // Package jsonread reads the JSON of requests member by member. The errors of this package are Invalid and Missing
-// faults. The field of such a fault is the path of the JSON value, such as steps[2].config.url, and its message is a
-// sentence about that value.
+// faults. The field of a fault from this package is the path of the JSON value, such as steps[2].config.url, and its
+// message is a sentence about that value.
 //
 // The automation engine and its simulation use this package, because decoding into Go structs would lose the paths of
 // values.

@@ -123,7 +123,7 @@ func (g *Graph) checkCycles() error {
 }
 
 // onCycle returns the key of a step on a cycle. The counts in incoming are greater than 0 for the steps on cycles and
-// the steps after them. Each of these steps has another of these steps as predecessor, so following predecessors ends
+// the steps after them. Each step with such a count has a predecessor with such a count, so following predecessors ends
 // on a cycle.
 func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}

@@ -7,19 +7,19 @@
 // of that step: a wait, an effect, or a failure. Plan uses only the run and the [Facts] that the caller has looked up.
 // The caller carries out the effect and passes its [Outcome] to [Graph.Done], which advances the run to the next step.
 // [Graph.Receive] delivers an event to a run that waits for an event. Package automations stores runs in the database
-// and calls these functions from jobs. Package simulate calls them with test data.
+// and calls Plan, Done and Receive from jobs. Package simulate calls Plan, Done and Receive for simulated contacts.
 //
 // # Invariants
 //
 // A graph has one to 150 steps and no cycle, and every step can be reached from a trigger, so every run ends. The
-// results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can therefore be
-// planned again with the same result.
+// results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can be planned
+// again with the same result.
 //
 // # Errors
 //
-// Parse returns Invalid and Missing faults. The field of such a fault is a path, such as steps[2].config.template.id,
-// and its message contains the key of the step. If a step cannot be carried out in a run, for example because a value
-// is missing, Plan returns a [Failure] and no error.
+// Parse returns Invalid and Missing faults. The field of a fault from Parse is a path, such as
+// steps[2].config.template.id, and its message contains the key of the step. If a step cannot be carried out in a run,
+// for example because a value is missing, Plan returns a [Failure] and no error.
 //
 // # Limits of this package
 //

@@ -65,7 +65,7 @@ type config interface {
 type waiter interface{ waitOver(m *stepContext) Action }
 
 // referrer is implemented by configs that can refer to values of events or contacts. The method referencedNames returns
-// the full names of these values.
+// the full names of the values to which the config refers.
 type referrer interface{ referencedNames() []string }
 
 // plain is embedded in configs that have only a default connection, no references to the team's objects, and nothing to

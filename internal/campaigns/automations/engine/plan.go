@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reasons why steps fail. The caller defines further reasons for failed effects.
+// Reasons why steps fail. Package automations defines further reasons for failed effects.
 const (
 	Unresolved  = "value_missing"     // a referenced value does not exist
 	WrongValue  = "value_unusable"    // a value has the wrong type
@@ -17,16 +17,16 @@ const (
 	TooFar      = "too_far_ahead"     // the date to wait for is too far in the future
 )
 
-// Reasons why steps are skipped. The caller defines further reasons for skipped effects.
+// Reasons why steps are skipped. Package automations defines further reasons for skipped effects.
 const (
 	NoContact      = "contact_deleted"
 	IsUnsubscribed = "contact_unsubscribed"
 	NoDate         = "date_missing"  // the contact has no date to wait for
-	BadDate        = "date_unusable" // the property is not a date
+	BadDate        = "date_unusable" // the value of the contact property is not a date
 )
 
 // Begin returns the run that an event begins, at the trigger with the event's name. Begin returns nil if the graph has
-// no such trigger.
+// no trigger with the event's name.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {

@@ -145,8 +145,8 @@ func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *ve
 	})
 }
 
-// finishCall stores the result of a webhook step and advances the run to the next step. If the run changed during the
-// call, it was ended or cancelled, and finishCall ends only the job.
+// finishCall stores the result of a webhook step and advances the run to the next step. If the run ended during the
+// call, finishCall ends only the job. If the run's automation was stopped, finishCall cancels the run.
 func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action,
 	out engine.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {

@@ -5,7 +5,7 @@
 // Only this package reads flags, environment variables and signals. Package cli passes the configuration to package
 // node, which builds and runs all services.
 //
-// # When it fails
+// # Failures
 //
 // A command returns an error that says how to solve the problem. Main prints the error and returns an exit code other
 // than 0.

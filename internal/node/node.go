@@ -7,12 +7,12 @@
 // Each service gets only the settings that it needs, because packages in lower layers do not import the configuration.
 // A node first stops its listeners, then the services that claim jobs, and then all other services.
 //
-// # When it fails
+// # Failures
 //
 // Open and Run return errors that name the setting to change. If one service of a running node ends with an error, Run
 // stops the others and returns that error.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package node reads no flags, environment variables or signals, because only package cli reads them.
 package node

@@ -37,13 +37,13 @@
 // refuses its tokens immediately. Other nodes refuse the tokens of a revoked grant when they receive the
 // cache-invalidation hint.
 //
-// # Errors
+// # Failures
 //
 // If a cache-invalidation hint is lost, other nodes accept the tokens of a revoked grant for at most [checkedFor].
 // Errors that a client causes have the type [Error] with the error names of RFC 6749. Errors that users and teams cause
 // have the types of package fault.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package grants does not handle HTTP requests or show pages; package oauth does. Package grants supports neither
 // clients with secrets nor the implicit and password flows (RFC 9700 section 2). Package grants stores limits and

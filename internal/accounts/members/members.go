@@ -15,11 +15,11 @@
 // A change takes effect on this node before the method returns, and on other nodes when the hint (HintTopic) about the
 // change arrives.
 //
-// # Errors
+// # Failures
 //
 // If a hint is lost, other nodes notice a change after at most [cacheFor].
 //
-// # Limits of this package
+// # Out of scope
 //
 // The callers check that an actor has the scope members:write. Package users manages the users themselves. Package
 // grants revokes the grants of a member whose membership ends.

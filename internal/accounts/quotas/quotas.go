@@ -19,13 +19,13 @@
 // of its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts before it
 // writes rows that other transactions also write, and counts several teams in the order of their ids.
 //
-// # Errors
+// # Failures
 //
 // A hint notifies other nodes that a team got its first quota. If the hint is lost, a node notices the quota after at
 // most [cacheFor]. Emails that the node accepts before it notices the quota are not counted. A change of an existing
 // quota takes effect when the change commits.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package quotas does not limit requests per second; [teams.Limiter] does. Notices are sent by the Notify dependency.
 package quotas

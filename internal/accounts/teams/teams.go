@@ -11,12 +11,12 @@
 // After the commit of [Service.Delete], no look-up returns the team or its keys. A job then deletes the team's data,
 // and finally its row (see [Service.EraseJobs]).
 //
-// # Errors
+// # Failures
 //
 // If a hint is lost, other nodes notice a change after at most [cacheFor]. If a node crashes, the times of last use
 // that it has not written yet are lost.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package teams does not decide who may change a team. Operations on teams are for the operator, and operations on keys
 // are for the team itself. The callers check the required scope.

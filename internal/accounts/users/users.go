@@ -14,12 +14,12 @@
 // the amount of work are the same for unknown addresses. Sign-in attempts are counted before they are checked, so
 // concurrent attempts cannot exceed the limit; see attempts.go.
 //
-// # Errors
+// # Failures
 //
 // If a cache-invalidation hint is lost, other nodes accept an ended session for at most [cacheFor]. If too many
 // passwords are being checked at the same time, sign-ins fail with a TooFast fault.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package users does not handle teams and roles, which belong to package members, or cookies and pages. Package users
 // does not check who may manage users, because only the operator can manage them, with the program's commands.

@@ -30,7 +30,7 @@
 // opted out of through a link. Because each change records an event, each node allows a contact at most 20 opt-ins an
 // hour through links, plus one opt-in per topic. Opting out is never refused.
 //
-// # Errors
+// # Failures
 //
 // If the team does not have a property, segment or topic, the fault is Invalid if a field of the request names the
 // object, and NotFound if the object itself was requested. After an Invalid or a NotFound fault, nothing has been
@@ -42,7 +42,7 @@
 // slot or takes too long, a request returns an Unavailable fault, a background count keeps the previous value, and a
 // walk continues in short parts.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package contacts neither sends nor refuses emails: package emails calls [Service.Refused] and
 // [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. Package links serves the

@@ -19,14 +19,14 @@
 // length of the file. [Record.End] is an offset in the file: a new Reader that begins at this offset with the same
 // [Form] reads the same following records.
 //
-// # Errors
+// # Failures
 //
 // For a record that cannot be read, Read returns a [*RecordError]. The next call of Read continues with the line after
 // a misplaced quote, or with the record after a record that was too long. A quoted field without a closing quote
 // extends to the next quote in the file. For a file that is not text, Sniff returns a fault that says what to do. All
 // other errors come from the underlying reader.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package csvfile does not interpret columns and does not change the content of fields.
 package csvfile

@@ -17,13 +17,13 @@
 //
 // A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] bytes.
 //
-// # Errors
+// # Failures
 //
 // Errors in a rule are Invalid or Missing faults, which name the path of the error, such as filter.rules[2].operator. A
 // rule is checked each time it is used. A rule that names a deleted object is refused, because treating the field as
 // empty could select all contacts.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package filter does not access the database. Package filter gets the names of tables and columns from the schema.
 package filter

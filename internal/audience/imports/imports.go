@@ -18,7 +18,7 @@
 //
 // Imports record no webhook events, neither contact.created nor contact.updated.
 //
-// # Errors
+// # Failures
 //
 // If the whole file or the request is invalid, Store or Create returns a fault, and nothing is stored. An invalid row
 // counts as failed. Up to [MaxKept] invalid rows are stored with the reason until the import is deleted. If the
@@ -26,7 +26,7 @@
 // continues. An import fails if its file, or a segment, topic or property that it refers to, was deleted. Contacts that
 // a failed import has already written are not removed.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package contacts writes the contacts of a batch, and package csvfile parses the file.
 package imports

@@ -23,13 +23,13 @@
 // creates a failed run that shows the reason. A chain of runs in which each run causes the event that begins the next
 // run ends at maxDepth.
 //
-// # Errors
+// # Failures
 //
 // An event is stored together with the runs that it begins, or not at all. If a transaction records very many events,
 // background jobs begin some of the runs later. If a step cannot be carried out, the run fails with a reason. After a
 // database error the job is retried without limit. A webhook step's URL is called at least once.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package automations does not store events. The packages that record events call [Service.OnEvent] directly or through
 // a recorder.

@@ -22,13 +22,13 @@
 //
 // The variant that a contact gets in an A/B test depends only on the ids of the contact and the broadcast.
 //
-// # Errors
+// # Failures
 //
 // A problem that a user can fix, such as a domain that is no longer verified, pauses the broadcast. A problem that
 // cannot be fixed, such as a deleted segment, ends the broadcast as failed. If a problem pauses or ends a broadcast,
 // the reason is stored and the team is notified. After a database error, the broadcast's job is retried without limit.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package broadcasts does not deliver emails, detect opens, or serve the unsubscribe pages. Package broadcasts receives
 // deliveries, opens and unsubscribes as events.

@@ -19,13 +19,13 @@
 // Send calls Deps.OnEvent in one transaction, which also contains all effects of the event. Send returns after the
 // transaction that calls OnEvent has committed. The occurrence itself is not stored.
 //
-// # Errors
+// # Failures
 //
 // If an event violates a rule, Send changes nothing and returns an Invalid fault that names the field, such as
 // payload.plan. If the contact does not exist, Send returns a NotFound fault. If the connection to the database is lost
 // during the commit, the error says that the event may have been accepted.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package customevents does not begin runs of automations or create contacts; OnEvent does.
 package customevents

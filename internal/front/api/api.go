@@ -11,7 +11,7 @@
 // Every operation responds with JSON, except exports and events, which are streamed. Long lists are also streamed if
 // the request has no limit. All errors have the same body.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package api does not repeat validations that a resource's service performs.
 //

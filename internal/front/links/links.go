@@ -8,7 +8,7 @@
 // still redirects to its target after its email or team was deleted. All pages tell search engines not to index them.
 // The HTML of an email is shown in a sandboxed frame that cannot run scripts or access other pages of this host.
 //
-// # When it fails
+// # Failures
 //
 // Showing a large received email reserves memory from the team's share. If no memory is left, the response is 503 with
 // Retry-After. Internal errors are logged, and their cause is not included in the response. Pages and files are

@@ -22,12 +22,12 @@
 // model may still follow instructions in such text, so only the required scopes and the confirmation of emails prevent
 // harm.
 //
-// # When it fails
+// # Failures
 //
 // If the API refuses an operation, the tool's result is an error with the API's error name and message. For invalid
 // credentials, the client gets the API's HTTP error response. A panic ends only the call in which it occurs.
 //
-// # What it does not do
+// # Out of scope
 //
 // The MCP server has no sessions, resources, prompts or streams. No tool deletes data, sends a broadcast or creates an
 // API key.

@@ -18,11 +18,11 @@
 //
 // Endpoints for OAuth clients use no cookies, so they accept requests from web pages of all origins.
 //
-// # When it fails
+// # Failures
 //
 // If the server fails, the client gets the error server_error. The cause is logged but not sent to the client.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package oauth has no rules about grants. Listing and revoking grants for a team is part of package api.
 package oauth

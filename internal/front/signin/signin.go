@@ -10,7 +10,7 @@
 // Pages for visitors without a session do not reveal whether an address has an account. Pages of invitation links and
 // password reset links show the link's purpose without a session.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package signin contains no business rules. Package users has the rules of sign-in, package members has the rules of
 // teams, package grants has the rules of connected apps, and package approvals has the rules of approvals.

@@ -13,13 +13,13 @@
 // Date and Message-ID fields. Delivery adds the DKIM signature, the proof for complaints and the return path. The
 // client gets the reply 250 only after the email is on disk.
 //
-// # When it fails
+// # Failures
 //
 // If a message breaks a rule, the SMTP reply contains the text of the API's error. The reply code is 4xx for temporary
 // conditions and internal failures, and 5xx for errors that the client must correct. The deletion of a key and the
 // suspension of a team take effect with the next message, even on an open connection.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package submission does not relay mail without an API key. The envelope sender is ignored, because all bounces go to
 // Postrider's own return path. Scheduled emails, templates and batches are not available over SMTP.

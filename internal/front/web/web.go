@@ -11,7 +11,7 @@
 // Only [Site.SignIn] sets the session cookie, with a token that is created for that sign-in. Browsers send the session
 // cookie only to this host. All functions of the pages except passkeys work without JavaScript.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package web defines only error pages and contains no business rules. Package users has the rules of sign-in, and
 // package members has the rules about permissions in a team.

@@ -7,13 +7,13 @@
 // file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
 // valid and complete; it includes values derived from other settings or from the machine.
 //
-// # When it fails
+// # Failures
 //
 // Load returns all problems together, each with the setting, the source of its value, and how to fix it. If the flags
 // cannot be parsed, for example because a flag is unknown, Load returns only that error. An unknown key in the file is
 // an error; an unknown POSTRIDER_* variable is ignored.
 //
-// # What it does not do
+// # Out of scope
 //
 // A Config does not contain data that changes while the program runs, such as teams' domains, keys and limits, which
 // are in the database. Only cli imports this package; it passes the other packages the values that they need.

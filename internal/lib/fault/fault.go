@@ -7,7 +7,7 @@
 // shown to users unchanged. Errors of other types are server failures: API, SMTP and page handlers log them once and
 // report an internal error without the error text.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package fault does not depend on HTTP or SMTP. Each protocol package has one table that maps a Kind to a status code
 // of its protocol.

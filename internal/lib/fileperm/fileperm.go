@@ -1,12 +1,12 @@
 // Package fileperm makes files and folders accessible only to their owner: mode 0600 and 0700, regardless of the umask
 // and the previous mode.
 //
-// # When it fails
+// # Failures
 //
 // If a function returns no error, only the owner can access the file or folder. If a mode cannot be changed because
 // another user owns the file, the error contains the command that fixes it.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not check parent folders, access control lists, or the owner. On Windows, which uses access control
 // lists instead of modes, the package changes nothing.

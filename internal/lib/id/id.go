@@ -10,7 +10,7 @@
 // Rows of lists that clients poll for changes need ids from At, created in the transaction that inserts the row. An id
 // created earlier, for example before waiting for a lock, could sort before ids that clients have already read.
 //
-// # When it fails
+// # Failures
 //
 // New and At panic if the operating system's random source fails.
 package id

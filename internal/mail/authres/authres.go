@@ -9,11 +9,11 @@
 //     the look-ups that SPF allows (about a hundred).
 //   - The message is read from its file in small buffers, so its body is never held in memory as a whole.
 //
-// # When it fails
+// # Failures
 //
 // The package returns no errors. A failed check becomes a Verdict, with the reason in its Detail.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not act on a verdict, does not send DMARC reports, and does not evaluate ARC chains (RFC 8617). No
 // established library evaluates ARC chains, and an implementation that cannot be compared with others would be

@@ -8,12 +8,12 @@
 //   - Decoded text is valid UTF-8, and its length is at most a small multiple of its source's length. A decoded file is
 //     not longer than its source.
 //
-// # When it fails
+// # Failures
 //
 // Decoding never fails. Base64, QuotedPrintable and UU report whether the input was irregular. Bytes that are invalid
 // in their charset are read as UTF-8 or windows-1252, or become U+FFFD.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not parse messages: its callers find the header fields and MIME parts. The package does not sanitize
 // text: decoded text may contain HTML tags, for example. The package removes control characters only from encoded

@@ -8,13 +8,13 @@
 //   - A message is canonicalised and its body hashed only once, no matter how many keys sign it.
 //   - Only Marshal returns a private key; the package neither prints nor logs private keys.
 //
-// # When it fails
+// # Failures
 //
 // Sign returns an error and no output if a message cannot be signed safely: if it has no From field, or if it begins
 // with white space, which would continue the signature field before it. Sign also fails if a signer's domain or
 // selector contains characters that could end a tag.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not verify signatures, does not use the DNS, and does not decide who may sign for which domain.
 package dkim

@@ -8,12 +8,12 @@
 //     multiple of that length.
 //   - The same HTML always gives the same plain text.
 //
-// # When it fails
+// # Failures
 //
 // FromHTML never fails: it treats any input as HTML. Markup that cannot be parsed, such as a start tag of more than 1
 // MiB, is omitted.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not sanitize HTML for display. FromHTML ignores style sheets, so it omits only elements that are
 // hidden by their own attributes. FromHTML does not wrap lines.

@@ -8,12 +8,12 @@
 //     line break.
 //   - message.ParseAddress accepts every parsed address after its display name is removed.
 //
-// # When it fails
+// # Failures
 //
 // Parsing never fails. Parsed.Defects lists the errors in a message. Content that could not be interpreted becomes a
 // file, or stays unchanged in the header.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package verifies nothing: names, dates, file types and the sender are copied from the message. The package does
 // not open embedded messages or archives, and does not sanitize HTML for display.

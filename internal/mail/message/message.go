@@ -15,13 +15,13 @@
 //
 // A parsed address is exactly one mailbox. Mail clients show the same sender that ParseFrom and ReadFrom return.
 //
-// # When it fails
+// # Failures
 //
 // If a message cannot be composed or an address cannot be parsed, the error is an *AddressError, *FieldError or
 // *AttachmentError, which contains a sentence that may be shown to the user. If there is an error, all other results
 // are zero.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package message does not handle envelope recipients, limits on the size of messages, or delivery. Package mailparse
 // parses messages.

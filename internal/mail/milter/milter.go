@@ -7,12 +7,12 @@
 //     or content.
 //   - A consultation ends within its time limit. The message is sent in chunks and never held in memory as a whole.
 //
-// # When it fails
+// # Failures
 //
 // If a filter cannot be reached or its connection breaks, Config.FailClosed decides whether the message is accepted. If
 // the filter fails, Consult returns an error for the log together with a verdict that the caller can act on.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not reuse connections. Consult opens one connection for each message, so that a filter can be
 // restarted at any time.

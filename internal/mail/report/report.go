@@ -9,11 +9,11 @@
 //
 // The time to parse a report is linear in the size of the input.
 //
-// # When it fails
+// # Failures
 //
 // Parsing a report never fails, for any input. Information that a report does not contain is empty.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package report does not check who sent a report. Anybody can write a report, so its content may be false. Before a
 // caller acts on a report, it must verify that it sent the reported message, for example by a signed return path.

@@ -6,14 +6,14 @@
 // - Names in arguments and results are ASCII (A-labels) without the trailing dot; names in results are in lower case.
 // - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the whole look-up.
 //
-// # When it fails
+// # Failures
 //
 // The result of a look-up is either definite or temporary. ErrNotFound is definite: the name or the records do not
 // exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. Every other failure (SERVFAIL,
 // refusal, no answer, an invalid answer) is ErrTemporary. After a temporary failure the caller repeats the look-up
 // later, and no mail bounces.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not validate DNSSEC, does not decide whether a client may connect to an address, and does not
 // convert international names to A-labels.

@@ -9,13 +9,13 @@
 //   - A message cannot end its own transfer early: lines always end in CRLF and dots are stuffed.
 //   - The transcript never contains secrets or message text.
 //
-// # When it fails
+// # Failures
 //
 // An *Error states the stage at which the SMTP session ended, whether a later attempt may succeed, and whether the host
 // may have accepted the message (Sent). Sent is true only if the connection broke between the final dot and the host's
 // reply. A Conn that failed is not Usable, and can only be closed.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not look up hosts, pool connections, retry, or decide what a reply means for an email.
 package smtpclient

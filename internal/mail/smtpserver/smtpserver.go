@@ -16,14 +16,14 @@
 // first closes connections that make no progress, and then connections on which no message was sent yet (eviction.go).
 // The server refuses a new connection only if it can close no other connection.
 //
-// # When it fails
+// # Failures
 //
 // Each client error gets an error reply; too many errors end the connection with 421. A panic in a handler ends only
 // its connection and is logged. When the context of Serve ends, idle clients receive 421 immediately, and messages in
 // progress may finish within the grace period. After the grace period, all connections are closed. An interrupted
 // message gets no reply, so the client retries it.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package makes no decisions about senders, recipients and content, and adds no trace fields (such as Received) to
 // a message. The server does not offer BINARYMIME, because most servers do not accept such messages. The server parses

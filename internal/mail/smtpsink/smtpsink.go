@@ -7,7 +7,7 @@
 // Before the sink replies 250 to a message, it calls the hook and counts the message. Every message with the reply 250
 // is therefore counted.
 //
-// # What it does not do
+// # Out of scope
 //
 // The sink is not hardened for public networks: it has no TLS, and only size limits and timeouts protect it.
 package smtpsink

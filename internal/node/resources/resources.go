@@ -8,7 +8,7 @@
 // missing, so that a forgotten function cannot disable a limit. If two services call each other, each gets functions
 // that look up the other service in [Resources] at the time of the call.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package resources opens no database and no blob store, starts no goroutine, and uses no network.
 package resources

@@ -15,14 +15,14 @@
 // may commit in a different order than they began, so a tail rereads the messages of the last [overlap]. For a slow
 // reader, a tail holds at most one batch in memory. On each node, a team has at most [tailsMax] tails.
 //
-// # When it fails
+// # Failures
 //
 // A lost notification delays events by a second. After a tail opens, other nodes notice within [refreshInterval] that
 // the team is watched; until then, the tail misses the events that they record. Tails also miss events that are
 // recorded after the lease has expired; [Tail.Missed] reports whether a tail resumed after an expired lease. If
 // rendering or inserting a payload fails, the transaction that records the event is rolled back.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package eventstream does not deliver webhooks and keeps no history; package webhooks does both.
 package eventstream

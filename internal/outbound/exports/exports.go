@@ -16,12 +16,12 @@
 // CSV files follow RFC 4180, in UTF-8 without a byte order mark, with a header line. Text is written unchanged, unless
 // [Options] requests protection against spreadsheet formulas.
 //
-// # When it fails
+// # Failures
 //
 // If reading fails, Batches ends with an error. After an error, the caller must make visible that the file is
 // incomplete, because neither format has an end marker.
 //
-// # What it does not do
+// # Out of scope
 //
 // Exports contain neither the content of emails nor the bodies of requests and responses. Package exports does not
 // check who may read an export.

@@ -9,14 +9,14 @@
 // repeatedly. A node sends a team at most [perDay] notices within 24 hours, counted in memory. Notices beyond the daily
 // limit are only logged.
 //
-// # When it fails
+// # Failures
 //
 // A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also not sent,
 // but only logged, if its email is refused, for example because the sender's domain is not verified. Notices that were
 // only logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried
 // according to its schedule; after the last retry it waits for an operator.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package notifications does not decide when to notify a team.
 package notifications

@@ -15,13 +15,13 @@
 // An erasure changes only data of the team that requested it. A team has at most one erasure per address in progress.
 // The erasure's row contains the address only until the erasure ends.
 //
-// # When it fails
+// # Failures
 //
 // A failed erasure job is retried without limit. The retry of an erasure job continues with the eraser that was
 // interrupted. The erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not
 // yet delivered are not erased; the erasure's counts include them as remaining.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package privacy owns no data except erasures, and does not check who may request them. An erasure does not cover
 // backups, the program's logs, or data that webhooks sent to a team's own systems.

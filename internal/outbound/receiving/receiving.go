@@ -24,7 +24,7 @@
 // provider on the operator's list has signed it. Any other message to a complaint address is stored as a received email
 // of the operator and suppresses no address.
 //
-// # When it fails
+// # Failures
 //
 // If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply. The client
 // should then retry later. After a 451 or 452 reply, nothing is stored except possibly a blob without a row, which
@@ -33,7 +33,7 @@
 // Reading a large message fails within seconds with an Unavailable fault if not enough memory is available or the blob
 // store does not respond. A missing raw message is logged and returned as an internal error.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package receiving does not implement SMTP; package mail/smtpserver does. Package receiving sends no mail.
 package receiving

@@ -13,14 +13,14 @@
 // removed from the bodies, the path and the user agent. The queue holds at most [queueBytes], which teams share as
 // package fairshare describes. Bodies that are not JSON are not stored.
 //
-// # When it fails
+// # Failures
 //
 // While the database accepts no writes, batches are retried and the queue grows in memory. When a team has used up its
 // share of the queue, Add waits for up to [addWait] and then discards the entry. Run logs the number of discarded
 // entries. A clean shutdown writes the whole queue, within [drainTimeout]. A crash loses at most the entries in the
 // queue. The request log delays a request by at most addWait; several entries share one fsync.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package requestlog does not decide which requests to log; the callers of Add do.
 package requestlog

@@ -7,13 +7,13 @@
 // wait for a team with millions of emails. After each batch, Run pauses as long as the batch took, so that it uses at
 // most half of the time of SQLite's only writer.
 //
-// # When it fails
+// # Failures
 //
 // If Run stops or is killed at any point, the next run finds the remaining rows. An error for one team is returned
 // after all other teams have been processed. [Service.Run] ends after [runTime] at the latest. The next call of Run
 // starts with the first team again.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention.
 package retention

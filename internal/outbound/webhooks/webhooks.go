@@ -31,7 +31,7 @@
 // An attempt takes at most 15 seconds and reads about 64 KB of the response. The attempt stores the first KB of the
 // response, or 256 bytes after a success.
 //
-// # When it fails
+// # Failures
 //
 // An endpoint is disabled, and its team is notified, if it answers with 410 or if all attempts fail for the duration
 // Config.DisableAfter. Waiting messages of a disabled endpoint fail when they are due. New messages for a full endpoint
@@ -40,7 +40,7 @@
 // notification is lost. Internal errors, such as an unavailable database, do not count as attempts of a message's
 // schedule.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package webhooks records no events and sends no email; Deps.Notify sends the notices.
 package webhooks

@@ -10,11 +10,11 @@
 // that makes a change may record its own entry in place of the context's entry (see [Log.Record]). [Log.Also] records a
 // consequence of a change in an additional entry.
 //
-// # When it fails
+// # Failures
 //
 // A change fails if its audit entry cannot be written.
 //
-// # What it does not do
+// # Out of scope
 //
 // Reads are recorded only if the caller writes an entry. The package does not record the sending of emails; the request
 // log does. The caller, not this package, checks who may read a team's entries.

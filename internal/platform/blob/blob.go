@@ -7,7 +7,7 @@
 // concurrent Puts of one key leave the complete blob of one of them. Only the owner of a store's folder can read the
 // blobs in it.
 //
-// # When it fails
+// # Failures
 //
 // A Put that fails stores nothing and does not change an earlier blob of the key. If only the last step of a Put fails
 // (the sync of a folder or the completion of an upload), the new blob may be visible but may not survive a power
@@ -19,7 +19,7 @@
 // A crash may leave temporary files, which Open deletes once they are a day old. A crash may also undo a Delete, so
 // callers must be able to repeat a Delete.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not decide who may read a blob, how long blobs are stored, or how large they may be; callers limit
 // the size of the content that they pass to Put. The package does not encrypt blobs.

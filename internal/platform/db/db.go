@@ -35,7 +35,7 @@
 // [DB.ReadLong] runs reads of very many rows. Long reads have a time limit, and only a few of them may run at the same
 // time, so that free connections remain for other reads.
 //
-// # When it fails
+// # Failures
 //
 // Open returns an error if it detects that an SQLite file is damaged (see [Options.Beside]).
 //
@@ -50,7 +50,7 @@
 // or if SQLite's COMMIT ends with an I/O error, Update returns [ErrUnknown] and does not run the function again. A
 // caller that retries after ErrUnknown must be idempotent, for example by an idempotency key or a job fence.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not check permissions and contains no code specific to email.
 package db

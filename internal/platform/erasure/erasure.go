@@ -13,12 +13,12 @@
 // [message.Address.Key] does. The function LOWER differs between the engines: SQLite converts only ASCII, and
 // PostgreSQL follows its locale. SQL therefore only preselects rows by a pattern, and Go code compares the texts.
 //
-// # When it fails
+// # Failures
 //
 // An interrupted erasure must be run again. The next run of the erasure starts from the beginning and skips rows that
 // are already erased. Emails that are not yet delivered or counted stay unchanged and are reported.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package erasure itself does not read or change rows.
 package erasure

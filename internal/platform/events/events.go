@@ -6,12 +6,12 @@
 // Through listeners, packages of lower layers call packages of higher layers. Package node registers the listeners,
 // which run in the order of registration. Before the commit, a listener must not have effects outside the database.
 //
-// # When it fails
+// # Failures
 //
 // If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. In this case
 // the event is not stored, and the caller repeats the action that caused the event.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not decide which event occurred and does not send emails or webhooks.
 package events

@@ -19,12 +19,12 @@
 //
 // [Turns] is a simpler pool for short work and few slots.
 //
-// # When it fails
+// # Failures
 //
 // A request whose context ends while it waits acquires no slots. Slots that are never released are lost, so callers
 // release slots in a defer. Releasing more slots than were acquired from a Pool panics.
 //
-// # What it does not do
+// # Out of scope
 //
 // A pool has no time limits: it does not revoke slots, even if an owner never releases them.
 package fairshare

@@ -36,7 +36,7 @@
 // column failures counts a handler's consecutive errors and decides when a job is parked. Retry and Wait reset the
 // column failures.
 //
-// # When it fails
+// # Failures
 //
 // The handler of a job runs at least once. A handler runs again after a crash between its external effect and its
 // commit. If a hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the
@@ -50,7 +50,7 @@
 // past, so that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled
 // email, is kept.
 //
-// # What it does not do
+// # Out of scope
 //
 // The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs of a lane
 // only by their due time. The package contains no code specific to email.

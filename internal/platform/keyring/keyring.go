@@ -9,12 +9,12 @@
 // compared in constant time. Functions that read tokens return either exactly the data that this keyring signed or
 // sealed, or an error.
 //
-// # When it fails
+// # Failures
 //
 // If the master key is lost, sealed secrets are unreadable, links are invalid, and neither can be recovered. With a
 // different master key, functions return ErrUnsealable or ErrForged, never wrong data.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not handle passwords, which need a slow hash, or keys for DKIM and TLS. The package does not rotate
 // the master key. Sealed and signed data starts with a version byte, so that a later version of Postrider can rotate

@@ -9,12 +9,12 @@
 // host name and each hop of a redirect. Proxies from environment variables are never used, because a proxy would
 // connect without checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
 //
-// # When it fails
+// # Failures
 //
 // The error of a refused address wraps [ErrRefused]. If a response is too long, the error is [ErrTooLarge]. A retry
 // does not help after [ErrRefused] and [ErrTooLarge]; a retry may help after [ErrBusy] and [ErrSlow].
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not restrict ports and does not retry. The package cannot recognize private networks that use public
 // addresses or a private translation prefix; a firewall must protect such networks.

@@ -28,7 +28,7 @@
 // Rate limits are exact only as a long-term average. Each node uses an even share until the first exchanges about a key
 // have shown how much each node wants.
 //
-// # When it fails
+// # Failures
 //
 // While the database is unavailable, all shares stay unchanged, and a new key gets an even share (slot limits only
 // after some seconds). Calls of Rate and Places do not fail if the database is unavailable. A node's rows are deleted

@@ -10,11 +10,11 @@
 // shortly before the commit of their rows (see package id). SQLite commits rows in the order of their ids. On
 // PostgreSQL, the order of commits may differ from the order of ids by at most the duration of a transaction.
 //
-// # When it fails
+// # Failures
 //
 // If the database fails, functions return its error and no items.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not restrict a list to a team; the WHERE clause of the query must do so. The caller, not this
 // package, must check that cursors are valid.

@@ -15,11 +15,11 @@
 // and similar abbreviations are fixed offsets even in summer; ET, CT, MT, PT and names such as Europe/Berlin include
 // daylight saving time.
 //
-// # When it fails
+// # Failures
 //
 // Error texts are sentences that can be shown to the user.
 //
-// # What it does not do
+// # Out of scope
 //
 // Callers, not this package, check whether a time is in the past or too far in the future. Programs for systems without
 // a time zone database must import time/tzdata.

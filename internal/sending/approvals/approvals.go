@@ -21,12 +21,12 @@
 // The email is stored only while its approval is pending. After the decision the approval's row keeps only the sender,
 // the subject and the number of recipients. The row is deleted after [retention].
 //
-// # When it fails
+// # Failures
 //
 // If the email breaks a rule at approval, the approval becomes failed and records the reason. If a quota is used up or
 // the error may be temporary, the approval stays pending and can be approved later.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package leaves scope checks to its callers, but never lets a connected app decide a request. The package serves
 // no pages.

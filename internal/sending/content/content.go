@@ -15,12 +15,12 @@
 // Content is recorded within an hour of its emails. The search for emails starts two hours before the first recorded
 // use and ends two hours after the last one.
 //
-// # When it fails
+// # Failures
 //
 // Reading a Content that does not exist or belongs to another team returns a NotFound fault. Database errors are
 // returned and not cached.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package content stores no emails or recipients; package emails does. Package content does not validate emails;
 // package emails validates them after placeholders are filled. Package content gives placeholders no meaning.

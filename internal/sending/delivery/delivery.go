@@ -23,7 +23,7 @@
 // nothing that another team may need. Bulk mail has separate lanes and turns (emails.Lane, jobs.Kind.Bulk). Bulk mail
 // never uses its team's whole share, so the team's other mail does not wait behind it.
 //
-// # When it fails
+// # Failures
 //
 // After a temporary refusal or a failed connection, the email is retried by the schedule. After the last retry the
 // email bounces as transient, and the address is not suppressed. Only a permanent refusal that concerns the recipient
@@ -39,7 +39,7 @@
 // conversation keeps its connection, because closing it after the final dot could cause a second copy. During a stall,
 // no further connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
 // were read within the last seconds. The package does not process bounces that arrive by mail. Nodes divide the

@@ -43,14 +43,14 @@
 // kept in memory. A new domain gets its RSA key after all checks, outside of any transaction. No transaction is open
 // during DNS queries.
 //
-// # When it fails
+// # Failures
 //
 // A DNS query without an answer does not change a record's state. After internal errors, look-ups are retried without
 // limit. Each node caches the data for accepting and receiving emails for a second, and the data for delivery for 30
 // seconds. After a change of a domain, a hint clears the domain caches on all nodes. If the hint is lost, a node uses
 // the cached data until the cache entry expires.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package sends no email: Deps.Notify sends the notices to owners.
 package domains

@@ -26,7 +26,7 @@
 // open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes opened or
 // clicked only after delivery.
 //
-// # When it fails
+// # Failures
 //
 // If Send fails, it has accepted no email, and the idempotency key can be used again. If the database connection is
 // lost during the commit, the error says that the email may have been accepted.
@@ -42,7 +42,7 @@
 // an email with a topic gets a separate message and job. A recipient who does not subscribe becomes failed without
 // affecting the other recipients. An email with a topic fails only if no recipient is mailed.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package neither signs messages nor sends them by SMTP; package delivery does both. Attachments given by path are
 // fetched after the email is accepted.

@@ -33,14 +33,14 @@
 // Committing before counting requires that transactions take less time than margin minus lateness, and that the nodes'
 // clocks differ by less than the same duration.
 //
-// # When it fails
+// # Failures
 //
 // Each step of RollUp writes in one transaction, which fails if another node has changed the version of the team's
 // state. Late entries are deleted only after the counters of all their quarter hours are correct. RollUp may stop at
 // any point, and may run concurrently on several nodes. While RollUp does not run, results remain correct but queries
 // become slower. Database errors are returned to the caller.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package metrics records no events and enforces no limits.
 package metrics

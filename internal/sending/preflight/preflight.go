@@ -10,12 +10,12 @@
 // 40 DNS look-ups within 5 seconds. Details are few, short, and without control characters, whatever the email
 // contains.
 //
-// # When it fails
+// # Failures
 //
 // Checks never return an error. If DNS does not answer in time, the check's result has the level Info and states that
 // the record could not be looked up.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package preflight reads no database rows; the caller provides the email and the state of its domain. Package
 // preflight does not follow links, load images or send anything, and does not judge an email's wording.

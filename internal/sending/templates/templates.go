@@ -14,12 +14,12 @@
 // which the change was computed, so no change is lost. If the template has another revision, the change is computed
 // again.
 //
-// # When it fails
+// # Failures
 //
 // Access to a template of another team returns a NotFound fault, as for a missing template. An operation that returns a
 // database error has changed nothing.
 //
-// # What it does not do
+// # Out of scope
 //
 // The package does not send emails; package emails reads published versions from package templates. The package renders
 // only declared variables. Packages that send to contacts render contact data.

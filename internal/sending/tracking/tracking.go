@@ -21,14 +21,14 @@
 // The limit counts stored events, so it also applies after a restart and to all nodes together. If several nodes record
 // hits at the same moment, each may exceed the limit by one batch.
 //
-// # When it fails
+// # Failures
 //
 // While the database is unavailable, up to 64 MB of hits wait in memory. Hits beyond the 64 MB are dropped, and their
 // number is logged once a minute. When Run ends, it spends at most 10 s on recording the waiting hits. A crash loses
 // the hits that are not yet recorded. A hit that itself causes an error is logged and dropped, and does not delay other
 // hits.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package tracking creates no links and verifies no tokens; packages emails and tokens do. Package tracking does not
 // respond to requests.

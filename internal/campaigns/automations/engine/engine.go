@@ -15,13 +15,13 @@
 // results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can be planned
 // again with the same result.
 //
-// # Errors
+// # Failures
 //
 // Parse returns Invalid and Missing faults. The field of a fault from Parse is a path, such as
 // steps[2].config.template.id, and its message contains the key of the step. If a step cannot be carried out in a run,
 // for example because a value is missing, Plan returns a [Failure] and no error.
 //
-// # Limits of this package
+// # Out of scope
 //
 // Package engine does not access the database, send anything or read a clock.
 package engine

@@ -25,12 +25,12 @@
 // require, the decoder accepts null for absent fields, unknown fields and empty bodies. Paths may have duplicate
 // slashes. Lists in requests are limited while they are decoded. Teams share the memory for large bodies and responses.
 //
-// # When it fails
+// # Failures
 //
 // An error that is not a fault causes a response with status 500. The error's cause is logged but not included in the
 // response. A panic ends only the request that caused it.
 //
-// # What it does not do
+// # Out of scope
 //
 // Package wire contains no API operation and no rules of a resource. Of the resources' packages, package wire imports
 // only teams, which defines the actor of a request.

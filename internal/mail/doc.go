@@ -1,5 +1,5 @@
 // Package mail groups the packages that implement the protocols and formats of email: SMTP, MIME, DKIM, DNS, bounce
-// reports, authentication results. The packages under internal/mail do not depend on teams or database rows.
+// reports and authentication results. The packages under internal/mail do not depend on teams or database rows.
 //
 // Packages under internal/mail may import each other and packages under internal/lib.
 package mail

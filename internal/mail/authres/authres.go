@@ -1,17 +1,17 @@
-// Package authres authenticates the origin of a received message by SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC
+// Package authres authenticates the origin of a received message using SPF (RFC 7208), DKIM (RFC 6376) and DMARC (RFC
 // 7489).
 //
 // # Invariants
 //
-//   - A verdict is "pass" only if the method was completed and passed.
-//   - A check that a technical failure or the time limit prevented is "temperror", never "fail".
-//   - The work for each message is limited: one time limit for all methods, eight signatures, a header of 256 KiB, and
-//     the look-ups that SPF allows (about a hundred).
-//   - The message is read from its file in small buffers, so its body is never held in memory as a whole.
+//   - A verdict is "pass" only if the check ran to completion and succeeded.
+//   - If a technical failure or the time limit stops a check, its verdict is "temperror", never "fail".
+//   - The work per message is bounded: one time limit for all methods, eight signatures, a header of 256 KiB, and the
+//     look-ups that SPF allows (about a hundred).
+//   - The message is read from its file in small buffers, so the whole body is never in memory at once.
 //
 // # Failures
 //
-// The package returns no errors. A failed check becomes a Verdict, with the reason in its Detail.
+// The package returns no errors. The result of a failed check is a Verdict whose Detail gives the reason.
 //
 // # Out of scope
 //
@@ -33,7 +33,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// The result words of RFC 8601 section 2.7 that this package uses.
+// These are the result keywords from RFC 8601 section 2.7 that this package uses.
 const (
 	pass      = "pass"
 	fail      = "fail"
@@ -44,18 +44,18 @@ const (
 	permerror = "permerror"
 )
 
-// timeout is the total time limit of SPF, DKIM and DMARC for one message.
+// timeout is the time limit for all checks of one message: SPF, DKIM and DMARC.
 const timeout = 10 * time.Second
 
-// Results are the verdicts on one message. Results use the result words of RFC 8601: pass, fail, softfail, neutral,
-// none, temperror, permerror.
+// Results holds the verdicts on one message. The result keywords are those of RFC 8601: pass, fail, softfail, neutral,
+// none, temperror and permerror.
 type Results struct {
 	SPF    Verdict
-	DKIM   []Verdict // one verdict for each signature, in message order; never empty
+	DKIM   []Verdict // one verdict per signature, in message order; a single "none" verdict if unsigned
 	DMARC  Verdict
-	Policy string // the policy in the DMARC record: none, quarantine or reject; empty without a record
+	Policy string // the policy in the DMARC record: none, quarantine or reject; empty if there is no record
 	ARC    Verdict
-	// Header is the value of an Authentication-Results field with these results. The value of Header is not folded.
+	// Header is the unfolded value of an Authentication-Results field with these results.
 	Header string
 }
 
@@ -75,12 +75,13 @@ type Origin struct {
 
 // Checker evaluates messages.
 type Checker interface {
-	// Check authenticates the message in raw. Check reads raw from the start, more than once.
+	// Check authenticates the message in raw, which it reads from the start more than once.
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
-// DNS performs the DNS look-ups of SPF, DKIM and DMARC. DNS has the methods and errors of *net.Resolver: errors are
-// *net.DNSError, with IsNotFound for names and records that do not exist and IsTemporary for failed look-ups.
+// DNS performs the DNS look-ups for SPF, DKIM and DMARC. Its methods return the same errors as those of *net.Resolver:
+// a *net.DNSError with IsNotFound set if the name or record does not exist, or with IsTemporary set if the look-up
+// failed.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)
@@ -96,12 +97,12 @@ type Evaluator struct {
 	dns      DNS
 }
 
-// New returns an evaluator. hostname is this mail server's name in the Authentication-Results field.
+// New returns an Evaluator. The hostname identifies this mail server in the Authentication-Results field.
 func New(hostname string, dns DNS) *Evaluator {
 	return &Evaluator{hostname: hostname, dns: dns}
 }
 
-// Check implements Checker. Check takes at most ten seconds, less if ctx ends earlier.
+// Check implements Checker. Check takes at most ten seconds, or less if ctx ends earlier.
 func (e *Evaluator) Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -126,12 +127,12 @@ func arc(h header) Verdict {
 	return Verdict{Result: none, Detail: fmt.Sprintf("not evaluated: the message has %d ARC sets", h.seals)}
 }
 
-// hostName returns the form of name that the DNS uses: ASCII in lower case, without a final dot. hostName returns ""
-// for names that cannot be mail domains: address literals, single labels and invalid names.
+// hostName converts name to the form used in DNS: lower-case ASCII without a trailing dot. The result is "" if name
+// cannot be a mail domain, such as an address literal, a single label or an invalid name.
 func hostName(name string) string {
 	ascii, err := idna.Lookup.ToASCII(strings.TrimSuffix(name, "."))
 	if err != nil {
-		// Host names have no underscores, but the names of mail domains do.
+		// Underscores are not allowed in host names, but they occur in the names of mail domains.
 		ascii = strings.TrimSuffix(name, ".")
 	}
 	if len(ascii) > 253 || !strings.Contains(ascii, ".") {

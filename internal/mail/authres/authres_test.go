@@ -111,7 +111,7 @@ func origin(addr, hello, from string) authres.Origin {
 	return authres.Origin{Addr: netip.MustParseAddr(addr), Hello: hello, MailFrom: from}
 }
 
-// word returns the result and the domain of a verdict, without the explanation.
+// word returns the result and the domain of a verdict, without the detail text.
 func word(v authres.Verdict) string { return strings.TrimSpace(v.Result + " " + v.Domain) }
 
 const plain = "From: Alice <alice@example.com>\r\nTo: bob@example.net\r\nSubject: Hello\r\nDate: Wed, 04 Mar 2026 " +
@@ -172,7 +172,7 @@ func TestSPF(t *testing.T) {
 		{"203.0.113.1", "out.example", "a@_a`.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a{.example", "none"},
 		{"203.0.113.1", "out.example", "a@_a[.example", "none"},
-		// RFC 1035 section 2.3.4: labels have at most 63 bytes, and names in text form at most 253.
+		// RFC 1035 section 2.3.4 limits labels to 63 bytes, and therefore names in text form to 253 bytes.
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 63) + ".example", "none " + strings.Repeat("l", 63) +
 			".example"},
 		{"203.0.113.1", "out.example", "a@" + strings.Repeat("l", 64) + ".example", "none"},
@@ -229,7 +229,7 @@ func TestDKIM(t *testing.T) {
 	}
 }
 
-// Check ignores data that follows the message in its file.
+// Check ignores data that follows the message in the file.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	raw := signed(t, plain, "example.com", "rsa", keys().rsa)
@@ -257,14 +257,14 @@ func TestKeyRecordsAreBounded(t *testing.T) {
 	}
 }
 
-// Check evaluates a header within the limits, and refuses a larger one.
+// Check evaluates a header at the limit and rejects a larger one.
 func TestHeadersAreBounded(t *testing.T) {
 	t.Parallel()
 	signature := "DKIM-Signature: v=1; d=example.com;"
 	folds := strings.Repeat("\r\n "+strings.Repeat("x", 999), 4)
 	end := strings.Index(plain, "\r\n\r\n") + 2
 	for name, test := range map[string]struct {
-		raw    func(more int) string // returns a header with this many additional bytes, fields or lines
+		raw    func(more int) string // returns a message with this many additional header bytes, fields or lines
 		limit  int
 		detail string
 	}{
@@ -318,7 +318,7 @@ func TestHeaderThatCannotBeRead(t *testing.T) {
 
 func TestWeakKey(t *testing.T) {
 	t.Parallel()
-	// Check refuses a short key for its length, so the test's modulus need not be a product of two primes.
+	// Check rejects the key because it is too short, so the modulus in this test need not be a product of two primes.
 	der := x509.MarshalPKCS1PublicKey(&rsa.PublicKey{N: new(big.Int).Rsh(keys().foreign.N, 1100), E: 65537})
 	dns := zone()
 	dns.TXTRecords["rsa._domainkey.example.com"] = []string{"v=DKIM1; p=" + base64.StdEncoding.EncodeToString(der)}
@@ -374,7 +374,7 @@ func TestDMARC(t *testing.T) {
 		"other versions":       {stranger, from("a@version.example"), "none version.example", ""},
 		"beside other records": {stranger, from("a@beside.example"), "fail beside.example", "reject"},
 		"one tag twice":        {stranger, from("a@tags.example"), "fail tags.example", "reject"},
-		// RFC 7489 section 6.6.3: without a valid policy a DMARC record counts only if it requests reports.
+		// RFC 7489 section 6.6.3: a DMARC record without a valid policy is used only if it requests reports.
 		"no valid policy":              {stranger, from("a@invalid.example"), "none invalid.example", ""},
 		"no valid policy, but reports": {stranger, from("a@reports.example"), "fail reports.example", "none"},
 		"no valid subdomain policy":    {stranger, from("a@invalidsub.example"), "none invalidsub.example", ""},
@@ -385,7 +385,7 @@ func TestDMARC(t *testing.T) {
 		"a space in the address":       {stranger, from("[<a b@example.com>"), "permerror", ""},
 		"text behind the bracket":      {stranger, from("[<a@example.com>x"), "permerror", ""},
 		"two signs in the address":     {stranger, from("[<a@example.net@example.com>"), "permerror", ""},
-		// Some mail readers show a first line that begins with a space as a field, so Check treats such a line as a
+		// If the first line begins with a space, some mail readers still show it as a field, so Check treats it as a
 		// field.
 		"behind a space": {stranger, " From: eve@evil.example\r\n" + plain, "permerror", ""},
 		"before a space": {stranger, "From   " + strings.Repeat(" ", 40) + ": eve@evil.example\r\n" + plain, "permerror", ""},
@@ -436,7 +436,7 @@ func TestARCIsNotJudged(t *testing.T) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("Hello.\r\n"))
-	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so the verifier continues with the fields
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so that the verifier goes on to check the fields
 	one := strings.TrimSuffix(signed(t, plain, "example.com", "ed", keys().ed), plain)
 	for name, test := range map[string]struct {
 		raw      string
@@ -500,8 +500,8 @@ func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
 }
 
-// After the time limit Check trusts only a "pass" of SPF: missing look-ups may cause a wrong "fail", but never a wrong
-// "pass".
+// After the time limit, Check still trusts an SPF "pass" but no other SPF result: missing look-ups may cause a wrong
+// "fail", but never a wrong "pass".
 func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxSignatures is the maximum number of signatures to verify per message. Each signature requires a DNS look-up, a
-	// pass over the body and a public-key operation.
+	// maxSignatures is the maximum number of signatures to verify per message. Verifying a signature takes a DNS
+	// look-up, a pass over the body and a public-key operation.
 	maxSignatures = 8
-	// maxKeyRecord limits the key size, and with it the time to verify a signature; an RSA key of 8,192 bits needs
-	// 1,400 bytes.
+	// maxKeyRecord limits the size of a key record in bytes, and thereby the time needed to verify a signature. An
+	// 8,192-bit RSA key takes 1,400 bytes.
 	maxKeyRecord = 4 << 10
 )
 
-// dkim verifies the first eight DKIM signatures of the header. If there are more than eight signatures, an additional
-// last verdict states how many were not verified.
+// dkim verifies the first eight DKIM signatures in the header. If there are more than eight signatures, the last
+// verdict states how many were not verified.
 func (e *Evaluator) dkim(ctx context.Context, h header, raw io.ReaderAt, size int64) []Verdict {
 	if h.problem != "" {
 		return []Verdict{{Result: permerror, Detail: h.problem}}
@@ -86,7 +86,8 @@ func (e *Evaluator) keyRecord(ctx context.Context, name string) ([]string, error
 	return records, nil
 }
 
-// ending returns the line ends to insert between header and body for the verifier, which always requires an empty line.
+// ending returns the line endings to insert between the header and the body, because the verifier requires an empty
+// line there.
 func (h header) ending() string {
 	if h.closed || h.end == 0 {
 		return "\r\n"
@@ -94,8 +95,8 @@ func (h header) ending() string {
 	return "\r\n\r\n"
 }
 
-// untilDone is a reader that ends when ctx ends. untilDone returns io.EOF instead of an error, because the verifier
-// leaks goroutines when its reader fails.
+// untilDone is a reader that returns io.EOF once ctx is done. It also returns io.EOF in place of any read error,
+// because the verifier leaks goroutines when its reader fails.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/net/publicsuffix"
 )
 
-// dmarc compares the SPF and DKIM verdicts with the domain in From, and returns the policy that the domain's owner
-// requests (RFC 7489 section 6.6). Relaxed alignment uses the public suffix list.
+// dmarc checks whether SPF or DKIM passed for the domain in the From field, and returns the policy that the domain's
+// owner requests (RFC 7489 section 6.6). Relaxed alignment uses the public suffix list.
 func (e *Evaluator) dmarc(ctx context.Context, h header, spf Verdict, dkim []Verdict) (Verdict, string) {
 	if h.problem != "" {
 		return Verdict{Result: permerror, Detail: h.problem}, ""
@@ -64,9 +64,9 @@ func organizational(domain string) string {
 	return registered
 }
 
-// fromDomain returns the domain of the From fields if it is unambiguous. RFC 7489 section 6.6.1 lets the receiver
-// decide about ambiguous From fields. This package treats an ambiguous From as an error, because a mail program could
-// show any of several domains.
+// fromDomain returns the domain in the From field, or an error if it is ambiguous. RFC 7489 section 6.6.1 lets the
+// receiver decide how to handle an ambiguous From field. This package treats it as an error, because a mail program
+// could show any of the domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))
@@ -92,9 +92,8 @@ func fromDomain(fields []string) (string, error) {
 	return domain, nil
 }
 
-// fromAddresses returns the addresses in a From field. Display names in real mail often violate the grammar. If there
-// is exactly one pair of angle brackets, at the end of the field, every mail reader takes the address from the
-// brackets.
+// fromAddresses returns the addresses in a From field. Display names in real mail often violate the grammar. If the
+// field ends with its only pair of angle brackets, every mail reader takes the address from those brackets.
 func fromAddresses(value string) ([]string, error) {
 	list, err := mail.ParseAddressList(strings.ToValidUTF8(value, "?"))
 	if err == nil {
@@ -120,7 +119,8 @@ type dmarcPolicy struct {
 	strictDKIM, strictSPF bool
 }
 
-// dmarcRecord looks for a DMARC record at the domain and then at its organizational domain (RFC 7489 section 6.6.3).
+// dmarcRecord looks for a DMARC record at the domain and, if there is none, at its organizational domain (RFC 7489
+// section 6.6.3).
 func (e *Evaluator) dmarcRecord(ctx context.Context, from string) (dmarcPolicy, bool, error) {
 	p, found, err := e.dmarcAt(ctx, from, false)
 	if org := organizational(from); err == nil && !found && org != from {
@@ -145,11 +145,11 @@ func (e *Evaluator) dmarcAt(ctx context.Context, domain string, parent bool) (dm
 			n++
 		}
 	}
-	return p, n == 1, nil // several DMARC records count as none (RFC 7489 section 6.6.3)
+	return p, n == 1, nil // more than one DMARC record is treated as none (RFC 7489 section 6.6.3)
 }
 
-// parseDMARC parses a DMARC record. The library's parser refuses the whole record for one bad tag, while RFC 7489
-// section 6.3 requires the default of that tag.
+// parseDMARC parses a DMARC record. The library's parser rejects the whole record because of one bad tag, but RFC 7489
+// section 6.3 requires receivers to use the tag's default value instead.
 func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 	tags := make(map[string]string)
 	first := true
@@ -174,7 +174,7 @@ func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 		}
 	}
 	if !valid {
-		// An invalid policy counts as "none" if the record requests aggregate reports (RFC 7489 section 6.6.3).
+		// An invalid policy is treated as "none" if the record requests aggregate reports (RFC 7489 section 6.6.3).
 		if !strings.Contains(strings.ToLower(tags["rua"]), "mailto:") {
 			return dmarcPolicy{}, false
 		}

@@ -7,7 +7,7 @@ import (
 )
 
 // format returns the results in the syntax of an Authentication-Results field (RFC 8601). The only values from the
-// message are domain names that hostName has checked, so a message cannot inject syntax. format omits ARC, because this
+// message are domain names that hostName has checked, so a message cannot inject syntax. ARC is omitted because this
 // package does not evaluate it.
 func format(hostname string, o Origin, r *Results) string {
 	property := "smtp.mailfrom"

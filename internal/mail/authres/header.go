@@ -9,20 +9,20 @@ import (
 	"strings"
 )
 
-// Limits of the headers that this package evaluates. The time to verify signatures grows with the square of some header
-// sizes. Headers of real mail stay far below these limits.
+// These constants limit the headers that this package evaluates, because the time to verify signatures can grow with
+// the square of the header size. The headers of real mail stay far below these limits.
 const (
 	maxHeader    = 256 << 10 // bytes
 	maxFields    = 2000
 	maxLines     = 5000
-	maxSignature = 4 << 10 // bytes of one DKIM-Signature field
+	maxSignature = 4 << 10 // maximum size of one DKIM-Signature field, in bytes
 )
 
 // header holds the parts of a message's header that this package uses.
 type header struct {
-	end        int64 // offset at which the header ends, before the empty line
-	body       int64 // offset at which the body begins
-	closed     bool  // whether the last header line has a line end
+	end        int64 // offset of the end of the header, before the empty line
+	body       int64 // offset of the start of the body
+	closed     bool  // whether the last header line has a line ending
 	from       []string
 	signatures int
 	seals      int // number of ARC-Seal fields
@@ -58,8 +58,8 @@ func readHeader(raw io.ReaderAt, size int64) header {
 	}
 }
 
-// readLine returns a line with its line end, which only the last line of a message may lack. r limits a line to
-// maxHeader bytes.
+// readLine returns a line including its line ending; only the last line of a message may have none. The caller must
+// limit r to about maxHeader bytes, because readLine sets no limit of its own.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if !errors.Is(err, bufio.ErrBufferFull) {
@@ -70,7 +70,7 @@ func readLine(r *bufio.Reader) ([]byte, error) {
 	return append(start, rest...), err
 }
 
-// scan reads the header line by line. scan collects the values of From fields and the length of the current field.
+// scan processes the header line by line, and collects the values of From fields and the length of the current field.
 type scan struct {
 	header
 	lines, fields int
@@ -103,7 +103,7 @@ func (s *scan) line(text []byte) {
 	}
 }
 
-// field records the current header field at its end.
+// field records the current header field when it is complete.
 func (s *scan) field() {
 	switch s.name {
 	case "from":

@@ -7,8 +7,8 @@ type Policy struct {
 }
 
 // ParseDMARC parses a TXT record as a DMARC record. ParseDMARC returns false if receivers would not use the record as a
-// DMARC record (RFC 7489 section 6.3). parent is true if the record was found at the organizational domain. If parent
-// is true, the returned policy is the one for subdomains.
+// DMARC record (RFC 7489 section 6.3). Set parent to true if the record was found at the organizational domain; the
+// returned policy is then the one for subdomains.
 func ParseDMARC(text string, parent bool) (Policy, bool) {
 	p, ok := parseDMARC(text, parent)
 	return Policy{p.policy, p.strictDKIM, p.strictSPF}, ok

@@ -22,8 +22,8 @@ func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 	case !o.Addr.IsValid():
 		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
 	}
-	// The SPF library uses the text after the first @ as the domain, so a local part with an @ is replaced; only macros
-	// use the local part.
+	// The SPF library uses the text after the first @ as the domain, so a local part that contains an @ is replaced.
+	// This is safe because only macros use the local part.
 	if strings.Contains(local, "@") {
 		local = "postmaster"
 	}

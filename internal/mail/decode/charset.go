@@ -1,12 +1,12 @@
-// Package decode decodes the encodings of mail: transfer encodings (base64, quoted-printable, uuencode) into files and
-// texts, charsets into UTF-8, and the encoded words of header fields into text. The package accepts all forms that mail
-// programs write, not only the standard ones.
+// Package decode decodes the encodings used in mail: transfer encodings (base64, quoted-printable and uuencode),
+// charsets, and encoded words in header fields. The package accepts all forms that mail programs write, not only the
+// standard ones.
 //
 // # Invariants
 //
-//   - Every function accepts any input, and takes time linear in its length.
-//   - Decoded text is valid UTF-8, and its length is at most a small multiple of its source's length. A decoded file is
-//     not longer than its source.
+//   - Every function accepts any input and takes time linear in the input length.
+//   - Decoded text is valid UTF-8, and its length is at most a small multiple of the length of the encoded text. A
+//     decoded file is never longer than its encoded form.
 //
 // # Failures
 //
@@ -33,8 +33,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// Charset decodes b from the named charset to UTF-8. If the charset is wrong or missing, Charset keeps valid UTF-8 and
-// decodes all other bytes as windows-1252, the next most frequent charset.
+// Charset converts b from the named charset to UTF-8. If the charset is wrong or missing, Charset keeps valid UTF-8 and
+// decodes all other bytes as windows-1252, the next most common charset.
 func Charset(name string, b []byte) string {
 	name = charsetName(name)
 	if name == utf7 {
@@ -55,14 +55,14 @@ func Charset(name string, b []byte) string {
 	return string(decoded)
 }
 
-// isShifted reports whether a charset encodes all characters as ASCII bytes between shift sequences. In a shifted
-// charset, all text consists of ASCII bytes.
+// isShifted reports whether a charset encodes every character in ASCII bytes and uses escape sequences to switch
+// character sets. Text in a shifted charset consists entirely of ASCII bytes.
 func isShifted(enc encoding.Encoding) bool {
 	return enc == japanese.ISO2022JP || enc == simplifiedchinese.HZGB2312
 }
 
-// charsetByName returns the encoding for a name that charsetName returned. charsetByName returns nil for charsets that
-// are read as UTF-8: if the name means UTF-8, is empty or is unknown.
+// charsetByName returns the encoding for a name that charsetName returned. The result is nil if the text is to be read
+// as UTF-8, because the name means UTF-8, is empty or is unknown.
 func charsetByName(name string) encoding.Encoding {
 	switch name {
 	case "", utf7:

@@ -5,13 +5,13 @@ import "strings"
 // utf7 is the name of the only charset that this package decodes itself.
 const utf7 = "utf-7"
 
-// maxCharsetName is the maximum length of a charset name, in bytes; longer names count as unknown.
+// maxCharsetName is the maximum length of a charset name, in bytes; longer names are treated as unknown.
 const maxCharsetName = 64
 
-// charsetName returns the name under which charsetByName finds a charset. charsetName accepts the forms that mail
-// programs write: names in quotes, with a language (RFC 2231 section 5), with other punctuation, or as code page
-// numbers. charsetName returns "" for UTF-8, for meaningless names, and for ASCII, because text declared as ASCII often
-// is not. For an unknown charset, charsetName returns a name that charsetByName does not find.
+// charsetName converts a charset name to the form that charsetByName expects. Mail programs write names in quotes, with
+// a language (RFC 2231 section 5), with different punctuation, or as code page numbers. The result is "" for UTF-8, for
+// meaningless names, and for ASCII, because text declared as ASCII often is not ASCII. For an unknown charset, the
+// result is a name that charsetByName does not find.
 func charsetName(name string) string {
 	name, _, _ = strings.Cut(strings.ToLower(strings.Trim(name, " \t\"'")), "*")
 	if len(name) > maxCharsetName {
@@ -42,7 +42,7 @@ func charsetName(name string) string {
 	return plain
 }
 
-// codePage returns the charset name of a code page number. Windows and IBM use the same numbers.
+// codePage returns the charset name for a code page number. Windows and IBM use the same numbers.
 func codePage(number string) string {
 	if known, ok := charsetNames["cp"+number]; ok {
 		return known
@@ -53,7 +53,7 @@ func codePage(number string) string {
 	return "cp" + number
 }
 
-// plainName returns the letters and digits of a lower-case name, without the prefix "x-" of unregistered names.
+// plainName reduces a lower-case name to its letters and digits, without the "x-" prefix of unregistered names.
 func plainName(name string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || '0' <= r && r <= '9' {
@@ -63,8 +63,8 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames maps charset names that the tables of x/text lack. The keys of charsetNames have the form that plainName
-// returns. Asian code page numbers have the meaning that they have on Windows.
+// charsetNames maps charset names that are missing from the tables in x/text. Its keys are in the form returned by
+// plainName. Asian code page numbers have the same meaning as on Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",

@@ -46,7 +46,7 @@ func TestCharsetNames(t *testing.T) {
 	}
 }
 
-// Charset decodes text that is invalid in its declared charset as another charset, unless only a small part is invalid.
+// If more than a small part of a text is invalid in its declared charset, Charset decodes the text in another charset.
 func TestWrongCharsets(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ charset, in, want string }{

@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// Identity is the name that TransferName returns for content that is not encoded.
+// Identity is the name that TransferName returns for unencoded content.
 const Identity = "binary"
 
 // TransferName returns the name of a transfer encoding in lower case. TransferName accepts the forms that mail programs
-// write: quotes, comments, parameters, other punctuation, and the many names of uuencode. TransferName returns unknown
-// names in lower case, without quotes, comments and parameters.
+// write, with quotes, comments, parameters or different punctuation, and the many names of uuencode. An unknown name is
+// also returned in lower case, without quotes, comments and parameters.
 func TransferName(s string) string {
 	s = strings.ToLower(s)
 	if end := strings.IndexAny(s, ";("); end >= 0 {
@@ -31,9 +31,9 @@ func TransferName(s string) string {
 	return s
 }
 
-// Base64 decodes as much of src as possible; clean is true if src was regular base64. Base64 skips characters outside
-// the alphabet and joins consecutive base64 texts. After padding, Base64 stops at text that is not base64, such as the
-// footer of a mailing list.
+// Base64 decodes as much of src as possible, and returns clean == true if src was regular base64. Base64 skips
+// characters outside the alphabet and joins consecutive base64 sequences. After padding, Base64 stops at text that is
+// not base64, such as the footer of a mailing list.
 func Base64(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, len(src)/4*3+3)
 	n, err := base64.StdEncoding.Decode(dst, src)
@@ -99,8 +99,8 @@ func base64Value(c byte) int {
 	return -1
 }
 
-// QuotedPrintable decodes quoted-printable text and keeps invalid escapes unchanged. clean is true if all escapes were
-// valid.
+// QuotedPrintable decodes quoted-printable text and keeps invalid escapes unchanged. The clean result is true if all
+// escapes were valid.
 func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	dst := make([]byte, 0, len(src))
 	clean = true
@@ -130,8 +130,8 @@ func QuotedPrintable(src []byte) (decoded []byte, clean bool) {
 	return dst, clean
 }
 
-// Percent appends the bytes of s to dst and decodes percent-encoded bytes (RFC 2231 section 4). Percent keeps invalid
-// escapes unchanged.
+// Percent decodes the percent-encoded bytes in s (RFC 2231 section 4) and appends the result to dst. Percent keeps
+// invalid escapes unchanged.
 func Percent(dst []byte, s string) []byte {
 	for i := 0; i < len(s); i++ {
 		if s[i] == '%' && i+2 < len(s) && unhex(s[i+1]) >= 0 && unhex(s[i+2]) >= 0 {
@@ -156,8 +156,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// LineEnd returns the end of the line that begins at index from, without its LF or CRLF, and the beginning of the next
-// line.
+// LineEnd takes the index of the start of a line. It returns the index at which the line ends, not counting its LF or
+// CRLF, and the index of the next line.
 func LineEnd(raw []byte, from int) (end, next int) {
 	n := bytes.IndexByte(raw[from:], '\n')
 	if n < 0 {

@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// decodeUTF7 decodes UTF-7 (RFC 2152) to UTF-8, in linear time. decodeUTF7 never fails: invalid characters in a base64
-// run become U+FFFD, a run too short for a character is kept, and MixedUTF8 decodes bytes outside ASCII. The result may
-// contain control characters and HTML tags that were encoded in base64.
+// decodeUTF7 converts UTF-7 (RFC 2152) to UTF-8 in linear time. decodeUTF7 never fails: an invalid character in a
+// base64 run becomes U+FFFD, a run that is too short for a character is kept unchanged, and MixedUTF8 decodes non-ASCII
+// bytes. The result may contain control characters and HTML tags that were encoded in base64.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder
 	out.Grow(len(b))
@@ -33,7 +33,7 @@ func decodeUTF7(b []byte) string {
 		closed := end < len(b) && b[end] == '-'
 		at = end
 		switch {
-		case len(run) >= 3: // a base64 digit has 6 bits, a UTF-16 code unit 16
+		case len(run) >= 3: // a base64 digit has 6 bits, and a UTF-16 code unit has 16
 			writeUTF16(&out, run)
 		case len(run) == 0 && closed:
 			out.WriteByte('+')
@@ -49,8 +49,8 @@ func decodeUTF7(b []byte) string {
 	return out.String()
 }
 
-// writeUTF16 decodes a base64 run without padding as UTF-16 and writes its characters. If six or more bits remain after
-// the last code unit, or if one of them is not zero, it writes U+FFFD.
+// writeUTF16 decodes an unpadded base64 run as UTF-16 and writes its characters. If six or more bits remain after the
+// last code unit, or if any remaining bit is set, writeUTF16 also writes U+FFFD.
 func writeUTF16(out *strings.Builder, run []byte) {
 	var bits, n uint32
 	high := rune(0) // the first half of a surrogate pair, or 0

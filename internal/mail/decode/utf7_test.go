@@ -21,7 +21,7 @@ func TestDecodeUTF7(t *testing.T) {
 		"Item 3 is +AKM-1.":           "Item 3 is £1.",
 		"1 +- 1 = 2":                  "1 + 1 = 2",
 		"+2D3cqQ-":                    "💩",
-		"+APw":                        "ü", // a base64 run ends at the end of the text
+		"+APw":                        "ü", // the end of the text ends a base64 run
 		"+APw.":                       "ü.",
 		"+APw--":                      "ü-",
 		"+APw-+APw-":                  "üü",

@@ -8,14 +8,13 @@ import (
 // UUEncode is a transfer encoding that is older than MIME. A file begins with a line such as "begin 644 name" and ends
 // with the line "end". The first character of each line in between encodes the number of bytes on that line. The other
 // characters of such a line encode three bytes per group of four characters. A space or "`" encodes the value 0, and
-// "_" the value
-// 63. A line that encodes zero bytes precedes the line "end".
+// "_" encodes 63. A line that encodes zero bytes precedes the line "end".
 const UUEncode = "uuencode"
 
 // maxLine is the maximum length of a "begin" line, in bytes (RFC 5322 section 2.1.1).
 const maxLine = 998
 
-// UUFile is a uuencoded file that was found in a text.
+// UUFile is a uuencoded file found in a text.
 type UUFile struct {
 	Name  string // the sender's file name, which may look like a path
 	lines []byte // from the line after "begin" to the end of the file
@@ -40,8 +39,8 @@ func uuBegin(line []byte) (name string, ok bool) {
 
 func isUUEnd(line []byte) bool { return string(bytes.TrimRight(line, " \t")) == "end" }
 
-// uuLength returns the number of bytes that a line encodes. ok reports that all characters of the line, except white
-// space at its end, are in the alphabet.
+// uuLength returns the number of bytes that a line encodes. The ok result is false if the line contains a character
+// outside the alphabet, not counting white space at its end.
 func uuLength(line []byte) (n int, ok bool) {
 	line = bytes.TrimRight(line, " \t")
 	for _, c := range line {
@@ -55,20 +54,20 @@ func uuLength(line []byte) (n int, ok bool) {
 	return int(line[0]-' ') & 63, true
 }
 
-// uuChars returns the minimum number of characters that encode n bytes. Most programs pad the last group to four
+// uuChars returns the minimum number of characters needed to encode n bytes. Most programs pad the last group to four
 // characters.
 func uuChars(n int) int { return (n*8 + 5) / 6 }
 
-// isWhole reports whether a line has all characters that encode its n bytes, and at most one additional character,
-// which may be a checksum.
+// isWhole reports whether a line has enough characters to encode n bytes, and at most one extra character, which may be
+// a checksum.
 func isWhole(line []byte, n int) bool {
 	chars := line[min(len(line), 1):]
 	return len(chars) >= uuChars(n) && len(bytes.TrimRight(chars, " \t")) <= (n+2)/3*4+1
 }
 
-// FindUU reads the uuencoded file with its "begin" line at index from. If the file is incomplete or invalid, next is
-// the index of the first line that is not part of the file. A line within a file cannot begin another file, so a caller
-// that continues at next reads no line twice.
+// FindUU reads the uuencoded file whose "begin" line starts at text[from]. The next result is the index of the first
+// line after the file or, if the file is incomplete or invalid, of the first line that is not part of it. No line
+// within a file can begin another file, so a caller that continues at next reads no line twice.
 func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	end, next := LineEnd(text, from)
 	f.Name, ok = uuBegin(text[from:end])
@@ -108,11 +107,11 @@ func (f *UUFile) Content() []byte {
 }
 
 // UU decodes the first file in src, even if it is incomplete. If src has no uuencoded file, UU returns src unchanged.
-// around reports that src has other text before or after the file. clean reports that the encoding had no errors and
-// that src has no other text.
+// The around result reports whether src has other text before or after the file. The clean result reports whether the
+// encoding had no errors and src has no other text.
 //
-// Some mail hosts remove spaces, which encode zeros, at the ends of lines, so a line may be shorter than its length
-// character says. UU adds the missing spaces unless the file would become longer than its source.
+// A space encodes a zero, but some mail hosts remove spaces at the ends of lines, so a line may be shorter than its
+// length character says. UU adds the missing spaces unless they would make the decoded file longer than src.
 func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {
@@ -153,7 +152,8 @@ func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	return dst, name, around, false
 }
 
-// appendUU decodes n bytes from a line's characters and appends them to dst. Missing characters count as spaces.
+// appendUU decodes n bytes from the characters of a line and appends them to dst. Missing characters are treated as
+// spaces.
 func appendUU(dst, chars []byte, n int) []byte {
 	for ; n > 0; n -= 3 {
 		group := [4]byte{' ', ' ', ' ', ' '}

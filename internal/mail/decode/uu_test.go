@@ -14,7 +14,7 @@ func TestUU(t *testing.T) {
 		{"begin 644 cat.txt\n#0V%T\n`\nend\n", "Cat", "cat.txt", false, true},
 		{"begin 644 cat.txt\r\n#0V%T\r\n`\r\nend\r\n", "Cat", "cat.txt", false, true},
 		{"\n\nbegin 0644 my cat.txt \n#0V%T\n \nend", "Cat", "my cat.txt", false, true},
-		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // the line that encodes zero bytes is missing
+		{"begin 644 c\n#0V%T\nend\n", "Cat", "c", false, true},    // without the line that encodes zero bytes
 		{"begin 644 c\n#0V%T*\n\nend\n", "Cat", "c", false, true}, // with a checksum
 		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group has fewer than four characters
 		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},
@@ -42,7 +42,7 @@ func TestUU(t *testing.T) {
 			t.Errorf("%.60q: %q named %q, around %v, clean %v", tc.in, got, name, around, clean)
 		}
 	}
-	// Lines that declare more bytes than they have must not make the decoded file larger than the message.
+	// Lines that declare more bytes than they contain must not make the decoded file larger than the message.
 	long := "begin 644 c\n" + strings.Repeat("M\n", 10_000)
 	if got, _, _, clean := UU([]byte(long)); len(got) > len(long) || clean {
 		t.Errorf("%d bytes of %d, clean %v", len(got), len(long), clean)

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// IsValidWord reports whether s is one encoded word (RFC 2047 section 2) in a known charset. The encoded word must have
-// no control characters except those that switch the charset (RFC 2237).
+// IsValidWord reports whether s is one encoded word (RFC 2047 section 2) in a known charset. Apart from those that
+// switch the charset (RFC 2237), it must not contain control characters.
 func IsValidWord(s string) bool {
 	w, rest, ok := cutWord(s)
 	if !ok || rest != "" || w.text == "" {

@@ -2,10 +2,10 @@ package decode
 
 import "strings"
 
-// Words decodes the value of a header field to UTF-8. Words decodes encoded words (RFC 2047) in any position, even
-// within quotes and next to other text, because many programs write them there. Non-ASCII bytes that a program left
-// unencoded within an encoded word are decoded in the word's charset. A character or a base64 group may be split
-// between two encoded words. Words returns text that it cannot decode unchanged. Words takes linear time.
+// Words decodes the value of a header field to UTF-8. Encoded words (RFC 2047) are decoded in any position, even within
+// quotes and next to other text, because many programs write them there. Unencoded non-ASCII bytes within an encoded
+// word are decoded in the charset of that word. A character or a base64 group may be split between two encoded words.
+// Text that cannot be decoded is kept unchanged. Words runs in linear time.
 func Words(s string) string {
 	if !strings.Contains(s, "=?") {
 		return MixedUTF8(s)
@@ -28,8 +28,8 @@ func Words(s string) string {
 	}
 }
 
-// writeWords writes the encoded word w and the encoded words that follow it, and returns the text after them.
-// writeWords drops white space between encoded words (RFC 2047 section 6.2).
+// writeWords writes the encoded word w and the encoded words that follow it, and returns the text after them. White
+// space between encoded words is dropped (RFC 2047 section 6.2).
 func writeWords(out *strings.Builder, w word, rest string) string {
 	var content []byte
 	for {
@@ -89,10 +89,10 @@ func cutWord(s string) (w word, rest string, ok bool) {
 		end += n
 		switch {
 		case end+1 < len(text) && text[end+1] == '=':
-			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 adds a language to the charset.
+			charset, _, _ = strings.Cut(charset, "*") // RFC 2231 section 5 allows a language after the charset.
 			return word{charset, text[:end], kind == 'b'}, text[end+len("?="):], true
 		case end > 0 && text[end-1] == '=' || kind == 'b':
-			return word{}, "", false // Another encoded word begins within this word.
+			return word{}, "", false // Another encoded word begins inside this one.
 		}
 	}
 }

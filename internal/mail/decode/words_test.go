@@ -84,18 +84,18 @@ func TestWordsOfBytes(t *testing.T) {
 		"=?utf-8?Q?Gr\xfc\xdfe?=":                            "Grüße",
 		"=?us-ascii?Q?Gr\xfc?=":                              "Grü",
 		"=?x-nonsense?Q?Gr\xc3\xbc?=":                        "Grü",
-		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // \xfc is skipped, because it is not base64
+		"=?iso-8859-1?B?R\xfcA==?=":                          "D", // \xfc is skipped because it is not a base64 digit
 		"=?utf-8?B?R3LD\xff\xfevMOfZQ==?=":                   "Grüße",
 		"=?iso-8859-2?Q?\xb3?= =?iso-8859-2?Q?\xf3d=BC?=":    "łódź",
 		"=?iso-8859-2?Q?\xb3?= \xfc =?koi8-r?Q?\xf0?=":       "ł ü П", // outside an encoded word, \xfc is windows-1252
 		"\xfc=?iso-8859-2?Q?\xb3?=\xc3\xbc":                  "üłü",
-		"\xfc =?iso-8859-2?Q?\xb3":                           "ü =?iso-8859-2?Q?³", // the encoded word has no end
+		"\xfc =?iso-8859-2?Q?\xb3":                           "ü =?iso-8859-2?Q?³", // the encoded word is unterminated
 		"=?iso-8859-2\xb3?Q?\xb3?=":                          "ł",
 		"=?utf-8?Q?\xe2\x82?= =?utf-8?Q?\xac?=":              "€",
 		"=?gb2312?Q?\xc4?= =?gb2312?Q?\xe3?=":                "你",
 		"=?utf8?Q?=E2=82?= =?UTF-8?Q?=AC?=":                  "€", // two names of the same charset
 		`"=?iso-8859-2?Q?\xb3?="`:                            `"\xb3"`,
-		"=?iso-8859-2?Q?\xb3?=\x00":                          "ł\x00", // mailparse.unfold removes the NUL, not Words
+		"=?iso-8859-2?Q?\xb3?=\x00":                          "ł\x00", // Words keeps NUL; mailparse.unfold removes it
 		"=?iso-8859-1?Q??=":                                  "",
 		"=?iso-8859-1?Q?\xa0?=":                              "\u00a0",
 		"=?iso-8859-1?Q?_\xfc_?= =?iso-8859-1?Q?\xfc?=":      " ü ü",

@@ -7,7 +7,7 @@ import (
 	"hash"
 )
 
-// field is one header field of the message, including its folds but without its last line end.
+// field is one header field of the message, including any folds but without the final line ending.
 type field struct {
 	raw []byte
 	// signed is the field's index in signedFields, or -1.
@@ -42,7 +42,7 @@ func splitHeader(msg []byte) (fields []field, body []byte) {
 	return fields, nil
 }
 
-// signedIndex returns the index of a field in signedFields, or -1 if it is not signed or not a field.
+// signedIndex returns the index of a field in signedFields, or -1 if raw is not a field or is not to be signed.
 func signedIndex(raw []byte) int {
 	colon := bytes.IndexByte(raw, ':')
 	if colon < 0 {
@@ -74,8 +74,8 @@ func lower(c byte) byte {
 }
 
 // appendField appends a field in relaxed form (RFC 6376 section 3.4.2), with CRLF at its end. The field name is in
-// lower case. The value is unfolded, each run of white space becomes one space, and white space at both ends is
-// removed. Like verifiers, appendField treats a CR that does not end a line as white space.
+// lower case. The value is unfolded, each run of white space becomes one space, and leading and trailing white space is
+// removed. As verifiers do, appendField treats a CR that does not end a line as white space.
 func appendField(dst, raw []byte) []byte {
 	colon := bytes.IndexByte(raw, ':')
 	for _, c := range bytes.TrimRight(raw[:colon], " \t") {
@@ -105,13 +105,14 @@ func appendField(dst, raw []byte) []byte {
 
 func isSpace(c byte) bool { return c == ' ' || c == '\t' || c == '\r' || c == '\n' }
 
-// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). Relaxed form has no white space at
-// the ends of lines, single spaces within lines, no empty lines at the end, and CRLF at the end of every line.
+// hashBody returns the SHA-256 of the body in relaxed form (RFC 6376 section 3.4.4). In relaxed form, every line ends
+// with CRLF, white space at line ends is removed, runs of white space become single spaces, and empty lines at the end
+// of the body are removed.
 func hashBody(body []byte) [sha256.Size]byte {
 	h := bodyHasher{hash: sha256.New(), pending: make([]byte, 0, min(len(body)+len(crlf), 4096))}
-	// Text that is already in relaxed form is hashed in the longest possible spans; from is the start of the current
-	// span. empty is the number of empty lines since the last line with content. Empty lines are hashed only if another
-	// line with content follows.
+	// Text that is already in relaxed form is hashed in the longest possible spans, where from is the start of the
+	// current span. The empty counter holds the number of empty lines since the last line with content. Empty lines are
+	// hashed only if another line with content follows.
 	from, empty := 0, 0
 	for at := 0; at < len(body); {
 		line, next := body[at:], len(body)
@@ -160,7 +161,7 @@ var (
 
 func isWSP(c byte) bool { return c == ' ' || c == '\t' }
 
-// bodyHasher buffers small writes, because hashing long ones is faster.
+// bodyHasher buffers small writes, because hashing a few large blocks is faster than hashing many small ones.
 type bodyHasher struct {
 	hash    hash.Hash
 	pending []byte
@@ -178,7 +179,7 @@ func (h *bodyHasher) write(b []byte) {
 	h.pending = append(h.pending, b...)
 }
 
-// line hashes a line that does not end with white space.
+// line hashes one line, which must not end with white space.
 func (h *bodyHasher) line(line []byte) {
 	for {
 		n := relaxedPrefix(line)
@@ -194,8 +195,9 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns the length of line before the first tab or run of white space that must become one space.
-// relaxedPrefix checks groups of eight bytes, which overlap by one byte to find pairs across the boundary.
+// relaxedPrefix returns the length of the part of line that is already in relaxed form: the part before the first tab
+// or pair of spaces. relaxedPrefix checks eight bytes at a time; consecutive groups overlap by one byte so that no pair
+// of spaces is missed.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {
@@ -217,7 +219,7 @@ func relaxedPrefix(line []byte) int {
 	return len(line)
 }
 
-// zeroBytes returns a word in which the highest bit of a byte is set if and only if that byte is zero in x.
+// zeroBytes returns a word in which the top bit of each byte is set if and only if the same byte of x is zero.
 func zeroBytes(x uint64) uint64 {
 	const low = 0x7f7f7f7f7f7f7f7f
 	return ^((x&low + low) | x | low)

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestHashBody checks the relaxed body algorithm against the text of RFC 6376 sections 3.4.4 and 3.4.5.
+// TestHashBody checks the relaxed body algorithm against the rules and examples in RFC 6376 sections 3.4.4 and 3.4.5.
 func TestHashBody(t *testing.T) {
 	t.Parallel()
 	for body, relaxed := range map[string]string{
@@ -33,14 +33,14 @@ func TestHashBody(t *testing.T) {
 			t.Errorf("body %q is not hashed as %q", body, relaxed)
 		}
 	}
-	// The hash of an empty body is given in RFC 6376 section 3.4.4.
+	// RFC 6376 section 3.4.4 gives the hash of an empty body.
 	sum := hashBody(nil)
 	if got := base64.StdEncoding.EncodeToString(sum[:]); got != "47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=" {
 		t.Errorf("empty body hashes to %s", got)
 	}
 }
 
-// hashBody replaces white space anywhere in a line by one space, and removes white space at the end of a line.
+// hashBody replaces each run of white space in a line with one space, and removes white space at the end of a line.
 func TestHashBodyAnywhere(t *testing.T) {
 	t.Parallel()
 	runs := regexp.MustCompile("[ \t]+")
@@ -64,7 +64,7 @@ func TestHashBodyAnywhere(t *testing.T) {
 	}
 }
 
-// hashBody hashes spans of any length in their order.
+// hashBody hashes spans of any length, in the right order.
 func TestHashLongBodies(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{1, 2000, 4093, 4094, 4095, 4096, 4097, 9000} {
@@ -116,7 +116,7 @@ func TestIsName(t *testing.T) {
 	}
 }
 
-// appendFolded writes no line longer than 76 bytes, and folds no line before it is full.
+// appendFolded writes lines of at most 76 bytes, and fills each line before it starts the next one.
 func TestSignatureLines(t *testing.T) {
 	t.Parallel()
 	for size := range 400 {
@@ -150,8 +150,8 @@ func TestAppendField(t *testing.T) {
 	}
 }
 
-// BenchmarkCanonical measures signing without the private-key operation. Most of that time is SHA-256, which a separate
-// benchmark measures for comparison.
+// BenchmarkCanonical measures the time to sign a message, without the private-key operation. Most of that time is spent
+// in SHA-256, which a separate benchmark measures for comparison.
 func BenchmarkCanonical(b *testing.B) {
 	b.Run("sha256 alone", func(b *testing.B) {
 		body := make([]byte, 10_000)

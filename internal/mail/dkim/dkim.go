@@ -2,17 +2,17 @@
 //
 // # Invariants
 //
-//   - Signatures are relaxed/relaxed with SHA-256, and always cover the whole body.
-//   - The h= tag names From and the other fields that a mail reader displays one more time than they occur, even if
-//     they are absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
-//   - A message is canonicalised and its body hashed only once, no matter how many keys sign it.
+//   - Signatures use relaxed/relaxed canonicalization and SHA-256, and always cover the whole body.
+//   - The h= tag lists From, and every other field that mail readers display, once more often than the field occurs,
+//     even if it is absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
+//   - A message is canonicalized only once and its body is hashed only once, no matter how many keys sign it.
 //   - Only Marshal returns a private key; the package neither prints nor logs private keys.
 //
 // # Failures
 //
-// Sign returns an error and no output if a message cannot be signed safely: if it has no From field, or if it begins
-// with white space, which would continue the signature field before it. Sign also fails if a signer's domain or
-// selector contains characters that could end a tag.
+// Sign returns an error and no output if a message cannot be signed safely. This is the case if the message has no From
+// field, or begins with white space, which would turn its first line into a continuation of the signature field. Sign
+// also fails if a signer's domain or selector contains characters that could terminate a tag.
 //
 // # Out of scope
 //
@@ -36,18 +36,18 @@ const (
 	minRSABits = 1024
 )
 
-// Key is a private key that signs mail: RSA or Ed25519. A Key is safe for concurrent use. Parse a key once and reuse
+// Key is an RSA or Ed25519 private key for signing mail. A Key is safe for concurrent use. Parse a key once and reuse
 // it: parsing an RSA key takes as long as several signatures.
 type Key struct {
 	private crypto.Signer
-	signer  crypto.Signer // signs with the private key, possibly by a faster implementation
-	// algorithm is the value of the a= tag. hash is the hash function passed to the signer; it is 0 for Ed25519, which
-	// signs the digest as a message.
+	signer  crypto.Signer // signs with the private key, possibly using a faster implementation
+	// algorithm is the value of the a= tag, and hash is the hash function passed to the signer. The hash is 0 for
+	// Ed25519, which signs the digest as if it were the message.
 	algorithm string
 	hash      crypto.Hash
 }
 
-// GenerateRSA generates an RSA key of 2048 bits.
+// GenerateRSA generates a 2048-bit RSA key.
 func GenerateRSA() (*Key, error) {
 	private, err := rsa.GenerateKey(rand.Reader, newRSABits)
 	if err != nil {
@@ -65,8 +65,8 @@ func GenerateEd25519() (*Key, error) {
 	return newKey(private)
 }
 
-// ParseKey parses a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it. ParseKey refuses RSA keys under
-// 1024 bits and keys of other algorithms.
+// ParseKey parses a private key in PKCS #8 DER form (RFC 5958), as Marshal writes it. ParseKey rejects RSA keys shorter
+// than 1024 bits and keys for other algorithms.
 func ParseKey(der []byte) (*Key, error) {
 	private, err := x509.ParsePKCS8PrivateKey(der)
 	if err != nil {

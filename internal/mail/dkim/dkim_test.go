@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/dkim"
 )
 
-// keys generates the two keys of this test binary once, because an RSA key takes a tenth of a second.
+// keys generates the two test keys only once per test binary, because generating an RSA key takes a tenth of a second.
 var keys = sync.OnceValue(func() (pair struct{ rsa, ed *dkim.Key }) {
 	var err error
 	if pair.rsa, err = dkim.GenerateRSA(); err != nil {
@@ -51,7 +51,7 @@ func lookup(name string) ([]string, error) {
 	return nil, fmt.Errorf("no record at %s", name)
 }
 
-// sign returns msg with both signatures in front, and fails the test unless both verify.
+// sign returns msg with both signatures prepended, and fails the test unless both verify.
 func sign(t *testing.T, msg []byte) []byte {
 	t.Helper()
 	fields, err := dkim.Sign(msg, signedAt, signers()...)
@@ -149,8 +149,8 @@ func TestSign(t *testing.T) {
 	}
 }
 
-// TestSignCovers changes a signed message in transit, as an attacker might. Each change of the message must break the
-// signatures.
+// TestSignCovers changes a signed message in transit, as an attacker might. Each change to signed content must break
+// the signatures.
 func TestSignCovers(t *testing.T) {
 	t.Parallel()
 	msg := "From: ann@example.com\r\nTo: bob@example.net\r\nSubject: Hello\r\nX-Tag: 1\r\nMIME-Version: 1.0\r\n" +
@@ -177,7 +177,7 @@ func TestSignCovers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			// The last occurrence of the text is in the message itself, because the signatures precede the message.
+			// LastIndex finds the text in the message itself, because the signatures come before the message.
 			i := strings.LastIndex(signed, tc.from)
 			changed := signed[:i] + tc.to + signed[i+len(tc.from):]
 			problems := verify(t, []byte(changed))
@@ -189,7 +189,7 @@ func TestSignCovers(t *testing.T) {
 }
 
 // TestSignCoversWhatIsAbsent adds fields to a signed message, as an attacker who replays the message might: a second
-// instance of a field, and fields that are absent.
+// instance of an existing field, and fields that the message lacks.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"
@@ -304,7 +304,7 @@ func TestSignRefuses(t *testing.T) {
 	}
 }
 
-// TestSignLeavesMessage checks that signing writes neither into the message nor into the memory after it.
+// TestSignLeavesMessage checks that signing does not modify the message or the memory after it.
 func TestSignLeavesMessage(t *testing.T) {
 	t.Parallel()
 	memory := []byte("From: a@example.com\r\nSubject:  x  \r\n\r\na  b\r\n\r\nc\r\nTAIL")
@@ -363,7 +363,7 @@ func TestKey(t *testing.T) {
 	}
 }
 
-// TestRFC8463 parses the private key of RFC 8463 appendix A.2 and expects that RFC's public record.
+// TestRFC8463 parses the private key from RFC 8463 appendix A.2 and expects the public key record given there.
 func TestRFC8463(t *testing.T) {
 	t.Parallel()
 	seed := []byte{
@@ -403,8 +403,8 @@ func FuzzSign(f *testing.F) {
 	f.Add("", "", "", "")
 	f.Add("\xff", "\u00a0x", "MIME-Version: 1.0", "\n\n a\n")
 	f.Fuzz(func(t *testing.T, from, subject, fields, body string) {
-		// A CR without LF is invalid, and verifiers treat it differently. The fuzz test also skips invalid field names
-		// and removes line ends from values.
+		// A CR without LF is invalid, and verifiers disagree on its meaning, so the fuzz test removes it. The fuzz test
+		// also skips invalid field names and removes line endings from values.
 		body = strings.ReplaceAll(body, "\r", "")
 		if len(body)%2 == 0 {
 			body = strings.ReplaceAll(body, "\n", "\r\n")
@@ -424,7 +424,7 @@ func FuzzSign(f *testing.F) {
 	})
 }
 
-// sample returns a message of ten kilobytes like those that Postrider composes: quoted-printable HTML and text.
+// sample returns a ten-kilobyte message like those that Postrider composes, with quoted-printable HTML and text.
 func sample() []byte {
 	var b bytes.Buffer
 	b.WriteString("Date: Wed, 04 Mar 2026 05:06:07 +0000\r\nFrom: Example <hello@example.com>\r\nTo: bob@example.net\r\n" +
@@ -452,7 +452,7 @@ func BenchmarkSignRSA(b *testing.B)     { benchmarkSign(b, signers()[0]) }
 func BenchmarkSignEd25519(b *testing.B) { benchmarkSign(b, signers()[1]) }
 func BenchmarkSignBoth(b *testing.B)    { benchmarkSign(b, signers()...) }
 
-// ecKey returns a valid key of an algorithm that DKIM does not support.
+// ecKey returns a valid key for an algorithm that DKIM does not support.
 func ecKey(t *testing.T) []byte {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

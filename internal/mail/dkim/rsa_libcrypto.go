@@ -37,7 +37,7 @@ import (
 )
 
 // fastest returns the fastest available signer for the key: OpenSSL's libcrypto. On processors with AVX-512 IFMA,
-// libcrypto is nearly three times as fast as Go's own implementation. libcrypto and Go create identical signatures.
+// libcrypto is nearly three times as fast as Go's own implementation. The signatures are identical.
 func fastest(private *rsa.PrivateKey) (crypto.Signer, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
@@ -63,7 +63,7 @@ type libcryptoSigner struct {
 // Public returns the public key.
 func (s *libcryptoSigner) Public() crypto.PublicKey { return s.private.Public() }
 
-// Sign signs as rsa.PrivateKey does.
+// Sign produces the same signature as the Sign method of rsa.PrivateKey.
 func (s *libcryptoSigner) Sign(_ io.Reader, digest []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if opts.HashFunc() != crypto.SHA256 || len(digest) != sha256.Size {
 		return nil, errors.New("libcrypto signs only SHA-256 digests here")

@@ -13,35 +13,35 @@ import (
 // Errors that Sign returns for messages that cannot be signed.
 var (
 	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
-	// White space at the start of the message would continue the signature field.
+	// White space at the start of the message would be read as a continuation of the signature field.
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
 
-// Signer holds the domain, the selector and the key of one signature. The public half of Key is published as the TXT
+// Signer holds the domain, the selector and the key for one signature. The public half of Key is published as the TXT
 // record of Selector._domainkey.Domain.
 type Signer struct {
-	// Domain is the d= tag, ASCII in lower case; Selector is the s= tag.
+	// Domain is the value of the d= tag, in lower-case ASCII. Selector is the value of the s= tag.
 	Domain, Selector string
 	Key              *Key
 }
 
-// wrapAt is the maximum length of a line that Sign writes, in bytes.
+// wrapAt is the maximum length, in bytes, of a line in the h= tag.
 const wrapAt = 76
 
 // signedFields are the fields that a signature covers, in the order of its h= tag (RFC 6376 section 5.4.1, RFC 8058
-// section 4). Signed fields are those that a mail reader shows or replies to, and those that describe the body.
+// section 4). Signed fields are those that mail readers show or use for replies, and those that describe the body.
 // Return-Path, Received and similar fields belong to the transport, not to the message. Resent- fields are not signed,
 // because a program that resends the message adds them.
 //
-// A sealed field cannot be added to a signed message. Sealed fields are shown by mail readers, assign a message to a
-// conversation (In-Reply-To, References), or say how to read the body. An added Content-Type, for example, could turn
-// text into HTML, or hide parts of it.
+// A sealed field cannot be added to a signed message. Sealed fields are the ones that mail readers show, that assign a
+// message to a conversation (In-Reply-To, References), or that say how to decode the body. An added Content-Type, for
+// example, could turn plain text into HTML or hide part of the text.
 //
-// Signed fields that are not sealed are closed or open. A closed field that occurs in the message cannot be added
-// again; an open field can always be added. Mailing lists that forward a message unchanged add List- fields, which must
-// not break the signature. An added unsubscribe link has no effect, because mail readers follow only links that a
-// signature covers (RFC 8058 section 4). Fields that describe the body as a file, or the kind of a message, do not
-// change the displayed text.
+// Signed fields that are not sealed are either closed or open. If a closed field occurs in the message, it cannot be
+// added again; an open field can always be added. Mailing lists that forward a message unchanged add List- fields,
+// which must not break the signature. An added unsubscribe link has no effect, because mail readers follow only links
+// that a signature covers (RFC 8058 section 4). Fields that describe the body as a file, or that classify the message,
+// do not change the displayed text.
 var signedFields = []signedField{
 	{"From", sealed}, {"Reply-To", sealed}, {"Sender", sealed}, {"To", sealed}, {"Cc", sealed}, {"Subject", sealed},
 	{"Date", sealed}, {"Message-ID", sealed}, {"In-Reply-To", sealed}, {"References", sealed},
@@ -58,20 +58,20 @@ type signedField struct {
 	coverage coverage
 }
 
-// coverage is how often the h= tag names a field. If the h= tag names a field once more than it occurs, adding another
-// one breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
+// coverage says how many times the h= tag lists a field. If the h= tag lists a field once more than it occurs, adding
+// another one breaks the signature (RFC 6376 sections 5.4.2 and 8.15).
 type coverage int
 
 const (
-	open   coverage = iota // the h= tag names the field as often as it occurs
-	closed                 // the h= tag names the field once more than it occurs, if it occurs at all
-	sealed                 // the h= tag names the field once more than it occurs, even if it is absent
+	open   coverage = iota // the h= tag lists the field as many times as it occurs
+	closed                 // the h= tag lists the field once more than it occurs, but only if it occurs
+	sealed                 // the h= tag lists the field once more than it occurs, even if it is absent
 )
 
-// Sign returns the DKIM-Signature fields of msg, one for each signer in the given order. Each signature field is folded
-// and ends with CRLF. The caller prepends the signature fields to msg, which must not change afterwards. Lines of msg
-// should end with CRLF; a lone LF is signed as the CRLF that it becomes on the wire. Without signers the result is
-// empty.
+// Sign returns the DKIM-Signature fields for msg, one per signer in the given order. Each signature field is folded and
+// ends with CRLF. The caller prepends the signature fields to msg, which must not change afterwards. Lines of msg
+// should end with CRLF; a lone LF is signed as the CRLF that it becomes on the wire. If there are no signers, the
+// result is empty.
 func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	if len(signers) == 0 {
 		return nil, nil
@@ -89,7 +89,7 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	for _, s := range signers {
 		start := len(out)
 		out = c.appendUnsigned(out, s, now)
-		// The DKIM-Signature field is hashed last, with an empty b= tag and without its line end (RFC 6376 section
+		// The DKIM-Signature field is hashed last, with an empty b= tag and without its final CRLF (RFC 6376 section
 		// 3.7).
 		hashed := appendField(c.header, out[start:])
 		digest := sha256.Sum256(hashed[:len(hashed)-len("\r\n")])
@@ -102,10 +102,10 @@ func Sign(msg []byte, now time.Time, signers ...Signer) ([]byte, error) {
 	return out, nil
 }
 
-// canonical is a message in the canonical form that is signed.
+// canonical holds the canonical form of a message, which is what Sign signs.
 type canonical struct {
-	// header has the signed fields in relaxed form, each with CRLF at its end. The capacity of header includes space
-	// for one DKIM-Signature field.
+	// header holds the signed fields in relaxed form, each ending with CRLF. The capacity of header includes space for
+	// one DKIM-Signature field.
 	header []byte
 	// names is the value of the h= tag.
 	names string
@@ -176,7 +176,8 @@ func (c *canonical) appendUnsigned(dst []byte, s Signer, now time.Time) []byte {
 	return append(dst, ";\r\n b="...)
 }
 
-// appendFolded appends the value of the b= tag, in which white space is ignored, and ends the field.
+// appendFolded appends the value of the b= tag and the end of the field. The value may be folded because verifiers
+// ignore white space in it.
 func appendFolded(dst, signature []byte) []byte {
 	const lineBytes = 54 // 72 columns
 	for len(signature) > lineBytes {
@@ -188,8 +189,8 @@ func appendFolded(dst, signature []byte) []byte {
 	return append(dst, "\r\n"...)
 }
 
-// isName reports whether s consists of labels of letters, digits, hyphens and underscores joined by dots, so that it
-// cannot end a tag or a line.
+// isName reports whether s consists of labels separated by dots. Labels contain only letters, digits, hyphens and
+// underscores, so s cannot terminate a tag or a line.
 func isName(s string) bool {
 	if s == "" || len(s) > 253 || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
 		return false

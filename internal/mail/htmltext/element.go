@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// linkTarget returns the part of an href that plain text shows: a web address, a mail address, a telephone number, or a
-// template placeholder. linkTarget returns "" for all other links, such as links within the page.
+// linkTarget returns the part of an href to show in plain text: a web address, an email address, a telephone number, or
+// a template placeholder. The result is "" for all other links, such as links within the page.
 func linkTarget(href string) string {
 	href = strings.TrimSpace(href)
 	if len(href) > maxHref || strings.ContainsFunc(href, func(r rune) bool {
@@ -32,7 +32,7 @@ func linkTarget(href string) string {
 	return ""
 }
 
-// attributes holds the attributes that are shown as text or that hide an element.
+// attributes holds the attributes that affect the plain text: those shown in it, and those that hide an element.
 type attributes struct {
 	href   string
 	alt    string
@@ -40,8 +40,8 @@ type attributes struct {
 	hidden bool
 }
 
-// readAttributes reads the attributes of the tokenizer's start tag. If an attribute is repeated, readAttributes uses
-// the first one.
+// readAttributes reads the attributes of the tokenizer's current start tag. If an attribute is repeated, readAttributes
+// uses the first value.
 func readAttributes(z *tokenizer) attributes {
 	a := attributes{start: 1}
 	var seen [len(textAttributes)]bool
@@ -108,7 +108,7 @@ func isRaw(tag []byte) bool {
 	return false
 }
 
-// isNotText reports whether an element may contain other elements but no text for a reader, such as a video.
+// isNotText reports whether an element, such as a video, may contain other elements but no text to be read.
 func isNotText(tag []byte) bool {
 	switch string(tag) {
 	case "template", "object", "select", "audio", "video", "canvas":
@@ -119,7 +119,7 @@ func isNotText(tag []byte) bool {
 
 func isForeign(tag []byte) bool { return string(tag) == "svg" || string(tag) == "math" }
 
-// isVoid reports whether an element has no content and no end tag.
+// isVoid reports whether an element has neither content nor an end tag.
 func isVoid(tag []byte) bool {
 	switch string(tag) {
 	case "area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr":
@@ -128,7 +128,7 @@ func isVoid(tag []byte) bool {
 	return false
 }
 
-// blockBreak returns the number of line breaks before and after a block element, and 0 for inline elements.
+// blockBreak returns the number of line breaks to write before and after a block element, or 0 for an inline element.
 func blockBreak(tag []byte) int {
 	switch string(tag) {
 	case "p", "h1", "h2", "h3", "h4", "h5", "h6", "table", "dl", "figure":

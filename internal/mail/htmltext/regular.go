@@ -6,14 +6,15 @@ import (
 	"golang.org/x/net/html"
 )
 
-// regularToken returns the kind of the first HTML token in s and the index of its end. The kind is html.ErrorToken if s
-// is empty. For the start tag of a raw text element, such as a script, content is the length of the raw text after the
-// tag. The end is -1 if the token is irregular, so that html.Tokenizer must parse it.
+// regularToken returns the kind of the first HTML token in s and the index at which it ends. The kind is
+// html.ErrorToken if s is empty. If the token is the start tag of a raw text element, such as a script, the content
+// result is the length of the raw text after the tag. If the token is irregular, the end is -1 and html.Tokenizer must
+// parse the token.
 //
-// Nearly all HTML is regular markup, which has only one possible parse. Regular tokens are text, raw text, closed
-// comments and declarations, and many tags. A tag is regular if its attribute values are quoted or consist of plain
-// characters. Finding a regular token takes time linear in its end index. Detecting an irregular token takes time
-// linear in the length of s, but happens only once per document.
+// Nearly all HTML is regular markup, which has only one possible parse. Text, raw text, closed comments, closed
+// declarations and most tags are regular tokens. A tag is regular if its attribute values are quoted or consist of
+// plain characters. Finding a regular token takes time linear in the length of the token. Detecting an irregular token
+// takes time linear in the length of s, but happens only once per document.
 func regularToken(s string) (kind html.TokenType, end, content int) {
 	if s == "" {
 		return html.ErrorToken, 0, 0
@@ -37,7 +38,7 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 }
 
 // markup returns the index at which the first tag, comment or declaration begins, or the length of s if there is none.
-// Every other < is text, because it begins no tag, comment or declaration.
+// Any < that does not begin one of these is text.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')
@@ -51,7 +52,8 @@ func markup(s string) int {
 	}
 }
 
-// tagEnd returns the name and the end of the start tag at the beginning of s.
+// tagEnd returns the name of the start tag at the beginning of s and the index at which the tag ends, or -1 if the tag
+// is irregular.
 func tagEnd(s string) (name string, end int) {
 	i := skipName(s, len("<"))
 	name = s[len("<"):i]
@@ -78,7 +80,7 @@ func tagEnd(s string) (name string, end int) {
 	return name, -1
 }
 
-// regularAttributes yields the names, in lower case, and the values of the attributes of a regular start tag.
+// regularAttributes yields the lower-case name and the value of each attribute in a regular start tag.
 func regularAttributes(tag string, yield func(name, value string) bool) {
 	for i := skipName(tag, len("<")); ; {
 		name, value, end := attribute(tag, skipHTMLSpace(tag, i))
@@ -89,8 +91,8 @@ func regularAttributes(tag string, yield func(name, value string) bool) {
 	}
 }
 
-// attribute returns the name, the value and the end of the attribute that begins at s[i]. The end is -1 if no regular
-// attribute begins at s[i].
+// attribute returns the name and the value of the attribute that begins at s[i], and the index at which it ends. The
+// end is -1 if no regular attribute begins at s[i].
 func attribute(s string, i int) (name, value string, end int) {
 	from := i
 	i = skipName(s, i)
@@ -118,7 +120,7 @@ func attribute(s string, i int) (name, value string, end int) {
 	return name, s[from:i], i
 }
 
-// skipName returns the end of a run of characters that are allowed in names and unquoted plain values.
+// skipName returns the index at which a name or a plain unquoted value that begins at s[i] ends.
 func skipName(s string, i int) int {
 	for i < len(s) && (isLetter(s[i]) || '0' <= s[i] && s[i] <= '9' || strings.IndexByte("-_:.#%", s[i]) >= 0) {
 		i++
@@ -126,7 +128,7 @@ func skipName(s string, i int) int {
 	return i
 }
 
-// endTagEnd returns the end of the end tag at the beginning of s, or -1.
+// endTagEnd returns the index after the end tag at the beginning of s, or -1 if the tag is irregular.
 func endTagEnd(s string) int {
 	if len(s) < len("</p>") || !isLetter(s[2]) {
 		return -1
@@ -138,8 +140,8 @@ func endTagEnd(s string) int {
 	return i + 1
 }
 
-// declarationEnd returns the end of the comment or declaration at the beginning of s, or -1. The end of a comment
-// follows the HTML standard: --!> also ends it.
+// declarationEnd returns the index after the comment or declaration at the beginning of s, or -1 if it is not closed.
+// As the HTML standard requires, --!> also ends a comment.
 func declarationEnd(s string) int {
 	const opening = "<!--"
 	if !strings.HasPrefix(s, opening) {
@@ -165,8 +167,8 @@ func declarationEnd(s string) int {
 }
 
 // sourceEnd returns the index at which the end tag of a raw text element begins, or the length of s if there is no end
-// tag. sourceEnd returns -1 for scripts that contain a comment, which follow special rules, for <plaintext>, which has
-// no end tag, and for <xmp>, whose raw text is displayed.
+// tag. The result is -1 for scripts that contain a comment, because special rules apply to them; for <plaintext>, which
+// has no end tag; and for <xmp>, whose raw text is displayed.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

@@ -1,17 +1,17 @@
-// Package htmltext converts HTML of received and sent mail to plain text.
+// Package htmltext converts the HTML of received and sent mail to plain text.
 //
 // # Invariants
 //
 //   - The plain text is valid UTF-8, and its lines end with LF. No line ends with a space, and there are never two
 //     consecutive empty lines.
-//   - The conversion takes time linear in the length of the HTML, even if it is deeply nested, and memory of a small
-//     multiple of that length.
-//   - The same HTML always gives the same plain text.
+//   - The conversion takes time linear in the length of the HTML, even if the HTML is deeply nested. Its memory use is
+//     at most a small multiple of that length.
+//   - The same HTML always produces the same plain text.
 //
 // # Failures
 //
-// FromHTML never fails: it treats any input as HTML. Markup that cannot be parsed, such as a start tag of more than 1
-// MiB, is omitted.
+// FromHTML never fails: it treats any input as HTML. Markup that cannot be parsed, such as a start tag of 1 MiB or
+// more, is omitted.
 //
 // # Out of scope
 //
@@ -35,15 +35,15 @@ const (
 	maxHref       = 2000 // bytes
 )
 
-// FromHTML converts html to plain text. Blocks and table rows become separate lines, lists have bullets or numbers,
-// links become `text [address]`, and images their alternative text. FromHTML omits scripts, styles, select elements,
-// and elements that display:none hides, such as the preview lines of newsletters.
+// FromHTML converts html to plain text. Blocks and table rows become separate lines, list items start with a bullet or
+// a number, links become `text [address]`, and images are replaced by their alternative text. FromHTML omits scripts,
+// styles, select elements, and elements hidden by display:none, such as the preview lines of newsletters.
 //
 // Lines end with LF and are not wrapped; no line ends with a space and there are never two consecutive empty lines.
-// FromHTML accepts any input, even if it is deeply nested, and takes time linear in its length. FromHTML skips a start
-// tag of more than 1 MiB.
+// FromHTML accepts any input, even if it is deeply nested, and takes time linear in its length. FromHTML skips start
+// tags of 1 MiB or more.
 func FromHTML(html string) string {
-	if !utf8.ValidString(html) { // the check is far faster than ToValidUTF8 for valid text
+	if !utf8.ValidString(html) { // for valid text, this check is far faster than ToValidUTF8
 		html = strings.ToValidUTF8(html, "\uFFFD")
 	}
 	text, complete := extractText(newTokenizer(html), true)
@@ -55,7 +55,7 @@ func FromHTML(html string) string {
 }
 
 // extractText returns the plain text of z. If hide is set, extractText omits elements that are hidden or contain no
-// text. complete reports that the last omitted element was closed.
+// text. The complete result is false if the last omitted element was never closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
@@ -79,14 +79,14 @@ func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	}
 }
 
-// textWriter lays out plain text. textWriter records white space as pending, and writes it when text follows.
+// textWriter lays out plain text. White space is kept pending, and is written only when more text follows.
 type textWriter struct {
 	out []byte
-	// breaks is the number of pending line breaks. space reports a pending space; cell reports that this space
-	// separates two cells of a table.
+	// breaks is the number of pending line breaks. space is set if a space is pending, and cell if this space separates
+	// two table cells.
 	breaks      int
 	space, cell bool
-	// lineStart reports that the current line is still empty. bullet is written before the next text.
+	// lineStart is set while the current line is empty, and bullet is the bullet to write before the next text.
 	lineStart bool
 	bullet    string
 
@@ -95,11 +95,11 @@ type textWriter struct {
 	quotes    int
 	pre       int
 
-	// link is the address of the open link. linkFrom is the index in out at which the link's text begins.
+	// link is the address of the open link, and linkFrom is the index in out at which its text begins.
 	link     string
 	linkFrom int
 
-	// skipped is the name of the element that is being omitted. skipDepth is the number of open elements with this
+	// skipped is the name of the element that is being omitted, and skipDepth is the number of open elements with this
 	// name.
 	hide      bool
 	skipped   string
@@ -174,8 +174,8 @@ func (t *textWriter) open(tag []byte, a attributes) {
 	}
 }
 
-// tagName returns an element's name in lower case. source is the tag without its opening < or </. tagName truncates
-// names that are longer than any known element name.
+// tagName returns an element's name in lower case, given the source of a tag without its opening < or </. Names longer
+// than any known element name are truncated.
 func (t *textWriter) tagName(source string) []byte {
 	n := 0
 	for n < min(len(source), len(t.name)) {
@@ -224,7 +224,7 @@ func (t *textWriter) endTag(tag []byte) {
 	}
 }
 
-// listBreak returns the number of line breaks around a list; nested lists have no empty line around them.
+// listBreak returns the number of line breaks before and after a list; nested lists are not set off by empty lines.
 func (t *textWriter) listBreak() int {
 	if t.listDepth > 0 {
 		return 1
@@ -244,7 +244,7 @@ func (t *textWriter) nextBullet() string {
 // breakLine makes at least n line breaks pending.
 func (t *textWriter) breakLine(n int) { t.breaks = max(t.breaks, n) }
 
-// begin writes the pending white space and, if a new line begins, its quote marks, indentation and bullet. Text must
+// begin writes the pending white space and, at the start of a line, the quote marks, indentation and bullet. Text must
 // follow.
 func (t *textWriter) begin() {
 	if t.breaks > 0 {
@@ -281,8 +281,8 @@ func (t *textWriter) write(s string) {
 	t.out = append(t.out, s...)
 }
 
-// text writes b, and replaces each run of white space by one space. text removes control characters, and zero-width
-// characters that only allow line breaks or fill lines.
+// text writes b with each run of white space replaced by one space. Control characters are removed, as are zero-width
+// characters that only allow line breaks or act as filler.
 func (t *textWriter) text(b string) {
 	for i := 0; i < len(b); {
 		c := b[i]
@@ -309,8 +309,8 @@ func (t *textWriter) text(b string) {
 	}
 }
 
-// plainPrefix returns the length of a prefix of s that is certainly printable ASCII with single spaces and no space at
-// its end. plainPrefix checks eight bytes at a time.
+// plainPrefix returns the length of a prefix of s that is known to be printable ASCII with single spaces only and no
+// trailing space. plainPrefix checks eight bytes at a time, so the prefix may be shorter than possible.
 func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080
 	n := 0
@@ -318,7 +318,7 @@ func plainPrefix(s string) int {
 		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+
 			5])<<40 |
 			uint64(s[n+6])<<48 | uint64(s[n+7])<<56
-		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // non-ASCII, below a space, or DEL
+		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // non-ASCII, a control character, or DEL
 			break
 		}
 		x := w ^ low*' '
@@ -332,7 +332,7 @@ func plainPrefix(s string) int {
 	return n
 }
 
-// wide writes a character outside ASCII.
+// wide writes a non-ASCII character.
 func (t *textWriter) wide(r rune, encoded string) {
 	switch r {
 	case '\u0085', '\u00a0', '\u2007', '\u2028', '\u2029', '\u202f':
@@ -341,7 +341,7 @@ func (t *textWriter) wide(r rune, encoded string) {
 	case '\u00ad', '\u034f', '\u200b', '\u2060', '\ufeff':
 		return
 	case '\u200c', '\u200d':
-		// U+200C and U+200D join or separate the letters of a word. Newsletters use U+200C and U+200D outside words as
+		// U+200C and U+200D join or separate the letters of a word. Outside words, newsletters use U+200C and U+200D as
 		// filler.
 		if t.space || t.lineStart || t.breaks > 0 {
 			return
@@ -354,7 +354,7 @@ func (t *textWriter) wide(r rune, encoded string) {
 	t.out = append(t.out, encoded...)
 }
 
-// preformatted writes b with its line breaks and spaces, except the spaces at the ends of lines.
+// preformatted writes b and keeps its line breaks and spaces, but drops spaces at line ends.
 func (t *textWriter) preformatted(b string) {
 	for len(b) > 0 {
 		line, rest, found := strings.Cut(b, "\n")

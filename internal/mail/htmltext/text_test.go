@@ -111,8 +111,8 @@ func TestFromHTML(t *testing.T) {
 	}
 }
 
-// TestRegularTokens checks the tokens that are found without html.Tokenizer, as in nearly all HTML. The HTML standard,
-// section 13.2.5, defines where tokens end.
+// TestRegularTokens checks regularToken, which finds the tokens in nearly all HTML without html.Tokenizer. The HTML
+// standard, section 13.2.5, defines where tokens end.
 func TestRegularTokens(t *testing.T) {
 	t.Parallel()
 	const text, start, end, comment = html.TextToken, html.StartTagToken, html.EndTagToken, html.CommentToken
@@ -174,7 +174,7 @@ func TestRegularTokens(t *testing.T) {
 	}
 }
 
-// plainPrefix returns all but at most eight bytes of the plain prefix, and never more than the prefix.
+// plainPrefix never returns more than the longest plain prefix, and falls short of it by at most eight bytes.
 func TestPlainPrefix(t *testing.T) {
 	t.Parallel()
 	for size := range 40 {
@@ -196,8 +196,8 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestFromHTMLBounds tests inputs beyond the limits of FromHTML. Package linear measures the work for inputs beyond the
-// limits.
+// TestFromHTMLBounds tests inputs that exceed the limits of FromHTML. Package linear measures the time that such inputs
+// take.
 func TestFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)
@@ -216,7 +216,7 @@ func TestFromHTMLBounds(t *testing.T) {
 	}
 }
 
-// TestFromHTMLMemory limits the sum of all allocations for HTML of 8 MB, including memory that was freed.
+// TestFromHTMLMemory limits the total memory allocated for 8 MiB of HTML, including memory that is freed again.
 func TestFromHTMLMemory(t *testing.T) {
 	const size = 8 << 20
 	var names strings.Builder

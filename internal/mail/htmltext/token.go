@@ -7,44 +7,45 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of a start tag, in bytes. A tag of maxTag bytes or more is dropped. A tag longer than largeTag leaves a large
-// attribute table in its html.Tokenizer, which is replaced afterwards.
+// Size limits for a start tag, in bytes. A tag of maxTag bytes or more is dropped. A tag longer than largeTag leaves a
+// large attribute table in its html.Tokenizer, so that tokenizer is replaced afterwards.
 const (
 	maxTag   = 1 << 20
 	largeTag = 4 << 10
 )
 
-// tokenizer splits HTML into the tokens of html.Tokenizer, in linear time for any input. The memory that tokenizer uses
-// is a small multiple of the input's size.
+// tokenizer splits HTML into the same tokens as html.Tokenizer, but takes linear time for any input. Its memory use is
+// a small multiple of the input size.
 //
-// While the markup is regular, as regularToken defines it, tokenizer finds the ends of tokens without html.Tokenizer,
-// which inspects every single byte and allocates a string for every attribute. Using html.Tokenizer for regular markup
-// took a tenth of the CPU time for an unsigned email. tokenizer uses html.Tokenizer for attributes with an &, and for
-// everything from the first irregular token on. A fuzz test checks that the tokens are the same with and without
-// html.Tokenizer.
+// As long as the markup is regular as defined by regularToken, tokenizer finds the ends of tokens without
+// html.Tokenizer, which inspects every byte and allocates a string for every attribute. When html.Tokenizer parsed all
+// markup, it accounted for a tenth of the CPU time spent on an unsigned email. html.Tokenizer is still used for
+// attributes that contain an &, and for everything from the first irregular token on. A fuzz test checks that the
+// tokens are the same with and without html.Tokenizer.
 type tokenizer struct {
 	rest    string // the source after the current token
 	start   string // the current token, if it is a start tag
 	plain   string // the current token, if it is text and the markup is regular so far
 	content int    // number of bytes of rest that are raw text after the start tag
 
-	// all parses the source from the first irregular token on; nil before that token.
+	// all parses the source from the first irregular token on. It is nil until that token is reached.
 	all *html.Tokenizer
-	// tag reads the attributes of one start tag at a time; feed supplies it with the source.
+	// tag reads the attributes of one start tag at a time, and feed supplies the source of that tag.
 	tag  *html.Tokenizer
 	feed strings.Reader
-	// crowded reports that all or tag has a large attribute table. html.Tokenizer allocates some 30 bytes of that table
-	// for each byte of a tag. At every later tag, html.Tokenizer clears as much of the table as the largest earlier tag
-	// used.
+	// crowded is set if all or tag has a large attribute table. html.Tokenizer allocates about 30 bytes in that table
+	// for each byte of a tag. For every later tag, html.Tokenizer clears as much of the table as the largest tag so far
+	// has used.
 	crowded bool
 }
 
 func newTokenizer(source string) *tokenizer { return &tokenizer{rest: source} }
 
-// next returns the next token and its source; the source of a tag runs from < to >. At the end of the source the kind
-// is html.ErrorToken. next drops a tag that is not closed before the end. next also drops a tag of maxTag bytes or
-// more, with the text between that tag and the next <. Declarations and comments are html.CommentToken or
-// html.DoctypeToken. next does not report whether a start tag is self-closing, which its source shows.
+// next returns the kind and the source of the next token; the source of a tag runs from < to >. At the end of the
+// input, the kind is html.ErrorToken. Tags that are still open at the end of the input are dropped. Tags of maxTag
+// bytes or more are dropped together with the text before the next <. The kind of a declaration or comment is
+// html.CommentToken or html.DoctypeToken. The kind does not say whether a start tag is self-closing, but the source of
+// the tag does.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.all == nil {
 		if kind, source, regular := z.nextRegular(); regular {
@@ -77,7 +78,7 @@ func (z *tokenizer) next() (kind html.TokenType, source string) {
 	return kind, source
 }
 
-// nextRegular returns the next token, and whether it is regular.
+// nextRegular returns the kind and the source of the next token if that token is regular.
 func (z *tokenizer) nextRegular() (kind html.TokenType, source string, regular bool) {
 	end, content := z.content, 0
 	kind = html.TextToken
@@ -115,14 +116,14 @@ func (z *tokenizer) text() string {
 	if strings.Contains(text, "\r") {
 		text = newlines.Replace(text)
 	}
-	if strings.Contains(text, "&") { // the check is far faster than the search in UnescapeString
+	if strings.Contains(text, "&") { // this check is far faster than the search in UnescapeString
 		text = html.UnescapeString(text)
 	}
 	return text
 }
 
-// attributes yields the attribute names, in lower case, and the attribute values of the current start tag. attributes
-// may yield the same name twice.
+// attributes yields the lower-case name and the value of each attribute in the current start tag. The same name may be
+// yielded more than once.
 func (z *tokenizer) attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		// The meaning of an & within an attribute depends on the characters after it.
@@ -143,7 +144,7 @@ func (z *tokenizer) attributes() iter.Seq2[string, string] {
 	}
 }
 
-// readTag returns an html.Tokenizer that has just parsed the current token, a regular start tag.
+// readTag returns an html.Tokenizer that has just parsed the current token, which must be a regular start tag.
 func (z *tokenizer) readTag() *html.Tokenizer {
 	if z.tag == nil || z.crowded {
 		z.tag = html.NewTokenizer(&z.feed)
@@ -155,7 +156,7 @@ func (z *tokenizer) readTag() *html.Tokenizer {
 	return z.tag
 }
 
-// beginsSource reports whether raw text follows a start tag. html.Tokenizer finds no tags in raw text.
+// beginsSource reports whether a start tag is followed by raw text, in which html.Tokenizer recognizes no tags.
 func beginsSource(tag string) bool {
 	if tag == "" {
 		return false

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Token is a tag or a run of text in HTML. The methods of a Token may be called only until Tokens yields the next one.
+// Token is a tag or a run of text in HTML. The methods of a Token are valid only until Tokens yields the next token.
 type Token struct {
 	// Kind is html.StartTagToken (also for self-closing tags), html.EndTagToken or html.TextToken.
 	Kind html.TokenType
@@ -18,9 +18,9 @@ type Token struct {
 	z *tokenizer
 }
 
-// Attributes yields the names, in lower case, and the values of a start tag's attributes; other tokens have none. If an
-// attribute name is repeated, only the first attribute is valid (HTML standard section 13.2.5.33); the caller must
-// ignore the others.
+// Attributes yields the lower-case name and the value of each attribute in a start tag. Other tokens have no
+// attributes. If an attribute name is repeated, only the first attribute is valid (HTML standard section 13.2.5.33);
+// the caller must ignore the others.
 func (t Token) Attributes() iter.Seq2[string, string] {
 	return func(yield func(name, value string) bool) {
 		if t.Kind != html.StartTagToken {
@@ -35,12 +35,12 @@ func (t Token) Attributes() iter.Seq2[string, string] {
 	}
 }
 
-// Text returns the text of a text token with its character references resolved.
+// Text returns the text of a text token, with character references resolved.
 func (t Token) Text() string { return t.z.text() }
 
-// Tokens yields the tags and texts of HTML in document order. Tokens omits comments, declarations, and the content of
-// raw text elements such as scripts, styles and titles. Like FromHTML, Tokens accepts any input, takes time linear in
-// its length, and skips start tags of more than 1 MiB.
+// Tokens yields the tags and the text of an HTML document in order. Tokens omits comments, declarations, and the
+// content of raw text elements such as scripts, styles and titles. Like FromHTML, Tokens accepts any input, takes time
+// linear in its length, and skips start tags of 1 MiB or more.
 func Tokens(source string) iter.Seq[Token] {
 	return func(yield func(Token) bool) {
 		if !utf8.ValidString(source) {

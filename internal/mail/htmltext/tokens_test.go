@@ -25,7 +25,7 @@ func (s *testToken) set(name, value string) {
 	}
 }
 
-// begin returns the first five bytes of a name, and replaces NUL and U+FFFD. Names are shortened for the comparison,
+// begin returns the first five bytes of a name, with NUL and U+FFFD replaced. Names are shortened for the comparison,
 // because Tokens keeps NUL and truncates long names.
 func begin(name string) string {
 	name = strings.NewReplacer("\x00", "?", "\uFFFD", "?").Replace(name)
@@ -46,7 +46,8 @@ func tokens(source string) (all []testToken) {
 	return all
 }
 
-// add appends a token. add joins adjacent text tokens, because tokenizers may split a text in different places.
+// add appends a token, but joins it to the previous one if both are text, because tokenizers may split text in
+// different places.
 func add(all []testToken, s testToken) []testToken {
 	if n := len(all); s.Kind == html.TextToken && n > 0 && all[n-1].Kind == html.TextToken {
 		all[n-1].Text += s.Text
@@ -55,7 +56,7 @@ func add(all []testToken, s testToken) []testToken {
 	return append(all, s)
 }
 
-// wanted returns the tokens of html.Tokenizer, except the tokens that Tokens omits.
+// wanted returns the tokens that html.Tokenizer finds, except those that Tokens omits.
 func wanted(source string) (all []testToken) {
 	unseen := false
 	for z := html.NewTokenizer(strings.NewReader(strings.ToValidUTF8(source, "\uFFFD"))); ; {
@@ -90,7 +91,7 @@ var scanned = []string{"", "a &amp; b<p CLASS=\"x&lt;\" class=y>c</P>", "<script
 	"<title>t</title><textarea><p></textarea>u", "<a href=/x>", "<style><p>", "a < b <c", "<img src='a' alt>",
 	"<plaintext><p>", "<!doctype html><?x>1", "<abcdefghijklmnopqrstu>", "\xff<p \xfe=1>"}
 
-// Tokens yields the same tags and texts as html.Tokenizer.
+// Tokens yields the same tags and text as html.Tokenizer.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	for _, source := range scanned {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// hostParsers adds the parsers of answers from hosts that Postrider connects to.
+// hostParsers adds the parsers that read responses from the hosts to which Postrider connects.
 func hostParsers(add func(string, func(string), string, ...string)) {
 	replies := []string{"250-a\r\n", "250 a\r\n", "a", "\r\n", "\n", "250-", "250", "-", "\x00", "\xff",
 		"250-AUTH=A B\r\n", "250-SIZE 1\r\n"}
@@ -51,7 +51,7 @@ func hostParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// withServer runs f with the address of a server that sends the same text to every client.
+// withServer starts a server that sends the given text to every client, and calls f with the address of the server.
 func withServer(text string, f func(addr string)) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -73,8 +73,8 @@ func withServer(text string, f func(addr string)) {
 	f(l.Addr().String())
 }
 
-// lookUp queries a DNS server that truncates its UDP answer, and answers over TCP with some thousand records, given as
-// bytes.
+// lookUp queries a DNS server that truncates its UDP response and then responds over TCP with the given bytes, which
+// may encode thousands of records.
 func lookUp(records string) {
 	l, u := bothPorts()
 	var wg sync.WaitGroup
@@ -109,7 +109,7 @@ func lookUp(records string) {
 	d.TXT(context.Background(), "b.example")
 }
 
-// bothPorts listens on the same free port for TCP and UDP.
+// bothPorts listens on the same free port number for both TCP and UDP.
 func bothPorts() (net.Listener, net.PacketConn) {
 	for range 100 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -7,19 +7,19 @@ import (
 	"testing"
 )
 
-// Sizes of the compared inputs, in bytes, and limits of the work.
+// Sizes of the two inputs, in bytes, and limits on the work.
 const (
 	small  = 8 << 10
 	factor = 8
-	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work grows by factor²
-	// Up to few steps, or allocated bytes, per input byte are accepted even if they grow faster than growth allows.
-	// Some parser limits take effect only in larger inputs.
+	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work would grow by factor²
+	// At most this many steps or allocated bytes per input byte are always accepted, even if they exceed growth,
+	// because some parser limits take effect only for larger inputs.
 	few    = 8
 	most   = 500 // maximum steps per byte
 	memory = 128 // maximum allocated bytes per byte
 )
 
-// work holds the steps and the allocated bytes of a parser for one input.
+// work is the work that a parser does for one input: the number of steps and of allocated bytes.
 type work struct{ steps, bytes float64 }
 
 func measure(parse func(input string), input string) work {
@@ -32,7 +32,7 @@ func measure(parse func(input string), input string) work {
 	return work{float64(n), float64(after.TotalAlloc - before.TotalAlloc)}
 }
 
-// fill returns an input of about size bytes: head, followed by copies of a text.
+// fill returns an input of about size bytes that consists of head and copies of a string.
 func fill(head, repeated string, size int) string {
 	return head + strings.Repeat(repeated, max(1, (size-len(head))/len(repeated)))
 }
@@ -45,7 +45,7 @@ func TestWorkIsLinear(t *testing.T) {
 	}
 	findsSquares(t)
 	for _, p := range parsers() {
-		p.parse(fill(p.head, p.inputs[0], small)) // initialises lookup tables before the measurement
+		p.parse(fill(p.head, p.inputs[0], small)) // initializes look-up tables before the measurement
 		for _, repeated := range p.inputs {
 			a := measure(p.parse, fill(p.head, repeated, small))
 			b := measure(p.parse, fill(p.head, repeated, small*factor))

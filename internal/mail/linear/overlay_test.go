@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// counted lists the instrumented packages of the standard library: those that parse text. All packages of other modules
-// are instrumented too.
+// counted lists the instrumented packages of the standard library, which are those that parse text. All packages from
+// other modules are instrumented too.
 var counted = []string{"bufio", "bytes", "encoding/base64", "encoding/hex", "encoding/pem", "html", "mime",
 	"mime/multipart",
 	"mime/quotedprintable", "net/mail", "net/textproto", "net/url", "regexp", "regexp/syntax", "sort", "strconv",
@@ -35,7 +35,7 @@ const (
 		"\t\treturn s[:i], s[i+len(sep):], true\n\t}\n\treturn s, \"\", false\n}\n"
 )
 
-// runCounted reruns the current test in an instrumented program.
+// runCounted reruns the current test in an instrumented test binary.
 func runCounted(t *testing.T) {
 	t.Helper()
 	o := overlay{t: t, dir: t.TempDir(), Replace: map[string]string{}}
@@ -75,7 +75,7 @@ func runCounted(t *testing.T) {
 				}
 			}
 		default:
-			// The go command cannot overlay files of other modules, but can replace whole modules.
+			// The go command cannot overlay files in other modules, but it can replace whole modules.
 			dir := filepath.Join(o.dir, p.Module.Path)
 			if replace := "-replace=" + p.Module.Path + "=" + dir; !slices.Contains(mods, replace) {
 				mods = append(mods, replace)
@@ -109,7 +109,7 @@ func runCounted(t *testing.T) {
 	}
 }
 
-// overlay maps source files to the files that the go command reads instead.
+// overlay maps source files to the files that the go command reads in their place.
 type overlay struct {
 	t       *testing.T
 	dir     string
@@ -223,8 +223,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search returns which counter function (To, From or All) an assembly search needs. The counter function derives from
-// the search's result how many bytes the search read.
+// search returns the name of the counter function for an assembly search: To, From or All. The counter function derives
+// the number of bytes read from the result of the search.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

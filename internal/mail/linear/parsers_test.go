@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// hostile is a parser with hostile inputs. Each hostile input is the head followed by copies of one text.
+// hostile is a parser with its hostile inputs. Each of them consists of the head and copies of one string.
 type hostile struct {
 	name   string
 	parse  func(string)
@@ -48,7 +48,7 @@ var marks = []string{" ", "\t", "\r\n ", "\n\t", "a", ",", ";", ":", "@", ".", "
 	"=?utf-7?Q?+APw?= ", "=?utf-7?Q?+2D0-+A-?=", "=?cp-850?Q?=81?= =?850?Q?=81?= ", "a=b;", "a=\"b\";", ";a*0=b",
 	";name*=''%", ";a*1*=%41",
 	";filename*9=b", "a=b ", ";a=(", "; \"", "; =", "1", "1.", "5.1.1 ", "Mon, ", "+0000 ", "(a) ",
-	// The following texts have about the maximum length of a mailbox.
+	// The following strings are about as long as the longest mailbox that is parsed.
 	strings.Repeat("<", 4000) + ",", strings.Repeat("(", 4000) + ",", strings.Repeat("a@b ", 1000) + ",",
 	strings.Repeat("\"", 4000) + ",",
 	strings.Repeat("<a@b ", 800) + ",", strings.Repeat("=?a?q?a?= ", 400) + ","}
@@ -189,8 +189,8 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	add("field by field", func(s string) { mailparse.ParseHeader([]byte(s)) }, "", lines...)
 }
 
-// originParsers adds the parsers that authenticate a message's origin, from its header and from the DNS records of its
-// sender.
+// originParsers adds the parsers that authenticate the origin of a message. They read the message and the sender's DNS
+// records.
 func originParsers(add func(string, func(string), string, ...string)) {
 	check := func(raw, mailFrom, txt string) {
 		dns := resolve.NetForm{Resolver: answers{txt: txt}}
@@ -217,7 +217,7 @@ func originParsers(add func(string, func(string), string, ...string)) {
 	}
 }
 
-// answers is a DNS resolver in which every name has one TXT record and no other records.
+// answers is a DNS resolver in which every name has exactly one record, a TXT record.
 type answers struct {
 	resolve.Fake
 	txt string
@@ -239,7 +239,7 @@ func sign() func(string) {
 	}
 }
 
-// talk returns a function that sends a text to an SMTP server and closes the connection.
+// talk returns a function that sends a string to an SMTP server and closes the connection.
 func talk() func(string) {
 	const large = 1 << 30
 	server := smtpserver.New(smtpserver.Config{MaxSize: large, MaxLine: large, MaxCommands: large, MaxErrors: large,
@@ -282,7 +282,7 @@ func (taker) Data(_ context.Context, r io.Reader) (string, error) {
 func (taker) Reset() {}
 func (taker) Close() {}
 
-// hostileTags adds the parser of HTML tags.
+// hostileTags adds the parser for HTML tags.
 func hostileTags(add func(string, func(string), string, ...string)) {
 	tags := func(s string) {
 		for t := range htmltext.Tokens(s) {

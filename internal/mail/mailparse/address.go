@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// longestMailbox is the maximum length of one mailbox, in bytes. maxOpen is the maximum number of failed searches for
-// the end of a quote, comment or bracket in one list. maxLocal is the maximum length of a quoted local part (RFC 5321
+// longestMailbox is the maximum length of one mailbox, in bytes. maxOpen is the maximum number of failed searches, in
+// one list, for the end of a quote, comment or bracket. maxLocal is the maximum length of a quoted local part (RFC 5321
 // section 4.5.3.1.1).
 const (
 	longestMailbox = 4 << 10
@@ -17,13 +17,13 @@ const (
 	maxLocal       = 64
 )
 
-// parseAddressList parses the addresses of a header field (RFC 5322 section 3.4) and returns at most limit of them.
-// parseAddressList also accepts other forms that mail programs write: groups, semicolons between addresses, names with
-// unquoted commas, missing brackets, encoded words in quotes. bad reports that something was omitted: text that is not
-// an address, or addresses beyond the limit.
+// parseAddressList parses the addresses in a header field (RFC 5322 section 3.4) and returns at most limit of them. It
+// also accepts other forms that mail programs write: groups, semicolons between addresses, names with unquoted commas,
+// missing brackets, and encoded words in quotes. The bad result is true if something was omitted: text that is not an
+// address, or addresses beyond the limit.
 func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	var b brackets
-	before := "" // the text before a comma that may belong to a name
+	before := "" // text before a comma that may be part of a name
 	for rest := s; rest != ""; {
 		var item string
 		var comma bool
@@ -61,8 +61,8 @@ func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	return list, bad || before != ""
 }
 
-// cutItem returns the text before the next comma or semicolon outside quotes, comments and brackets. cutItem drops the
-// name of a group. comma reports that a comma ended the item.
+// cutItem returns the text before the next comma or semicolon outside quotes, comments and brackets, without the name
+// of a group. The comma result reports whether the text was followed by a comma.
 func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	start, address := 0, false
 	for i := 0; i < len(s); i++ {
@@ -82,12 +82,12 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	return s[start:], "", false
 }
 
-// brackets finds the ends of quotes, comments and brackets in one list of addresses.
-type brackets struct{ open int } // number of opening characters without an end
+// brackets finds where quotes, comments and brackets in a list of addresses end.
+type brackets struct{ open int } // number of opening characters without a closing character
 
 // closing returns the index of the character that closes the quote, comment or bracket at s[i]. If there is no closing
 // character within 1,000 bytes, closing returns i, and s[i] is taken literally. After maxOpen failed searches, every
-// opening character is taken literally, because each search takes time.
+// opening character is taken literally, to limit the time spent searching.
 func (b *brackets) closing(s string, i int) int {
 	const farthest = 1000
 	if b.open >= maxOpen {
@@ -115,7 +115,7 @@ func (b *brackets) closing(s string, i int) int {
 	return i
 }
 
-// readMailbox parses one mailbox of an address list. If there are no brackets, the last word with an @ is the address
+// readMailbox parses one mailbox in an address list. If there are no brackets, the last word with an @ is the address
 // and all other words are the name.
 func (b *brackets) readMailbox(s string) (message.Address, bool) {
 	name, spec, comment := b.splitMailbox(s)
@@ -144,7 +144,7 @@ func (b *brackets) readMailbox(s string) (message.Address, bool) {
 }
 
 // splitMailbox removes comments and separates the name from the address in the last angle brackets. If the mailbox has
-// no angle brackets, name is the whole text.
+// no angle brackets, the whole text is returned as the name.
 func (b *brackets) splitMailbox(s string) (name, spec, comment string) {
 	var out strings.Builder
 	at := strings.LastIndexByte(s, '@')
@@ -188,8 +188,8 @@ func decodeName(s string) string {
 	return decode.Words(s)
 }
 
-// readSpec parses local@domain and ignores the characters that people and old programs put around an address. readSpec
-// quotes a local part with misplaced dots, because some mail providers once assigned such addresses.
+// readSpec parses local@domain and ignores any characters that people and old programs put around an address. Local
+// parts with misplaced dots are quoted, because some mail providers once assigned such addresses.
 func readSpec(s string) (local, domain string, ok bool) {
 	if strings.HasPrefix(s, "@") {
 		if _, after, found := strings.Cut(s, ":"); found {

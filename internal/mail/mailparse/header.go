@@ -14,8 +14,8 @@ import (
 // must fit on one line, such as Message-IDs.
 const maxLine = 998
 
-// header parses the header fields of the message. header returns the fields that describe the body, and the index at
-// which the body begins.
+// header parses the header fields of the message, and returns the fields that describe the body and the index at which
+// the body begins.
 func (p *parser) header() (head partHead, body int) {
 	size := 0
 	seen := map[string]bool{}
@@ -49,8 +49,8 @@ func (p *parser) header() (head partHead, body int) {
 	return head, body
 }
 
-// field stores the parsed value of a header field. The parameter value is unfolded but not decoded. If a field that may
-// occur only once is repeated, the parser uses the first one. Recipients of repeated fields are joined.
+// field stores the parsed value of a header field. The value must be unfolded but not decoded. If a field that may
+// occur only once is repeated, the first one is used. The recipients in repeated To, Cc or Bcc fields are combined.
 func (p *parser) field(name, value string, seen map[string]bool) {
 	out := p.out
 	switch name {
@@ -107,10 +107,10 @@ func (p *parser) addresses(list *[]message.Address, value string) {
 	}
 }
 
-// readHeader calls the function each for every header field from raw[at:] on and returns the index at which the body
-// begins. The field value that this function receives is still folded. The header ends at an empty line, at a line for
-// which stop is true (if stop is given), or at a line that is not a field. readHeader skips a single line that is not a
-// field, and folded lines at the beginning, if a header field follows.
+// readHeader calls each(name, value) for every header field in raw[at:], with the value still folded, and returns the
+// index at which the body begins. The header ends at an empty line, at a line for which stop returns true (unless stop
+// is nil), or at a line that is not a field. If a header field follows, readHeader skips a single line that is not a
+// field, and folded lines at the beginning.
 func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name, value []byte)) (body int, stray bool) {
 	seen := false
 	for at < len(raw) {
@@ -149,7 +149,7 @@ func readHeader(raw []byte, at int, stop func(line []byte) bool, each func(name,
 	return len(raw), stray
 }
 
-// skipFolds returns the index of the first line, from raw[at:] on, that does not start with white space.
+// skipFolds returns the index of the first line in raw[at:] that does not start with white space.
 func skipFolds(raw []byte, at int) int {
 	for at < len(raw) && isWSP(raw[at]) {
 		_, at = decode.LineEnd(raw, at)
@@ -157,8 +157,8 @@ func skipFolds(raw []byte, at int) int {
 	return at
 }
 
-// fieldColon returns the index of the colon after a field's name, or -1. White space before the colon is obsolete
-// syntax, but still occurs.
+// fieldColon returns the index of the colon after the field name, or -1 if the line does not begin a field. White space
+// before the colon is obsolete syntax, but it still occurs.
 func fieldColon(line []byte) int {
 	for i, c := range line {
 		switch {
@@ -188,8 +188,8 @@ func startsField(raw []byte, at int) bool {
 	return fieldColon(raw[at:min(end, at+300)]) >= 0
 }
 
-// unfold returns a field's value on one line, without control characters. The result may not be valid UTF-8, because
-// decode.Words and parseParameters decode bytes outside ASCII according to their position.
+// unfold returns a field value as one line, without control characters. The result may be invalid UTF-8, because
+// non-ASCII bytes are decoded later, by decode.Words and parseParameters, depending on where they occur.
 func unfold(value []byte) string {
 	value = bytes.Trim(value, " \t\r\n")
 	clean := true
@@ -241,7 +241,7 @@ func messageIDs(s string) []string {
 	return ids
 }
 
-// dateLayouts are date formats in mail that differ from RFC 5322.
+// dateLayouts are date formats that occur in mail but do not conform to RFC 5322.
 var dateLayouts = [...]string{
 	"Mon, 2 Jan 2006 15:04:05 MST", "Mon, 2 Jan 2006 15:04:05", "2 Jan 2006 15:04:05", "Mon, 2 Jan 2006 15:04:05 GMT-0700",
 	"Mon, 2 Jan 2006 15:04:05 -07:00", "Mon, 2 January 2006 15:04:05 -0700", "Monday, 2 January 2006 15:04:05 -0700",
@@ -251,7 +251,7 @@ var dateLayouts = [...]string{
 	time.RFC3339,
 }
 
-// parseDate parses a date in the format of RFC 5322 section 3.3 or in a format that old programs write. If parseDate
+// parseDate parses a date in the format defined in RFC 5322 section 3.3 or in one that old programs write. If parseDate
 // cannot parse the date, it returns the zero time.
 func parseDate(s string) time.Time {
 	s, _, _ = strings.Cut(s, "(")

@@ -163,7 +163,7 @@ func TestParseKeepsWhatIsBeyondLimits(t *testing.T) {
 	}
 }
 
-// TestParseMemory limits the sum of all allocations for a message of 30 MB, including memory that was freed.
+// TestParseMemory limits the total memory allocated for a 30 MB message, including memory that is freed again.
 func TestParseMemory(t *testing.T) {
 	const head = "From: a@b.example\r\nSubject: x\r\n"
 	line := strings.Repeat("QUJD", 19) + "\r\n"
@@ -222,7 +222,7 @@ func sameMessage(t *testing.T, m *message.Message) {
 	if p.MessageID != m.ID || !p.Date.Equal(m.Date) || len(p.From) != 1 || p.From[0].Addr() != m.From.Addr() {
 		t.Errorf("id %s, date %s, from %v", p.MessageID, p.Date, p.From)
 	}
-	// Some mail readers treat a lone carriage return as a line end; other mail readers do not.
+	// Some mail readers treat a lone carriage return as a line ending, but others do not.
 	plain := func(s string) string {
 		s = strings.ReplaceAll(strings.ReplaceAll(strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\r\n", "\n"), "\r",
 			"\n"), "\x00", "")
@@ -235,7 +235,7 @@ func sameMessage(t *testing.T, m *message.Message) {
 	if len(p.Files) != len(m.Attachments) {
 		t.Fatalf("%d files, want %d\n%s", len(p.Files), len(m.Attachments), raw)
 	}
-	// A composed message has its inline parts before its other attachments.
+	// In a composed message, inline parts come before other attachments.
 	inline := func(a message.Attachment) bool { return a.ContentID != "" && m.HTML != "" }
 	want := slices.Clone(m.Attachments)
 	slices.SortStableFunc(want, func(a, b message.Attachment) int {

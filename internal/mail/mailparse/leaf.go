@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// octetStream is the media type of files of unknown type.
+// octetStream is the media type for files of unknown type.
 const octetStream = "application/octet-stream"
 
 // passage is text from one MIME part.
@@ -18,24 +18,24 @@ type passage struct {
 	html bool
 }
 
-// view is the displayed content of a MIME part, as HTML and as plain text. If the sender provided content in only one
-// form, html and text both contain that form.
+// view is the displayed content of a MIME part, both as HTML and as plain text. If the sender provided some content in
+// only one form, that form is stored in both html and text.
 type view struct {
 	html, text       []passage
-	hasHTML, hasText bool // the sender provided some of the content in this form
+	hasHTML, hasText bool // whether the sender provided any content in this form
 }
 
 func (v *view) empty() bool { return !v.hasHTML && !v.hasText }
 
-// follow appends the content of another view to this view.
+// follow appends the content of view o to view v.
 func (v *view) follow(o view) {
 	v.html = append(v.html, o.html...)
 	v.text = append(v.text, o.text...)
 	v.hasHTML, v.hasText = v.hasHTML || o.hasHTML, v.hasText || o.hasText
 }
 
-// choose replaces the content of the view by the content of an alternative that is preferable. The last HTML part (RFC
-// 2046 section 5.1.4) and the first plain text part are preferable, if they are not blank.
+// choose replaces the content of the view with that of an alternative if the alternative is preferred. The preferred
+// parts are the last HTML part (RFC 2046 section 5.1.4) and the first plain text part that are not blank.
 func (v *view) choose(o view) {
 	if o.hasHTML && (!v.hasHTML || !blank(o.html)) {
 		v.html = o.html
@@ -59,7 +59,7 @@ func blank(list []passage) bool {
 	return true
 }
 
-// add adds a part's view to the innermost open multipart.
+// add adds the view of a part to the innermost open multipart.
 func (w *walker) add(v view) {
 	if v.empty() {
 		return
@@ -98,7 +98,7 @@ func (w *walker) leaf(head partHead, content []byte) {
 	isHTML := head.mediaType == "text/html"
 	text := decodeText(decoded, head.charset, isHTML)
 	if len(w.stack) == 0 && head.encoding != "base64" && head.encoding != decode.UUEncode {
-		text = strings.TrimSuffix(text, "\n") // The final line end belongs to the message, not to its text.
+		text = strings.TrimSuffix(text, "\n") // The final line ending belongs to the message, not to its text.
 	}
 	list := []passage{{text, isHTML}}
 	w.add(view{html: list, text: list, hasHTML: isHTML, hasText: !isHTML})
@@ -122,8 +122,8 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the main text a file name in Content-Type. Other text parts with a name are files, and so are
-	// text parts with a file name in Content-Disposition.
+	// Some programs give the main text a file name in Content-Type, so the first text part with such a name is text.
+	// Any other text part with a name is a file, as is any text part with a file name in Content-Disposition.
 	return head.filename == "" && w.noText()
 }
 
@@ -136,8 +136,9 @@ func (w *walker) noText() bool {
 	return w.view.empty()
 }
 
-// decode decodes the content of a MIME part. around reports that the content is a uuencoded file with other text before
-// or after it. If the part's header lacks the media type or the file name, decode takes them from the uuencoded file.
+// decode decodes the content of a MIME part. The around result reports whether the content is a uuencoded file with
+// other text before or after it. If the part header does not give the media type or the file name, decode takes them
+// from the uuencoded file.
 func (w *walker) decode(head *partHead, content []byte) (decoded []byte, around bool) {
 	clean := true
 	switch head.encoding {
@@ -178,7 +179,7 @@ func (w *walker) file(head *partHead, content []byte) {
 	w.out.Files = append(w.out.Files, f)
 }
 
-// messageName returns a file name made from the subject of a message.
+// messageName returns a file name based on the subject of a message.
 func messageName(content []byte) string {
 	const longest = 200
 	subject := ""
@@ -202,7 +203,7 @@ func messageName(content []byte) string {
 	return subject + ".eml"
 }
 
-// join formats each passage with form and joins the results, each on a new line.
+// join formats each passage with form and joins the results, starting each one on a new line.
 func join(list []passage, form func(passage) string) string {
 	if len(list) == 1 {
 		return form(list[0])

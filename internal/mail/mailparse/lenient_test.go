@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// The tests in this file parse forms that no standard allows but mail readers accept. The expected results are what a
-// mail reader should show.
+// The tests in this file parse syntax that no standard allows but that mail readers accept. The expected results are
+// what a mail reader should show.
 
-// uuencoded encodes content in uuencode as common programs do.
+// uuencoded encodes content with uuencode as common programs do.
 func uuencoded(name string, content []byte) string {
 	var b strings.Builder
 	char := func(v byte) {
@@ -183,7 +183,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// A message without MIME can have no more files than a MIME message; further uuencoded files remain text.
+// The limit on the number of files also applies to a message without MIME: any more uuencoded files remain text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))

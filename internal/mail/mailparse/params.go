@@ -19,12 +19,12 @@ type partHead struct {
 	disposition string // lower case
 	contentID   string
 	location    bool   // the part has a Content-Location
-	encoding    string // a result of decode.TransferName
+	encoding    string // as returned by decode.TransferName
 	uuName      string // the name of a uuencoded file in the content
 }
 
-// maxParameters is the maximum number of parameters that are read from a field. maxPartField is the maximum number of
-// bytes that are read from it.
+// maxParameters is the maximum number of parameters read from a field, and maxPartField is the maximum number of bytes
+// read from a field.
 const (
 	maxParameters = 100
 	maxPartField  = 16 << 10
@@ -74,9 +74,9 @@ func (h *partHead) file() string {
 }
 
 // parseParameters parses a field value of the form `value; name=value`, in all variants that mail programs write.
-// Parameters may use RFC 2231's continuations and charsets or encoded words, and may lack quotes, a semicolon or the
-// closing quote. If a parameter name is repeated, the first parameter is used, but a parameter with a charset takes
-// precedence over one without.
+// Parameters may use encoded words or the continuations and charsets defined in RFC 2231, and may lack quotes, a
+// semicolon or the closing quote. If a parameter name is repeated, the first parameter with a charset is used or, if
+// none has a charset, the first one.
 func parseParameters(s string) (value string, parameters map[string]string) {
 	end := strings.IndexAny(s, "; \"")
 	if end < 0 {
@@ -98,7 +98,7 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 		joined, charset, encoded := joinPieces(list)
 		switch {
 		case name == "boundary":
-			parameters[name] = string(joined) // not decoded, because it is compared with bytes of the body
+			parameters[name] = string(joined) // not decoded, because it is compared with bytes in the body
 		case encoded:
 			parameters[name] = decode.WithoutControls(decode.Charset(charset, joined))
 		default:
@@ -157,7 +157,7 @@ func parameterValue(s string) (value, rest string) {
 		case s[i] == '"':
 			return b.String(), s[i+1:]
 		case s[i] == '\\' && i+1 < len(s) && (s[i+1] == '"' || s[i+1] == '\\'):
-			i++ // Windows paths are often written with single backslashes, so other backslashes are kept.
+			i++ // Windows paths often have single backslashes, so all other backslashes are kept.
 		}
 		b.WriteByte(s[i])
 	}
@@ -176,7 +176,7 @@ func looksLikeParameter(s string) bool {
 // piece is one section of a parameter's value (RFC 2231 section 3).
 type piece struct {
 	section int  // -1 if the value has only one section
-	percent bool // the text is percent-encoded; the first piece begins with the charset
+	percent bool // the text is percent-encoded, and the first piece begins with the charset
 	text    string
 }
 
@@ -195,8 +195,8 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces joins the sections of a parameter's value. joinPieces returns bytes, because a character may be split
-// between two sections. encoded reports that the value is encoded by RFC 2231 in charset.
+// joinPieces joins the sections of a parameter value. The result is bytes, because a character may be split between two
+// sections. The encoded result reports whether the value was encoded as defined in RFC 2231, in the returned charset.
 func joinPieces(list []piece) (joined []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {

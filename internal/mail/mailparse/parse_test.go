@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// summary returns the parts of a message that tests compare, including the name, type and first bytes of each file.
+// summary returns the parts of a message that the tests compare, including the name, type and first bytes of each file.
 func summary(p *Parsed) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -52,7 +52,7 @@ func summary(p *Parsed) string {
 	return b.String()
 }
 
-// TestParseFiles parses testdata/parse/*.eml and compares the results with the .want files of the same name.
+// TestParseFiles parses testdata/parse/*.eml and compares the results with the .want files of the same names.
 // POSTRIDER_UPDATE=1 rewrites these.
 func TestParseFiles(t *testing.T) {
 	t.Parallel()

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestAddressListEdges parses address lists at their limits and with unclosed quotes and brackets.
+// TestAddressListEdges parses address lists that reach a limit or contain unclosed quotes or brackets.
 func TestAddressListEdges(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("n", 4096-len(" <a@b.c>")) + " <a@b.c>"
@@ -55,7 +55,8 @@ func TestAddressListEdges(t *testing.T) {
 	}
 }
 
-// TestHeaderEdges parses headers at their limits. A line that is not a header field ends the header or is skipped.
+// TestHeaderEdges parses headers that reach a limit or contain lines that are not fields. Such a line either ends the
+// header or is skipped.
 func TestHeaderEdges(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -159,7 +160,7 @@ func TestUUEdges(t *testing.T) {
 	const from = "From: a@b.example\n\n"
 	name := strings.Repeat("n", 998-len("begin 644 "))
 	for _, c := range []struct {
-		text, content string // empty if the file remains text
+		text, content string // empty if the uuencoded file remains text
 	}{
 		{"begin 644 " + name + "\n#0V%T\n`\nend\n", "Cat"},
 		{"begin 644 n" + name + "\n#0V%T\n`\nend\n", ""},
@@ -224,7 +225,7 @@ func TestAlternatives(t *testing.T) {
 	}
 }
 
-// Parse classifies parts as texts or files.
+// Parse decides which parts are text and which are files.
 func TestTextsAndFiles(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"
@@ -283,7 +284,7 @@ func TestTextsAndFiles(t *testing.T) {
 	}
 }
 
-// messageIDs accepts Message-IDs up to the longest one that fits on a line, with and without brackets.
+// messageIDs accepts Message-IDs, with and without brackets, that are short enough to fit on a line.
 func TestMessageIDsAreBounded(t *testing.T) {
 	longest := strings.Repeat("i", maxLine-len("@acme.example")) + "@acme.example"
 	for _, form := range []string{"<", ""} {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// decodeText returns the text of a MIME part in UTF-8 with LF line ends, without a byte order mark and without NUL.
+// decodeText returns the text of a MIME part in UTF-8, with LF line endings and without NUL or a byte order mark.
 func decodeText(b []byte, name string, isHTML bool) string {
 	if name == "" && isHTML && !utf8.Valid(b) {
 		_, name, _ = charset.DetermineEncoding(b[:min(len(b), 1024)], "")

@@ -7,17 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// takeUU removes the uuencoded files from a message's text, adds them to the message's files, and returns the remaining
-// text.
+// takeUU moves the uuencoded files from the text of a message to its files, and returns the remaining text.
 //
-// Old programs put uuencoded files into the text of messages without MIME, and do not mention the files in the header.
-// Thunderbird and Outlook show such uuencoded files as attachments; Python's email package and MimeKit leave the text
-// unchanged. API users have no other way to get such a file, so takeUU follows Thunderbird's rule. takeUU looks for
-// uuencoded files only if the message has neither MIME-Version nor Content-Type.
+// Old programs put uuencoded files into the text of messages that do not use MIME, and nothing in the header mentions
+// the files. Thunderbird and Outlook show such uuencoded files as attachments; Python's email package and MimeKit leave
+// the text unchanged. API users have no other way to get such a file, so takeUU treats them as Thunderbird does. The
+// text is searched only if the message has neither a MIME-Version nor a Content-Type field.
 //
 // Thunderbird accepts any line that looks like the beginning of a uuencoded file, and may therefore mistake prose for a
-// file. takeUU accepts only files that are complete and valid to their last character; everything else remains text.
-// Uuencoded files beyond maxParts remain text too.
+// file. In contrast, takeUU accepts only files that are complete and entirely valid; everything else remains text.
+// Uuencoded files also remain text once the message has maxParts parts.
 func (w *walker) takeUU(text []byte) []byte {
 	const mark = "begin "
 	var rest []byte

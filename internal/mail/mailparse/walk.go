@@ -8,7 +8,7 @@ import (
 )
 
 // walker parses the body of a message in one pass, from delimiter to delimiter. A delimiter of an outer multipart ends
-// all parts within it.
+// all open parts within that multipart.
 type walker struct {
 	*parser
 	at    int // current index in raw
@@ -25,13 +25,13 @@ type frame struct {
 	kind     kind
 	boundary string
 	outer    int  // index of the outer frame with the same boundary, or -1
-	start    int  // index in raw at which the content begins
-	begun    bool // the multipart has at least one part
+	start    int  // index in raw at which the content starts
+	begun    bool // whether the multipart has at least one part
 	closed   bool
 	view     view
 }
 
-// kind says how the parts of a multipart relate to each other.
+// kind is the relation between the parts of a multipart.
 type kind uint8
 
 const (
@@ -53,7 +53,7 @@ func kindOf(mediaType string) kind {
 	return mixed
 }
 
-// walk parses the body that head describes, from w.at to the end.
+// walk parses the body that begins at w.at and is described by head.
 func (w *walker) walk(head partHead) {
 	for {
 		w.open(head)
@@ -74,8 +74,8 @@ func (w *walker) walk(head partHead) {
 	}
 }
 
-// open begins the part at w.at. A multipart waits for its first delimiter, while a part without subparts is parsed to
-// its end.
+// open starts parsing the part at w.at. A multipart is pushed onto the stack, while a part without subparts is parsed
+// to its end.
 func (w *walker) open(head partHead) {
 	if head.mediaType == "" && len(w.stack) > 0 && w.stack[len(w.stack)-1].kind == digest {
 		head.mediaType = "message/rfc822"
@@ -101,8 +101,8 @@ func (w *walker) open(head partHead) {
 	w.leaf(head, w.content(start, w.at))
 }
 
-// boundary returns the multipart's boundary. boundary guesses a boundary if none is given or if the given boundary does
-// not occur in the message.
+// boundary returns the boundary of a multipart, or guesses it if none is given or if the given boundary does not occur
+// in the message.
 func (w *walker) boundary(head partHead) string {
 	b := head.boundary
 	if b != "" && len(b) <= maxLine && (len(w.stack) > 0 || bytes.Contains(w.raw[w.at:], []byte("--"+b))) {
@@ -125,8 +125,8 @@ func (w *walker) boundary(head partHead) string {
 	return ""
 }
 
-// nextDelimiter moves w.at past the next delimiter of an open multipart, and ends all multiparts nested in that
-// multipart.
+// nextDelimiter moves w.at past the next delimiter that belongs to an open multipart, and ends all multiparts nested
+// within that multipart.
 func (w *walker) nextDelimiter() (closing, ok bool) {
 	start, next, index, closing := w.findDelimiter(w.at)
 	w.at = next
@@ -144,14 +144,15 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 	}
 	f.closed = true
 	if f.outer >= 0 {
-		// An outer multipart has the same boundary, so later delimiters belong to the outer multipart.
+		// An outer multipart has the same boundary, so later delimiters belong to that multipart.
 		w.pop(index, start)
 	}
 	return true, true
 }
 
-// findDelimiter returns the start of the next line that is a delimiter, the start of the line after it, and the index
-// of its frame. If there is no such line, findDelimiter returns the end of raw and -1. from is the beginning of a line.
+// findDelimiter searches for the next delimiter line, beginning at index from, which must be the start of a line. It
+// returns the start of the delimiter line, the start of the line after it, and the index of its frame. If there is no
+// such line, the results are the end of raw and -1.
 func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) {
 	if len(w.stack) == 0 {
 		return len(w.raw), len(w.raw), -1, false
@@ -188,8 +189,8 @@ func (w *walker) delimiter(line []byte) (index int, closing bool) {
 	return -1, false
 }
 
-// content returns the bytes between a part's header and the next delimiter. The line end before a delimiter belongs to
-// the delimiter.
+// content returns the bytes between a part's header and the next delimiter. The line ending before a delimiter belongs
+// to the delimiter.
 func (w *walker) content(start, end int) []byte {
 	c := w.raw[start:end]
 	if end < len(w.raw) {
@@ -199,7 +200,7 @@ func (w *walker) content(start, end int) []byte {
 	return c
 }
 
-// partHeader parses the part header at w.at, which a delimiter may cut off.
+// partHeader parses the part header at w.at, which may be cut short by a delimiter.
 func (w *walker) partHeader() partHead {
 	var head partHead
 	body, stray := readHeader(w.raw, w.at, func(line []byte) bool {
@@ -213,8 +214,8 @@ func (w *walker) partHeader() partHead {
 	return head
 }
 
-// pop ends the open multiparts from stack position index on; their content ends at offset end in raw. A multipart
-// without parts is read as text.
+// pop closes all open multiparts at or above the given stack index; their content ends at offset end in raw. A
+// multipart without parts is treated as text.
 func (w *walker) pop(index, end int) {
 	for len(w.stack) > index {
 		f := w.stack[len(w.stack)-1]
@@ -237,7 +238,7 @@ func (w *walker) pop(index, end int) {
 	}
 }
 
-// leftOver stores all content after the last permitted part as one file.
+// leftOver stores everything after the last allowed part as one file.
 func (w *walker) leftOver() {
 	w.defect("The message has more than 1,000 parts; the rest was kept as one file.")
 	w.out.Files = append(w.out.Files, File{ContentType: octetStream, Disposition: "attachment", Content: w.raw[w.at:]})

@@ -1,5 +1,5 @@
-// Package mailtest provides mail for the tests of several packages, and compares the results of parsers with files. The
-// functions of mailtest report failures to the test.
+// Package mailtest provides sample mail for the tests of several packages, and compares parser results with files. Its
+// functions report failures to the test.
 package mailtest
 
 import (
@@ -17,10 +17,10 @@ import (
 //go:embed from.txt
 var from string
 
-// FromForm is one line of from.txt. The header of that file explains the words in its lines.
+// FromForm is one line in from.txt. The comment at the top of that file explains the format of its lines.
 type FromForm struct {
 	Takers string // none, both, smtp or api
-	Value  string // value of a From field
+	Value  string // the value of a From field
 	Addr   string // the address in the field, if the API or SMTP accepts it
 }
 
@@ -46,7 +46,8 @@ func FromForms(t testing.TB) (all []FromForm) {
 	return all
 }
 
-// Newsletter returns about n bytes of HTML like that of newsletter templates: nested tables, inline styles, links.
+// Newsletter returns about n bytes of HTML like that in newsletter templates, with nested tables, inline styles and
+// links.
 func Newsletter(n int) string {
 	var b strings.Builder
 	b.WriteString(`<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>News</title>` +
@@ -64,8 +65,8 @@ func Newsletter(n int) string {
 	return b.String()
 }
 
-// Template returns 60 KB of HTML with 50 placeholders, and the values of the placeholders. Every second link of
-// Template has a placeholder in its href.
+// Template returns 60 KB of HTML with 50 placeholders, and the values of the placeholders. Every second link has a
+// placeholder in its href attribute.
 func Template(links int) (html string, values map[string]string) {
 	var b strings.Builder
 	b.WriteString("<!DOCTYPE html><html><head><title>News</title></head><body><table>")
@@ -90,9 +91,9 @@ func Template(links int) (html string, values map[string]string) {
 	return b.String(), values
 }
 
-// Golden calls the function read for each message that matches pattern, and compares the result with the message's
-// .want file. Golden fails the test if fewer than least messages match. With POSTRIDER_UPDATE=1 in the environment,
-// Golden writes the .want files instead of comparing.
+// Golden calls read for each message file that matches pattern, and compares the result with the .want file for that
+// message. It fails the test if the number of matching files is less than least. With POSTRIDER_UPDATE=1 in the
+// environment, Golden writes the .want files instead of comparing the results with them.
 func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)

@@ -1,5 +1,5 @@
 // Package dkimtest provides RSA keys for tests that need domains but do not test key generation. Generating an RSA key
-// takes a tenth of a second, which was most of the run time of tests that create domains.
+// takes a tenth of a second, which used to be most of the run time of tests that create domains.
 package dkimtest
 
 import (
@@ -19,8 +19,8 @@ var (
 	next atomic.Uint32
 )
 
-// RSA returns the keys of a fixed list in turn. The list has eight keys, so keys of consecutive domains differ. RSA
-// replaces dkim.GenerateRSA.
+// RSA is a replacement for dkim.GenerateRSA that returns the keys in a fixed list in turn. The list has eight keys, so
+// consecutive domains have different keys.
 func RSA() (*dkim.Key, error) {
 	all, err := keys()
 	if err != nil {

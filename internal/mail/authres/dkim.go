@@ -95,8 +95,8 @@ func (h header) ending() string {
 	return "\r\n\r\n"
 }
 
-// untilDone is a reader that returns io.EOF once ctx is done. It also returns io.EOF in place of any read error,
-// because the verifier leaks goroutines when its reader fails.
+// untilDone is a reader that returns io.EOF once ctx is done. To hide read errors, untilDone returns io.EOF in their
+// place, because the verifier leaks goroutines when its reader fails.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

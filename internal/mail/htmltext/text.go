@@ -4,7 +4,7 @@
 //
 //   - The plain text is valid UTF-8, and its lines end with LF. No line ends with a space, and there are never two
 //     consecutive empty lines.
-//   - The conversion takes time linear in the length of the HTML, even if the HTML is deeply nested. Its memory use is
+//   - The conversion takes time linear in the length of the HTML, even if the HTML is deeply nested. The memory used is
 //     at most a small multiple of that length.
 //   - The same HTML always produces the same plain text.
 //

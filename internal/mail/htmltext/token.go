@@ -14,7 +14,7 @@ const (
 	largeTag = 4 << 10
 )
 
-// tokenizer splits HTML into the same tokens as html.Tokenizer, but takes linear time for any input. Its memory use is
+// tokenizer splits HTML into the same tokens as html.Tokenizer, but takes linear time for any input. The memory used is
 // a small multiple of the input size.
 //
 // As long as the markup is regular as defined by regularToken, tokenizer finds the ends of tokens without
@@ -28,7 +28,7 @@ type tokenizer struct {
 	plain   string // the current token, if it is text and the markup is regular so far
 	content int    // number of bytes of rest that are raw text after the start tag
 
-	// all parses the source from the first irregular token on. It is nil until that token is reached.
+	// all parses the source from the first irregular token on. The field is nil until that token is reached.
 	all *html.Tokenizer
 	// tag reads the attributes of one start tag at a time, and feed supplies the source of that tag.
 	tag  *html.Tokenizer

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// hostile is a parser with its hostile inputs. Each of them consists of the head and copies of one string.
+// hostile is a parser with its hostile inputs. Each hostile input consists of the head and copies of one string.
 type hostile struct {
 	name   string
 	parse  func(string)
@@ -189,8 +189,8 @@ func messageParsers(add func(string, func(string), string, ...string)) {
 	add("field by field", func(s string) { mailparse.ParseHeader([]byte(s)) }, "", lines...)
 }
 
-// originParsers adds the parsers that authenticate the origin of a message. They read the message and the sender's DNS
-// records.
+// originParsers adds the parsers that authenticate the origin of a message. These parsers read the message and the DNS
+// records of its sender.
 func originParsers(add func(string, func(string), string, ...string)) {
 	check := func(raw, mailFrom, txt string) {
 		dns := resolve.NetForm{Resolver: answers{txt: txt}}

@@ -4,8 +4,7 @@
 //
 // # Invariants
 //
-//   - Parse accepts any input. Parsing takes time linear in the input size, and its memory use is at most a small
-//     multiple of that size.
+//   - Parse accepts any input. Parsing takes time linear in the input size, and memory proportional to it.
 //   - The results are valid UTF-8 without NUL, except for the contents of files. No header field value contains a line
 //     break.
 //   - message.ParseAddress accepts every parsed address once the display name is removed.
@@ -90,7 +89,7 @@ type File struct {
 	Content     []byte // decoded content, which may share the memory of the raw message
 }
 
-// Limits of Parse. Limits of a message: content beyond a limit becomes a single file, or is found only in the raw
+// These limits apply to each message. Content beyond a limit becomes a single file, or is available only in the raw
 // message.
 const (
 	maxDepth        = 64      // multiparts within multiparts

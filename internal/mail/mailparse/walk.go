@@ -150,9 +150,9 @@ func (w *walker) nextDelimiter() (closing, ok bool) {
 	return true, true
 }
 
-// findDelimiter searches for the next delimiter line, beginning at index from, which must be the start of a line. It
-// returns the start of the delimiter line, the start of the line after it, and the index of its frame. If there is no
-// such line, the results are the end of raw and -1.
+// findDelimiter searches for the next delimiter line, beginning at index from, which must be the start of a line.
+// findDelimiter returns the start of the delimiter line, the start of the line after it, and the index of its frame. If
+// there is no such line, the results are the end of raw and -1.
 func (w *walker) findDelimiter(from int) (start, next, index int, closing bool) {
 	if len(w.stack) == 0 {
 		return len(w.raw), len(w.raw), -1, false

@@ -1,5 +1,5 @@
-// Package mailtest provides sample mail for the tests of several packages, and compares parser results with files. Its
-// functions report failures to the test.
+// Package mailtest provides sample mail for the tests of several packages, and compares parser results with files. The
+// functions in this package report failures to the test.
 package mailtest
 
 import (
@@ -92,7 +92,7 @@ func Template(links int) (html string, values map[string]string) {
 }
 
 // Golden calls read for each message file that matches pattern, and compares the result with the .want file for that
-// message. It fails the test if the number of matching files is less than least. With POSTRIDER_UPDATE=1 in the
+// message. Golden fails the test if the number of matching files is less than least. With POSTRIDER_UPDATE=1 in the
 // environment, Golden writes the .want files instead of comparing the results with them.
 func Golden(t *testing.T, pattern string, least int, read func(t *testing.T, raw []byte) string) {
 	t.Helper()

@@ -7,12 +7,12 @@ import (
 	"io"
 )
 
-// maxValue is the maximum number of bytes of a field that are sent to a filter, because milter packets have a limited
-// size.
+// maxValue is the maximum number of bytes in a field value sent to a filter. The size is limited because milter packets
+// have a limited size.
 const maxValue = 64 << 10
 
-// fieldReader splits a header into fields as mail filters expect them. A field value keeps its folds, has spaces in
-// place of CR and NUL, and lacks the space after the colon. fieldReader skips lines that are not header fields.
+// fieldReader splits a header into fields as mail filters expect them. A field value keeps its folds, but the space
+// after the colon is removed, and CR and NUL are replaced by spaces. Lines that are not header fields are skipped.
 type fieldReader struct {
 	r      *bufio.Reader
 	offset int64 // bytes read so far; after the header, the offset of the body
@@ -68,7 +68,8 @@ func (f *fieldReader) folds() ([]byte, error) {
 	}
 }
 
-// line returns the next header line without its line end, truncated to maxValue, or io.EOF after the header.
+// line returns the next header line without its line ending and truncated to maxValue bytes, or io.EOF at the end of
+// the header.
 func (f *fieldReader) line() ([]byte, error) {
 	if f.ended {
 		return nil, io.EOF

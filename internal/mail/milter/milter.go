@@ -1,20 +1,21 @@
-// Package milter is a client of mail filters (such as rspamd), which check received messages by the milter protocol.
+// Package milter is a client for mail filters (such as rspamd) that check received messages using the milter protocol.
 //
 // # Invariants
 //
-//   - A filter is consulted at the end of DATA, about the message as it was received. The filter may refuse or drop the
-//     message, or request header fields, which Consult returns but does not insert. The filter may not change addresses
-//     or content.
-//   - A consultation ends within its time limit. The message is sent in chunks and never held in memory as a whole.
+//   - A filter is consulted at the end of DATA and sees the message as it was received. The filter may reject or
+//     discard the message, or ask for header fields to be added; Consult returns these fields but does not insert them.
+//     The filter may not change addresses or content.
+//   - A consultation ends within its time limit. The message is sent in chunks, and the whole message is never in
+//     memory at once.
 //
 // # Failures
 //
 // If a filter cannot be reached or its connection breaks, Config.FailClosed decides whether the message is accepted. If
-// the filter fails, Consult returns an error for the log together with a verdict that the caller can act on.
+// the filter fails, Consult returns an error for the log and also a verdict that the caller can act on.
 //
 // # Out of scope
 //
-// The package does not reuse connections. Consult opens one connection for each message, so that a filter can be
+// The package does not reuse connections. Consult opens a connection for each message, so that a filter can be
 // restarted at any time.
 package milter
 
@@ -31,8 +32,8 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the default time limit of one whole consultation. DefaultTimeout must be shorter than the ten
-// minutes that a client waits for the reply after the end of DATA (RFC 5321 section 4.5.3.2.6).
+// DefaultTimeout is the default time limit for an entire consultation. The limit must be shorter than the ten minutes
+// that a client waits for the reply after the end of DATA (RFC 5321 section 4.5.3.2.6).
 const DefaultTimeout = 30 * time.Second
 
 // Action is a filter's decision about a message.
@@ -49,23 +50,23 @@ const (
 // Verdict is a filter's decision about a message, with the changes that it requests.
 type Verdict struct {
 	Action Action
-	// Code and Text are the SMTP reply that the filter requests; 0 and "" if it leaves the reply to the server. Text has
-	// no line ends and may begin with an enhanced status code (RFC 3463).
+	// Code and Text are the SMTP reply that the filter requests, or 0 and "" if the filter leaves the reply to the
+	// server. Text has no line breaks and may begin with an enhanced status code (RFC 3463).
 	Code int
 	Text string
-	// Headers are the header fields that the filter asks to add, unfolded: X-Spam-Status, X-Spamd-Result and the like.
+	// Headers are the unfolded header fields that the filter asks to add, such as X-Spam-Status and X-Spamd-Result.
 	Headers []Field
-	// Quarantine is the filter's reason for quarantining the message; empty if it gave none. The server still accepts a
-	// quarantined message.
+	// Quarantine is the filter's reason for quarantining the message, or empty if the filter gave none. The server
+	// still accepts a quarantined message.
 	Quarantine string
-	// Refused are the recipients that the filter refused, if it accepted other recipients.
+	// Refused lists the recipients that the filter refused, provided that it accepted at least one other recipient.
 	Refused []string
 }
 
 // Field is a header field.
 type Field struct{ Name, Value string }
 
-// Message is the information that a filter receives.
+// Message is the information about a message that a filter receives.
 type Message struct {
 	ID         string // id of the message for the filter's log; may be empty
 	Client     netip.AddrPort
@@ -83,10 +84,10 @@ type Config struct {
 	Address string
 	// Hostname is this mail server's name, which filters use in the header fields that they add.
 	Hostname string
-	// Timeout is the time limit of one consultation; 0 means DefaultTimeout.
+	// Timeout is the time limit for one consultation; 0 means DefaultTimeout.
 	Timeout time.Duration
-	// FailClosed refuses the message with a temporary error if the filter fails. Without FailClosed, the message is
-	// accepted unchecked.
+	// FailClosed makes Consult refuse the message with a temporary error if the filter fails. If FailClosed is false,
+	// the message is accepted unchecked.
 	FailClosed bool
 }
 
@@ -108,8 +109,8 @@ func New(c Config) (*Client, error) {
 	return &Client{config: c, network: network, address: address}, nil
 }
 
-// ParseAddress splits a filter's address into the arguments of net.Dial. The error of ParseAddress states the valid
-// forms of an address.
+// ParseAddress splits a filter's address into the arguments for net.Dial. If the address is invalid, the error states
+// the valid forms.
 func ParseAddress(s string) (network, address string, err error) {
 	kind, rest, _ := strings.Cut(s, ":")
 	switch kind {
@@ -126,8 +127,8 @@ func ParseAddress(s string) (network, address string, err error) {
 	return "", "", fmt.Errorf("milter address %q is neither unix:/absolute/path nor inet:host:port", s)
 }
 
-// Consult asks the filter for a verdict on m. The verdict is valid even if Consult returns an error, which says why the
-// filter did not decide.
+// Consult asks the filter for a verdict on m. The verdict is valid even if Consult returns an error; the error says why
+// the filter did not decide.
 func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.config.Timeout, fmt.Errorf("no answer within %v", c.config.Timeout))
 	defer cancel()
@@ -136,7 +137,7 @@ func (c *Client) Consult(ctx context.Context, m Message) (Verdict, error) {
 		return v, nil
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		// The end of ctx closed the connection, so the cause of ctx is more useful than the connection's error.
+		// The connection was closed because ctx is done, so the cause of ctx is more useful than the connection error.
 		err = cause
 	}
 	v = Verdict{Action: Accept}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// filter is a milter server on a real socket, with a configured answer for each step.
+// filter is a milter server on a real socket, with a configured response for each step.
 type filter struct {
 	helo, mail, headers, body, end library.Response
 	rcpt                           map[string]library.Response
@@ -48,7 +48,7 @@ func (f *filter) note(words ...string) {
 
 var errQuit = errors.New("the filter hangs up")
 
-// session answers one connection to a filter.
+// session handles one connection to a filter.
 type session struct {
 	library.NoOpMilter
 	f *filter
@@ -136,12 +136,12 @@ func (s session) Body(m *library.Modifier) (library.Response, error) {
 	return s.f.end, nil
 }
 
-// start starts the filter's server and returns its address.
+// start starts the filter and returns its address.
 func (f *filter) start(t *testing.T, network string) string {
 	t.Helper()
 	address, form := "127.0.0.1:0", "inet:"
 	if network == "unix" {
-		// Socket paths must be short, but temporary folders of tests may have long paths.
+		// Socket paths must be short, but the temporary directory of a test may have a long path.
 		dir, err := os.MkdirTemp("", "milter")
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +220,7 @@ func TestClientsOfAllKinds(t *testing.T) {
 	}
 }
 
-// The client limits the number of fields that a filter adds, and the length of each name and text.
+// The client limits how many fields a filter can add, and how long each name and value can be.
 func TestBoundsOfAdditions(t *testing.T) {
 	t.Parallel()
 	name, text := strings.Repeat("n", 76), strings.Repeat("t", 4096)
@@ -244,8 +244,8 @@ func TestBoundsOfAdditions(t *testing.T) {
 	}
 }
 
-// The client sends header fields without the one space after the colon, with folds, and with spaces in place of CR and
-// NUL.
+// The client sends header fields with their folds, but removes one space after the colon and replaces CR and NUL with
+// spaces.
 func TestFields(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 64<<10)
@@ -474,7 +474,7 @@ func TestMessageThatCannotBeReadToItsEnd(t *testing.T) {
 	}
 }
 
-// Consult does not send data that follows the message in its file.
+// Consult does not send data that follows the message in the file.
 func TestMessageEndsAtItsSize(t *testing.T) {
 	t.Parallel()
 	f := new(filter)

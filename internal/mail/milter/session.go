@@ -13,23 +13,23 @@ import (
 )
 
 const (
-	// actions are the changes that a filter may request besides its decision. OptAddHeader also permits inserting a
-	// field at a position.
+	// actions are the changes that a filter may request in addition to its decision. OptAddHeader also allows a filter
+	// to insert a field at a given position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
-	// oldSteps are the protocol steps that a filter of milter version 2 may skip, newSteps are the steps for version 6.
-	// A filter ends the session if it wants to skip a step that it may not skip.
+	// oldSteps are the protocol steps that a filter may skip in milter version 2, and newSteps are those for version 6.
+	// A filter that is not allowed to skip a step that it wants to skip ends the session.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
 		milter.OptNoHeloReply | milter.OptNoMailReply | milter.OptNoRcptReply | milter.OptNoDataReply |
 		milter.OptNoUnknownReply | milter.OptNoEOHReply | milter.OptNoBodyReply
 
-	maxFields = 100  // maximum number of fields that a filter may add; further fields are dropped
-	maxText   = 4096 // maximum bytes of each text from a filter
+	maxFields = 100  // maximum number of fields that a filter may add; any more are dropped
+	maxText   = 4096 // maximum length of each string sent to or received from a filter, in bytes
 )
 
-// consult tries the newest milter version first. The library falls back to an older version only if the same mask of
-// steps fits that version.
+// consult tries the newest milter version first. The library itself falls back to an older version only if the same
+// protocol mask is valid in that version.
 func (c *Client) consult(ctx context.Context, m Message) (Verdict, error) {
 	v, err := c.converse(ctx, m, newSteps)
 	if errors.Is(err, milter.ErrUnsupportedMilterVersion) {
@@ -51,11 +51,11 @@ func (c *Client) converse(ctx context.Context, m Message, steps milter.OptProtoc
 	if err != nil {
 		return Verdict{}, err
 	}
-	s.Close() // tells the filter that the session ends, which cannot change the verdict
+	s.Close() // tells the filter that the session has ended; an error cannot change the verdict
 	return v, nil
 }
 
-// dialer opens the only connection of a milter session, and closes it when the context ends.
+// dialer opens the only connection of a milter session, and closes it when the context is done.
 type dialer struct {
 	ctx  context.Context
 	conn net.Conn
@@ -79,7 +79,7 @@ func (d *dialer) close() {
 	}
 }
 
-// run sends the steps of an SMTP session to the filter until the filter decides.
+// run sends the steps of the SMTP session to the filter until the filter makes a decision.
 func (c *Client) run(s *milter.ClientSession, m Message) (Verdict, error) {
 	var refused []string
 	for _, step := range []func() (*milter.Action, error){
@@ -148,8 +148,7 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients sends all recipients to the filter. A refused recipient decides about the message only if the filter
-// refuses every recipient.
+// recipients sends all recipients to the filter. The message is refused only if the filter refuses every recipient.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {
@@ -176,7 +175,8 @@ func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last
 	return refused, last, nil
 }
 
-// content sends the header, the body and the end of the message to the filter. Filters usually decide at the end.
+// content sends the header, the body and the end of the message to the filter. Filters usually make their decision at
+// the end.
 func content(s *milter.ClientSession, m Message) ([]milter.ModifyAction, *milter.Action, error) {
 	body, act, err := header(s, m)
 	if err != nil || act.Code != milter.ActContinue {
@@ -240,8 +240,8 @@ func decision(act *milter.Action) Verdict {
 	return Verdict{}
 }
 
-// clean turns a text into one line: it replaces runs of white space by single spaces, removes control characters, and
-// truncates the text. The result contains no NUL, which would end a string in the protocol.
+// clean turns a string into a single line: it truncates the string, removes control characters, and replaces each run
+// of white space with one space. The result contains no NUL, which would end a string in the protocol.
 func clean(s string) string {
 	s = strings.ToValidUTF8(s[:min(len(s), maxText)], "?")
 	return strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }),

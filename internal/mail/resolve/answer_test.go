@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// RFC 2308 section 5: the absence of records is cached for the minimum TTL in the SOA record or for that record's own
-// TTL, whichever is shorter.
+// As required by RFC 2308 section 5, a negative answer is cached for the minimum TTL in the SOA record or for the TTL
+// of the SOA record itself, whichever is shorter.
 func TestTTLOfAbsentRecords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -32,7 +32,7 @@ func TestTTLOfAbsentRecords(t *testing.T) {
 	}
 }
 
-// A look-up follows up to maxHops aliases, and caches the result for the shortest TTL among them.
+// A look-up follows up to maxHops aliases, and the result is cached for the shortest of their TTLs.
 func TestAliasesOfOneAnswer(t *testing.T) {
 	t.Parallel()
 	chain := func(n int) (a answer) {

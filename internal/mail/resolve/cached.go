@@ -13,14 +13,14 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// Limits of how long an answer is cached, regardless of its TTL: long enough to save look-ups during a burst of mail,
-// short enough to notice a corrected record.
+// Limits on how long an answer is cached, regardless of its TTL. The times are long enough to save look-ups during a
+// burst of mail, but short enough for a corrected record to be noticed.
 const (
 	minTTL     = 5 * time.Second
 	maxTTL     = time.Hour
-	defaultTTL = 60 * time.Second // TTL of answers without one
-	// flightTimeout is the time limit of a look-up that several callers share. Other callers may wait for a shared
-	// look-up, so the look-up continues after its first caller has given up.
+	defaultTTL = 60 * time.Second // TTL for answers that have none
+	// flightTimeout is the time limit for a look-up that several callers may share. A shared look-up continues even if
+	// its first caller gives up, because other callers may be waiting for it.
 	flightTimeout = time.Minute
 )
 
@@ -35,9 +35,9 @@ type timed interface {
 	ptr(ctx context.Context, addr string) ([]string, time.Duration, error)
 }
 
-// Cached is a Resolver that caches the answers and the definite errors of another Resolver. Cached keeps each answer
-// for its TTL, but at least five seconds and at most one hour. Cached does not cache temporary failures. Concurrent
-// callers with the same question share one look-up, which continues if one of them gives up.
+// Cached is a Resolver that caches the answers and the definite errors of another Resolver. Each answer is cached for
+// its TTL, but for at least five seconds and at most one hour. Temporary failures are not cached. Concurrent callers
+// with the same question share one look-up, which continues even if one of them gives up.
 type Cached struct {
 	r       timed
 	limit   int
@@ -45,7 +45,7 @@ type Cached struct {
 
 	mu      sync.Mutex
 	entries map[key]*list.Element
-	recent  *list.List // list of *entry; the most recently used entry first
+	recent  *list.List // list of *entry, with the most recently used entry first
 }
 
 type key struct{ kind, name string }
@@ -57,7 +57,7 @@ type entry struct {
 	expires time.Time
 }
 
-// NewCached returns a cache for r that holds at most limit answers, but at least one.
+// NewCached returns a cache for r that holds at most limit answers. A limit below one counts as one.
 func NewCached(r Resolver, limit int) *Cached {
 	t, ok := r.(timed)
 	if !ok {
@@ -101,7 +101,7 @@ func (c *Cached) PTR(ctx context.Context, addr netip.Addr) ([]string, error) {
 	return slices.Clone(names), err
 }
 
-// get returns the cached answer or starts a look-up that it shares with concurrent callers.
+// get returns the cached answer if there is one, and otherwise performs a look-up that concurrent callers share.
 func get[T any](ctx context.Context, c *Cached, kind, name string, lookup func(context.Context, string) (T,
 	time.Duration, error)) (T, error) {
 	k := key{kind, clean(name)}
@@ -147,7 +147,7 @@ func (c *Cached) recall(k key) (entry, bool) {
 	return *e, true
 }
 
-// add stores e in the cache, and removes the least recently used entries beyond the limit.
+// add stores e in the cache, and removes the least recently used entries if the cache is over its limit.
 func (c *Cached) add(e entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// counted is a resolver that counts its look-ups and takes one second for each. For TXT, counted also returns a TTL, as
-// DNS does.
+// counted is a resolver that counts its look-ups. A TXT look-up takes one second and returns a TTL, as DNS does.
 type counted struct {
 	Fake
 	asked atomic.Int32
@@ -117,7 +116,7 @@ func TestCachedForgetsTheLeastUsed(t *testing.T) {
 	})
 }
 
-// TestCachedSharesLookups makes ten concurrent look-ups. The first caller gives up, and the other callers get the
+// TestCachedSharesLookups performs ten concurrent look-ups. The first caller gives up, but the others still receive the
 // answer.
 func TestCachedSharesLookups(t *testing.T) {
 	t.Parallel()

@@ -15,24 +15,24 @@ import (
 
 const (
 	tryTimeout = 3 * time.Second
-	rounds     = 2    // how often DNS queries each server
-	maxServers = 4    // maximum number of servers; DNS ignores further ones
-	ednsSize   = 1232 // maximum size of a UDP answer that is not fragmented in any network (RFC 9715 section 3)
-	readSize   = 4096 // maximum number of bytes read of an answer
-	maxAnswers = 200  // maximum number of records used of an answer
+	rounds     = 2    // how many times each server is queried
+	maxServers = 4    // maximum number of servers; any more are ignored
+	ednsSize   = 1232 // size up to which a UDP response is not fragmented in any network (RFC 9715 section 3)
+	readSize   = 4096 // size of the buffer for a UDP response, in bytes
+	maxAnswers = 200  // maximum number of records used from one response
 	resolvConf = "/etc/resolv.conf"
 )
 
-// DNS is a Resolver that queries recursive servers: over UDP with EDNS0 (RFC 6891), and over TCP if an answer is
-// truncated. If a server does not answer within 3 s, or answers with a failure, DNS queries the next server. After two
-// failed rounds over at most four servers, the look-up is a temporary failure. DNS accepts an answer only if its source
-// address and port, its id and its question match the query.
+// DNS is a Resolver that queries recursive servers, over UDP with EDNS0 (RFC 6891), and over TCP if a response is
+// truncated. If a server does not respond within 3 s, or responds with a failure, DNS queries the next server. If all
+// servers, of which there are at most four, have failed twice, the result is a temporary failure. DNS accepts a
+// response only if its source address and port, its id and its question match the query.
 type DNS struct {
 	servers []string
 }
 
-// NewDNS returns a resolver that queries servers ("address:port"), or the servers in /etc/resolv.conf if servers is
-// empty.
+// NewDNS returns a resolver that queries the given servers, in the form "address:port", or the servers in
+// /etc/resolv.conf if none are given.
 func NewDNS(servers []string) (*DNS, error) {
 	if len(servers) == 0 {
 		var err error
@@ -48,7 +48,7 @@ func NewDNS(servers []string) (*DNS, error) {
 	return &DNS{servers: slices.Clone(servers[:min(len(servers), maxServers)])}, nil
 }
 
-// configured returns the name servers in a file with the format of resolv.conf(5).
+// configured returns the name servers listed in a file in resolv.conf(5) format.
 func configured(file string) (servers []string, err error) {
 	conf, err := dns.ClientConfigFromFile(file)
 	if err != nil {
@@ -70,8 +70,8 @@ func (d *DNS) MX(ctx context.Context, name string) ([]MX, error) {
 }
 
 // Addrs implements Resolver and returns IPv4 addresses first. Addrs looks up IPv4 and IPv6 addresses concurrently. If
-// one of the two look-ups fails and the other one has addresses, Addrs returns these addresses, because they suffice
-// for delivery.
+// one of the two look-ups fails but the other finds addresses, Addrs returns those addresses, because they suffice for
+// delivery.
 func (d *DNS) Addrs(ctx context.Context, host string) ([]netip.Addr, error) {
 	addrs, _, err := d.addrs(ctx, host)
 	return addrs, err
@@ -173,8 +173,8 @@ func addrOf(ip net.IP) netip.Addr {
 	return addr.Unmap()
 }
 
-// collect looks up records of one type, follows aliases, and converts the records found. The returned duration is how
-// long the answer, or the absence of records, may be cached.
+// collect looks up records of one type, follows aliases, and converts the records that it finds. The returned duration
+// is the time for which the answer, positive or negative, may be cached.
 func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype uint16,
 	convert func(R) T) ([]T, time.Duration, error) {
 	name = clean(name)
@@ -201,9 +201,9 @@ func collect[R dns.RR, T any](ctx context.Context, d *DNS, name string, qtype ui
 		if len(found) > 0 {
 			return found, ttl, nil
 		}
-		// A recursive server follows CNAME aliases itself. An SOA record or an empty answer means that the last alias
-		// has no records of this type. Servers that do not follow aliases answer only with the alias, so the loop
-		// follows the remaining aliases.
+		// A recursive server follows CNAME aliases itself. An SOA record or an empty answer means that the target of
+		// the last alias has no records of this type. A server that does not follow aliases returns only the alias
+		// itself, so this loop follows any remaining aliases.
 		if !aliased || answer.hasSOA {
 			return nil, min(ttl, answer.negativeTTL()), fmt.Errorf("%w: %s %s", ErrNotFound, dns.TypeToString[qtype], asked)
 		}
@@ -229,7 +229,7 @@ func newAnswer(m *dns.Msg) answer {
 	return a
 }
 
-// negativeTTL returns how long the absence of records may be cached, from the SOA record if there is one.
+// negativeTTL returns how long a negative answer may be cached, using the SOA record if there is one.
 func (a answer) negativeTTL() time.Duration {
 	if a.hasSOA {
 		return a.soaTTL
@@ -237,7 +237,7 @@ func (a answer) negativeTTL() time.Duration {
 	return defaultTTL
 }
 
-// end returns the last name of the alias chain that begins at name, using only the aliases in this answer.
+// end returns the last name in the alias chain that begins at name, using only the aliases in this answer.
 func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, err error) {
 	ttl = maxTTL
 	for range maxHops + 1 {
@@ -259,7 +259,7 @@ func (a answer) end(name string) (last string, ttl time.Duration, aliased bool, 
 
 func seconds(ttl uint32) time.Duration { return time.Duration(ttl) * time.Second }
 
-// unescape decodes the presentation format (\" \\ \DDD) in which the DNS library returns TXT strings.
+// unescape decodes TXT strings from the presentation format (\" \\ \DDD) in which the DNS library returns them.
 func unescape(s string) string {
 	if !strings.Contains(s, `\`) {
 		return s

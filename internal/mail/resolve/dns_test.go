@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// nameserver is a DNS server on 127.0.0.1, over UDP and TCP, that answers by calling a function.
+// nameserver is a DNS server on 127.0.0.1 that calls a function to answer queries over UDP and TCP.
 type nameserver struct {
 	addr     string
 	udp, tcp atomic.Int32 // number of queries
@@ -52,8 +52,9 @@ func serve(t *testing.T, answer func(n *nameserver, w dns.ResponseWriter, q *dns
 	return n
 }
 
-// zone returns a function that answers from records as a recursive server does. The function follows aliases,
-// distinguishes names that do not exist from names without such records, and truncates answers that are too large.
+// zone returns a function that answers queries from the given records as a recursive server would. The function follows
+// aliases, distinguishes names that do not exist from names without records of the requested type, and truncates
+// responses that are too large.
 func zone(records ...string) func(*nameserver, dns.ResponseWriter, *dns.Msg) {
 	var rrs []dns.RR
 	for _, text := range records {
@@ -142,7 +143,7 @@ var exampleZone = zone(
 	`_dmarc.example.com. 300 IN TXT "v=DMARC1; p=none"`,
 )
 
-// look makes one look-up and returns its answer.
+// look performs one look-up of the given kind and returns the answer.
 func look(ctx context.Context, r resolve.Resolver, kind, name string) (any, error) {
 	switch kind {
 	case "mx":
@@ -202,7 +203,7 @@ func TestDNS(t *testing.T) {
 			{Tag: "issue", Value: "letsencrypt.org; x=1"}, {Flag: 128, Tag: "iodef", Value: "mailto:a@example.com"},
 		}, nil},
 		{"caa", "mx1.example.com", nil, resolve.ErrNotFound},
-		// An invalid name counts as nonexistent, and DNS sends no query for it.
+		// An invalid name is treated as nonexistent, and no query is sent for it.
 		{"mx", "", nil, resolve.ErrNoName},
 		{"mx", "a..example.com", nil, resolve.ErrNoName},
 		{"mx", ".example.com", nil, resolve.ErrNoName},
@@ -326,7 +327,7 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestForgeriesArePassedOver sends an attacker's datagrams before the real answer.
+// TestForgeriesArePassedOver sends forged datagrams, as an attacker might, before the real response.
 func TestForgeriesArePassedOver(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -352,7 +353,7 @@ func TestForgeriesArePassedOver(t *testing.T) {
 	}
 }
 
-// TestServersWithoutEDNS queries a server that is older than RFC 6891 and does not support EDNS0.
+// TestServersWithoutEDNS queries a server that predates RFC 6891 and does not support EDNS0.
 func TestServersWithoutEDNS(t *testing.T) {
 	t.Parallel()
 	for _, code := range []int{dns.RcodeFormatError, dns.RcodeNotImplemented} {
@@ -369,7 +370,7 @@ func TestServersWithoutEDNS(t *testing.T) {
 	}
 }
 
-// TestAliasesAreFollowedByUs queries a server that answers only with an alias and does not follow it.
+// TestAliasesAreFollowedByUs queries a server that responds with an alias but does not follow it.
 func TestAliasesAreFollowedByUs(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -400,7 +401,7 @@ func TestAliasesAreFollowedByUs(t *testing.T) {
 	}
 }
 
-// DNS ignores records of other names in an answer.
+// DNS ignores records for other names in a response.
 func TestRecordsOfOtherNames(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -431,8 +432,8 @@ func TestRecordsOfOtherNames(t *testing.T) {
 	}
 }
 
-// TestOneFamilyFails looks up a name with addresses of one family, while the look-up of the other family fails or finds
-// no addresses.
+// TestOneFamilyFails looks up names that have addresses in at most one family, while the look-up for the other family
+// fails.
 func TestOneFamilyFails(t *testing.T) {
 	t.Parallel()
 	server := serve(t, func(n *nameserver, w dns.ResponseWriter, q *dns.Msg) {
@@ -446,8 +447,8 @@ func TestOneFamilyFails(t *testing.T) {
 	if got, err := r.Addrs(t.Context(), "four.example.com"); err != nil || !slices.Equal(got, addrs("192.0.2.4")) {
 		t.Errorf("%v, %v", got, err)
 	}
-	// If a name has no addresses of one family and the look-up of the other family fails, the error is temporary. A
-	// definite error of Addrs would bounce mail.
+	// If a name has no addresses in one family and the look-up for the other family fails, the error is temporary. If
+	// Addrs returned a definite error, mail would bounce.
 	if got, err := r.Addrs(t.Context(), "example.com"); !errors.Is(err, resolve.ErrTemporary) {
 		t.Errorf("%v, %v", got, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Every look-up distinguishes absent records from failures, even through a cache.
+// Every look-up distinguishes absent records from failures, even if it goes through a cache.
 func TestEveryQuestionFails(t *testing.T) {
 	t.Parallel()
 	missing, failing, known := netip.MustParseAddr("192.0.2.99"), netip.MustParseAddr("192.0.2.98"),

@@ -11,8 +11,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// ask sends one question to each server in turn until a server gives a definite answer. Definite answers are records,
-// an empty answer (for which ask returns no error), and ErrNoName.
+// ask sends one question to each server in turn until a server gives a definite answer. A definite answer consists of
+// records, is empty (in which case ask returns no error), or is ErrNoName.
 func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error) {
 	if err := checkName(name); err != nil {
 		return answer{}, err
@@ -39,8 +39,8 @@ func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error
 	return answer{}, fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[qtype], name, last)
 }
 
-// try queries one server over UDP, then over TCP if the answer was truncated, and without EDNS0 if the server does not
-// support it.
+// try queries one server over UDP. If the server does not support EDNS0, try repeats the query without it; if the
+// response is truncated, try repeats the query over TCP.
 func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()
@@ -59,8 +59,8 @@ func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, erro
 	return m, err
 }
 
-// exchange sends query and returns its answer. Over UDP, exchange skips datagrams that do not answer this query (late
-// answers, forgeries, malformed datagrams), so an attacker cannot make a look-up fail.
+// exchange sends a query and returns the response. Over UDP, exchange skips datagrams that do not answer this query,
+// such as late responses, forgeries and malformed datagrams, so an attacker cannot make a look-up fail.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {
@@ -87,7 +87,7 @@ func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns
 	}
 }
 
-// answers reports whether m is the answer to query.
+// answers reports whether m is a response to the query.
 func answers(m, query *dns.Msg) bool {
 	if !m.Response || m.Id != query.Id || len(m.Question) != 1 {
 		return false

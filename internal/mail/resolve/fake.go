@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and tests. The keys of the maps in Fake are names
-// in lower case without the trailing dot. The zero value of Fake answers that no name exists. A Fake must not be
-// changed while it is in use.
+// Fake is a Resolver that answers from its own maps, for development and tests. Names used as keys in these maps are in
+// lower case and have no trailing dot. The zero value of Fake answers every query as if the name did not exist. A Fake
+// must not be modified while it is in use.
 type Fake struct {
 	MXRecords    map[string][]MX
 	AddrRecords  map[string][]netip.Addr
@@ -19,9 +19,9 @@ type Fake struct {
 	CAARecords   map[string][]CAA
 	PTRRecords   map[netip.Addr][]string
 
-	// Fail lists look-ups that end in ErrTemporary: a name ("example.com", all types) or a type and a name ("mx
-	// example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. In Fail, an entry of type ptr has an
-	// address in place of the name.
+	// Fail lists look-ups that fail with ErrTemporary. An entry is either a name ("example.com"), for all types, or a
+	// type and a name ("mx example.com"). The types in Fail are mx, addr, txt, cname, caa and ptr. For ptr, an address
+	// takes the place of the name.
 	Fail []string
 }
 
@@ -76,7 +76,7 @@ func (f Fake) CNAME(ctx context.Context, name string) (string, error) {
 	return "", f.missing(name)
 }
 
-// fakeLookup follows CNAME aliases as a real resolver does, and returns the records of the last name.
+// fakeLookup follows CNAME aliases as a real resolver does, and returns the records for the last name.
 func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[string][]T, name string) ([]T, error) {
 	name = clean(name)
 	for range maxHops + 1 {
@@ -95,7 +95,7 @@ func fakeLookup[T any](ctx context.Context, f Fake, kind string, records map[str
 	return nil, fmt.Errorf("%w: CNAME chain of %s is too long", ErrTemporary, name)
 }
 
-// refuse returns an error if the context has ended, the name is invalid, or Fail lists the look-up.
+// refuse returns an error if the context is done, the name is invalid, or the look-up is listed in Fail.
 func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("%w: %w", ErrTemporary, err)
@@ -109,7 +109,7 @@ func (f Fake) refuse(ctx context.Context, kind, name string) error {
 	return nil
 }
 
-// missing returns ErrNotFound for a name without the requested records, and ErrNoName for a name that does not exist. A
+// missing returns ErrNotFound if the name exists without the requested records, and ErrNoName if it does not exist. A
 // name exists if the name itself or a name below it has a record of any type.
 func (f Fake) missing(name string) error {
 	if holds(f.MXRecords, name) || holds(f.AddrRecords, name) || holds(f.TXTRecords, name) ||

@@ -12,11 +12,11 @@ import (
 type Host struct {
 	Name     string
 	Pref     uint16
-	Implicit bool // the domain has no MX, so its own address records are used (RFC 5321 section 5.1)
+	Implicit bool // the domain has no MX records, so its address records are used (RFC 5321 section 5.1)
 }
 
-// Definite errors of Hosts for domains that accept no mail; compare with errors.Is. A definite error means that a later
-// attempt to deliver mail to the domain would fail too.
+// These are the definite errors that Hosts returns for domains that accept no mail; compare with errors.Is. A definite
+// error means that later attempts to deliver mail to the domain would also fail.
 var (
 	// ErrNoDomain means that the domain does not exist.
 	ErrNoDomain = errors.New("the domain does not exist")
@@ -29,10 +29,10 @@ var (
 // maxHosts is the maximum number of hosts to try for a domain.
 const maxHosts = 10
 
-// Hosts returns at most ten mail hosts of domain in the order of preference (RFC 5321 section 5.1). The hosts are the
-// domain's mail exchangers, in random order if preferences are equal, or the domain itself if it has no MX records.
-// Hosts returns the definite errors ErrNoDomain, ErrNoHost and ErrNullMX, and ErrTemporary. If the domain is its own
-// host, Hosts checks that it has an address; Hosts does not check mail exchangers.
+// Hosts returns at most ten mail hosts for domain in order of preference (RFC 5321 section 5.1). These are the domain's
+// mail exchangers, in random order if their preferences are equal, or the domain itself if it has no MX records. The
+// error is ErrTemporary or one of the definite errors ErrNoDomain, ErrNoHost and ErrNullMX. If the domain is its own
+// host, Hosts checks that it has an address, but Hosts does not check the addresses of mail exchangers.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)
@@ -63,8 +63,8 @@ func implicitHost(ctx context.Context, r Resolver, domain string) ([]Host, error
 	return []Host{{Name: domain, Implicit: true}}, nil
 }
 
-// order sorts MX records by preference, shuffles those with equal preference, and lists each host once. order omits an
-// empty host among other hosts, because such a record is a mistake and not a null MX (RFC 7505 section 3).
+// order sorts MX records by preference, shuffles those with equal preference, and lists each host once. An empty host
+// name among other hosts is dropped, because it is a mistake rather than a null MX (RFC 7505 section 3).
 func order(records []MX) []Host {
 	hosts := make([]Host, 0, len(records))
 	for _, mx := range records {

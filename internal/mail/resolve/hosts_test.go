@@ -73,8 +73,8 @@ func TestHosts(t *testing.T) {
 	}
 }
 
-// TestHostsAreShuffled checks many results of Hosts: hosts with equal preference are shuffled, preferred hosts come
-// first, and there are at most ten hosts.
+// TestHostsAreShuffled calls Hosts many times to check that hosts with equal preference are shuffled, that preferred
+// hosts come first, and that at most ten hosts are returned.
 func TestHostsAreShuffled(t *testing.T) {
 	t.Parallel()
 	var records []resolve.MX

@@ -7,18 +7,18 @@ import (
 	"net/netip"
 )
 
-// NetForm adapts a Resolver to libraries that expect a net.Resolver. NetForm has the methods of net.Resolver, and its
-// errors are *net.DNSError with IsNotFound or IsTemporary set.
+// NetForm adapts a Resolver to libraries that expect a net.Resolver. The methods of NetForm have the same signatures as
+// those of net.Resolver, and the errors are of type *net.DNSError with IsNotFound or IsTemporary set.
 type NetForm struct{ Resolver Resolver }
 
-// LookupTXT returns one string for each TXT record of name.
+// LookupTXT returns one string for each TXT record at name.
 func (n NetForm) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	records, err := n.Resolver.TXT(ctx, name)
 	return records, netError(name, err)
 }
 
-// LookupMX returns the mail exchangers of name in the order of the answer. For a null MX, LookupMX returns the host
-// ".".
+// LookupMX returns the mail exchangers for name, in the order of the DNS response. For a null MX, LookupMX returns the
+// host ".".
 func (n NetForm) LookupMX(ctx context.Context, name string) ([]*net.MX, error) {
 	records, err := n.Resolver.MX(ctx, name)
 	if err != nil {
@@ -44,7 +44,7 @@ func (n NetForm) LookupIPAddr(ctx context.Context, host string) ([]net.IPAddr, e
 	return out, nil
 }
 
-// LookupAddr returns the names of addr in reverse DNS, each with a trailing dot.
+// LookupAddr returns the reverse DNS names of addr, each with a trailing dot.
 func (n NetForm) LookupAddr(ctx context.Context, addr string) ([]string, error) {
 	parsed, err := netip.ParseAddr(addr)
 	if err != nil {

@@ -59,7 +59,7 @@ func TestNetFormErrors(t *testing.T) {
 
 func checkNetError(t *testing.T, what string, err error, temporary bool) {
 	t.Helper()
-	// The libraries use a bare type assertion for DNS errors, and so does this test.
+	// This test uses a plain type assertion for DNS errors, as the libraries do.
 	e, ok := err.(*net.DNSError)
 	if !ok || e.Temporary() != temporary || e.IsNotFound == temporary || errors.Is(err, ErrTemporary) != temporary {
 		t.Errorf("%s: %#v, want temporary=%t", what, err, temporary)

@@ -3,15 +3,15 @@
 //
 // # Invariants
 //
-// - Names in arguments and results are ASCII (A-labels) without the trailing dot; names in results are in lower case.
-// - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the whole look-up.
+// - Names in arguments and results are ASCII (A-labels) without a trailing dot; names in results are in lower case.
+// - Every look-up is bounded: attempts, CNAME hops and records are limited, and the context limits the total time.
 //
 // # Failures
 //
 // The result of a look-up is either definite or temporary. ErrNotFound is definite: the name or the records do not
-// exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. Every other failure (SERVFAIL,
-// refusal, no answer, an invalid answer) is ErrTemporary. After a temporary failure the caller repeats the look-up
-// later, and no mail bounces.
+// exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. For every other failure, such
+// as SERVFAIL, a refusal, a missing response or an invalid one, the error is ErrTemporary. After a temporary failure,
+// the caller repeats the look-up later, and no mail bounces.
 //
 // # Out of scope
 //
@@ -30,18 +30,20 @@ import (
 // Resolver performs DNS look-ups. A Resolver is safe for concurrent use. All methods follow CNAME records, except CNAME
 // itself.
 type Resolver interface {
-	// MX returns the mail exchangers of name in the order of the answer. A null MX (RFC 7505) has an empty Host.
+	// MX returns the mail exchangers for name, in the order of the DNS response. A null MX (RFC 7505) has an empty
+	// Host.
 	MX(ctx context.Context, name string) ([]MX, error)
 	// Addrs returns the IPv4 and IPv6 addresses of host.
 	Addrs(ctx context.Context, host string) ([]netip.Addr, error)
 	// TXT returns one string for each TXT record; the character strings of a record are concatenated.
 	TXT(ctx context.Context, name string) ([]string, error)
-	// CNAME returns the target of the alias name, following only one alias, or ErrNotFound if name is not an alias.
+	// CNAME returns the target of the alias at name, without following any more aliases, or ErrNotFound if name is not
+	// an alias.
 	CNAME(ctx context.Context, name string) (string, error)
 	// CAA returns the records at name itself; the caller must query the parent domains (RFC 8659 section 3).
 	CAA(ctx context.Context, name string) ([]CAA, error)
-	// PTR returns the names of addr in reverse DNS. The owner of an address can claim any name in reverse DNS, so
-	// callers must check that the name's own addresses include addr.
+	// PTR returns the reverse DNS names of addr. The owner of an address can claim any name in reverse DNS, so callers
+	// must check that the addresses of that name include addr.
 	PTR(ctx context.Context, addr netip.Addr) ([]string, error)
 }
 
@@ -58,9 +60,9 @@ type CAA struct {
 	Value string
 }
 
-// The errors of every Resolver; compare with errors.Is.
+// These are the errors that every Resolver returns; compare with errors.Is.
 var (
-	// ErrNotFound is a definite answer: the name has no records of the requested type.
+	// ErrNotFound is definite: the name has no records of the requested type.
 	ErrNotFound = errors.New("no such DNS record")
 	// ErrNoName wraps ErrNotFound and means that the name itself does not exist (NXDOMAIN, RFC 8020).
 	ErrNoName = fmt.Errorf("%w: the name does not exist", ErrNotFound)
@@ -68,16 +70,16 @@ var (
 	ErrTemporary = errors.New("temporary DNS failure")
 )
 
-// maxHops is the maximum number of CNAME records that one look-up follows; a longer chain counts as a loop.
+// maxHops is the maximum number of CNAME records that one look-up follows; a longer chain is treated as a loop.
 const maxHops = 8
 
-// clean returns the form of name that is compared and looked up: in lower case, without the trailing dot.
+// clean returns the form of name used in comparisons and look-ups: in lower case, without a trailing dot.
 func clean(name string) string {
 	return strings.ToLower(strings.TrimSuffix(name, "."))
 }
 
-// checkName returns a definite error for a name that is invalid in the DNS, because no server could answer a query for
-// it. The length limits of names are those of RFC 1035 section 2.3.4.
+// checkName returns a definite error if name is not a valid DNS name, because no server could answer a query for it.
+// The length limits are those of RFC 1035 section 2.3.4.
 func checkName(name string) error {
 	if name == "" || len(name) > 253 {
 		return fmt.Errorf("%w: %q is not a DNS name", ErrNoName, name)

@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// authenticate logs in if the options contain a user name (RFC 4954). authenticate uses PLAIN (RFC 4616), or LOGIN if
+// authenticate logs in if the options contain a user name (RFC 4954). The mechanism is PLAIN (RFC 4616), or LOGIN if
 // the host does not offer PLAIN.
 func (c *Conn) authenticate() *Error {
 	if c.o.Username == "" {
@@ -39,7 +39,7 @@ func (c *Conn) authenticate() *Error {
 func (c *Conn) authPlain() (Reply, *Error) {
 	secret := encode("\x00" + c.o.Username + "\x00" + c.o.Password)
 	r, err := c.secret(StageAuth, "AUTH PLAIN "+secret, "AUTH PLAIN (credentials)")
-	if err == nil && r.Code == 334 { // the host ignored the initial response and asks for it
+	if err == nil && r.Code == 334 { // the host ignored the initial response and asks for it again
 		r, err = c.secret(StageAuth, secret, "(credentials)")
 	}
 	return r, err

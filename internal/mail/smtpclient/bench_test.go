@@ -9,7 +9,7 @@ import (
 )
 
 // BenchmarkSend10KB sends one message over a reused connection. The measured time includes the smtpsink server, which
-// runs in this process.
+// runs in the same process.
 func BenchmarkSend10KB(b *testing.B) {
 	sink, err := smtpsink.Start("127.0.0.1:0")
 	if err != nil {

@@ -6,14 +6,14 @@ import (
 	"encoding/binary"
 )
 
-// traits are the properties of a message that must be known before its first byte is sent.
+// traits holds the properties of a message that must be known before the first byte is sent.
 type traits struct {
 	size     int64 // size in bytes, without the dots added by dot-stuffing
 	eightBit bool
-	bare     bool // the message has a lone CR or LF
+	bare     bool // whether the message contains a lone CR or LF
 }
 
-// inspect returns the traits of a message whose bytes are the concatenated parts.
+// inspect returns the traits of the message that consists of the given parts.
 func inspect(parts [][]byte) traits {
 	var t traits
 	var last byte
@@ -45,7 +45,7 @@ func inspect(parts [][]byte) traits {
 	return t
 }
 
-// hasEightBit reports whether p has a byte outside ASCII.
+// hasEightBit reports whether p contains a non-ASCII byte.
 func hasEightBit(p []byte) bool {
 	const high = 0x8080808080808080
 	for len(p) >= 32 {
@@ -70,12 +70,11 @@ func hasEightBit(p []byte) bool {
 	return false
 }
 
-// writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2): it doubles dots at the start of a
-// line and adds a missing final CRLF. writeBody does not write the terminating dot.
+// writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2): a dot at the start of a line is
+// doubled, and a missing final CRLF is added. The terminating dot is not written.
 //
-// writeBody first replaces a lone CR or LF, because hosts disagree about line ends. At a lone CR or LF, some hosts
-// would end the message early and execute its remaining lines as commands. The bufio.Writer w keeps write errors until
-// its Flush.
+// Every lone CR or LF is replaced first, because hosts disagree about line endings. Otherwise, some hosts would end the
+// message early and execute its remaining lines as commands. Write errors are returned when the caller flushes w.
 func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	if bare {
 		parts = [][]byte{pairLineEnds(bytes.Join(parts, nil))}
@@ -93,7 +92,7 @@ func writeBody(w *bufio.Writer, parts [][]byte, bare bool) {
 	}
 }
 
-// stuff writes p and doubles the dots at the start of lines. The bufio.Writer w keeps write errors until its Flush.
+// stuff writes p with every dot at the start of a line doubled. Write errors are returned when the caller flushes w.
 func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	if startsLine && p[0] == '.' {
 		w.WriteByte('.')
@@ -110,8 +109,8 @@ func stuff(w *bufio.Writer, p []byte, startsLine bool) {
 	}
 }
 
-// pairLineEnds replaces a lone LF by CRLF and a lone CR by a space. A lone CR must not become a line end, because
-// broken programs write "\r\r\n", which would become an empty line and end the header.
+// pairLineEnds replaces each lone LF with CRLF and each lone CR with a space. A lone CR must not become a line ending,
+// because broken programs write "\r\r\n", which would then produce an empty line and end the header.
 func pairLineEnds(msg []byte) []byte {
 	out := make([]byte, 0, len(msg)+len(msg)/32+2)
 	for i, c := range msg {

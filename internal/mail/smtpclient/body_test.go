@@ -43,7 +43,7 @@ func TestInspect(t *testing.T) {
 	}
 }
 
-// hasEightBit finds a byte outside ASCII at any position.
+// hasEightBit finds a non-ASCII byte at any position.
 func TestEightBitAnywhere(t *testing.T) {
 	t.Parallel()
 	for size := range 80 {
@@ -110,7 +110,8 @@ func TestWriteBody(t *testing.T) {
 	}
 }
 
-// FuzzDotStuff writes any message, split into parts in any way, and reads it back as an SMTP server does.
+// FuzzDotStuff writes arbitrary messages, split into parts at arbitrary positions, and reads them back as an SMTP
+// server does.
 func FuzzDotStuff(f *testing.F) {
 	for _, seed := range []string{
 		"", ".", "\r\n.\r\n", "a\r\n.b\r\n", "a\n.\nb", "\r.\r", "..\r\n..", "a\r\r\n.\r\n", strings.Repeat(".\r\n", 50),
@@ -144,7 +145,7 @@ func FuzzDotStuff(f *testing.F) {
 	})
 }
 
-// unstuff decodes a message as RFC 5321 section 4.5.2 requires of an SMTP server.
+// unstuff decodes a message as SMTP servers must (RFC 5321 section 4.5.2).
 func unstuff(wire []byte) []byte {
 	var out []byte
 	for line := range bytes.SplitAfterSeq(wire, []byte("\r\n")) {
@@ -156,7 +157,7 @@ func unstuff(wire []byte) []byte {
 	return out
 }
 
-// paired computes the expected result of pairLineEnds, including a final line end, in a different way.
+// paired uses a different algorithm to compute the expected result of pairLineEnds, including a final line ending.
 func paired(msg []byte) []byte {
 	const mark = "\x00\x01line end\x01\x00"
 	s := strings.ReplaceAll(string(msg), "\r\n", mark)

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	writeBuffer  = 16 << 10 // large enough to send a message of 10 KB in one write
+	writeBuffer  = 16 << 10 // large enough to send a 10 KB message in one write
 	readBuffer   = 4 << 10  // more than maxReplyLine
 	writeBlock   = 64 << 10 // Timeouts.Data applies to each block of this size
 	quitPatience = 5 * time.Second
@@ -23,7 +23,7 @@ var longAgo = time.Unix(1, 0)
 type Conn struct {
 	o       Options
 	raw     net.Conn // the transport
-	nc      net.Conn // raw, or the TLS connection over raw
+	nc      net.Conn // raw, or the TLS connection on top of it
 	r       *bufio.Reader
 	w       *bufio.Writer
 	ext     Extensions
@@ -36,11 +36,11 @@ type Conn struct {
 	needReset bool // RSET must be sent before the next MAIL
 	broken    bool
 
-	ctx      context.Context // context of the current operation, which blockWriter uses
+	ctx      context.Context // the context of the current operation; used by blockWriter
 	perWrite time.Duration
 }
 
-// Dial connects to addr ("host:port"), sends EHLO, and sets up TLS and authentication as o requires. Errors are *Error.
+// Dial connects to addr ("host:port"), sends EHLO, sets up TLS, and authenticates, as required by o. Errors are *Error.
 func Dial(ctx context.Context, addr string, o Options) (*Conn, error) {
 	o.Timeouts = o.Timeouts.withDefaults()
 	if o.Hello == "" {
@@ -109,7 +109,7 @@ func (c *Conn) connect(ctx context.Context, addr string) *Error {
 	return nil
 }
 
-// use makes nc the connection on which the SMTP session continues.
+// use continues the SMTP session on the connection nc.
 func (c *Conn) use(nc net.Conn) {
 	c.nc = nc
 	c.r = bufio.NewReaderSize(nc, readBuffer)
@@ -129,7 +129,7 @@ func (c *Conn) greeting() *Error {
 	return nil
 }
 
-// hello sends EHLO, or HELO if the host does not support EHLO, and stores the host's extensions.
+// hello sends EHLO, or HELO if the host does not support EHLO, and stores the extensions that the host offers.
 func (c *Conn) hello() *Error {
 	c.ext = Extensions{}
 	r, err := c.command(StageHello, "EHLO "+c.o.Hello)
@@ -157,7 +157,7 @@ func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is like command, but the transcript records the text shown in place of the line.
+// secret is like command, except that the transcript records shown instead of the line.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)
@@ -168,7 +168,8 @@ func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	return c.read(stage)
 }
 
-// flush sends the buffered commands. The time limit d of flush applies to each block, and then to the first reply.
+// flush sends the buffered commands. The time limit d applies to writing each block, and then to reading the first
+// reply.
 func (c *Conn) flush(d time.Duration) error {
 	c.perWrite = d
 	err := c.w.Flush()
@@ -176,19 +177,19 @@ func (c *Conn) flush(d time.Duration) error {
 	return err
 }
 
-// read reads one reply, until the deadline that arm has set.
+// read reads one reply before the deadline set by arm.
 func (c *Conn) read(stage Stage) (Reply, *Error) {
 	r, err := readReply(c.r, func(line []byte) { c.log.line('S', line) })
 	if err != nil {
 		return Reply{}, c.fail(stage, err)
 	}
-	if r.Code == 421 { // RFC 5321 section 3.8: the host closes the connection after a 421
+	if r.Code == 421 { // the host closes the connection after a 421 reply (RFC 5321 section 3.8)
 		c.broken = true
 	}
 	return r, nil
 }
 
-// fail marks the connection as broken and returns an Error for the stage.
+// fail marks the connection as broken and returns an Error for the given stage.
 func (c *Conn) fail(stage Stage, err error) *Error {
 	c.broken = true
 	if cause := c.ctx.Err(); cause != nil {
@@ -197,8 +198,8 @@ func (c *Conn) fail(stage Stage, err error) *Error {
 	return broken(stage, err)
 }
 
-// begin sets the context of an operation: if ctx ends before the returned function is called, the connection is
-// interrupted.
+// begin sets the context of an operation: if ctx is done before the returned function is called, reads and writes on
+// the connection are interrupted.
 func (c *Conn) begin(ctx context.Context) (end func()) {
 	c.ctx = ctx
 	if ctx.Done() == nil {
@@ -207,13 +208,13 @@ func (c *Conn) begin(ctx context.Context) (end func()) {
 	raw := c.raw
 	stop := context.AfterFunc(ctx, func() { raw.SetDeadline(longAgo) })
 	return func() {
-		if !stop() { // the deadline longAgo is set and would interrupt the next operation
+		if !stop() { // the deadline is now longAgo and would interrupt the next operation
 			c.broken = true
 		}
 	}
 }
 
-// arm sets the deadline of the next reads and writes to d from now, or to the deadline of the context if that is
+// arm sets the deadline for the next reads and writes to d from now, or to the deadline of the context if that is
 // sooner.
 func (c *Conn) arm(d time.Duration) {
 	at := time.Now().Add(d)
@@ -221,7 +222,7 @@ func (c *Conn) arm(d time.Duration) {
 		at = until
 	}
 	c.raw.SetDeadline(at)
-	if c.ctx.Err() != nil { // SetDeadline above may have overwritten the deadline that begin set
+	if c.ctx.Err() != nil { // the call above may have overwritten the deadline that begin set
 		c.raw.SetDeadline(longAgo)
 	}
 }
@@ -254,18 +255,19 @@ func (c *Conn) RemoteAddr() net.Addr { return c.raw.RemoteAddr() }
 // LocalAddr returns the local address of the connection.
 func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 
-// Messages returns the number of messages on this connection to which the host gave a final reply.
+// Messages returns the number of mail transactions completed on this connection, including those in which the host
+// refused the message.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent on this connection. Usable does not detect that the host has
-// closed an idle connection. Only sending detects a closed idle connection; see Error.Stale.
+// Usable reports whether another message may be sent on this connection. If the host has closed an idle connection,
+// Usable does not notice this; only sending does, as described at Error.Stale.
 func (c *Conn) Usable() bool { return !c.broken }
 
-// Transcript returns a log of the connection's opening and of the session for the last message, one line for each
-// command or reply. Times are in milliseconds since Dial or since Send began.
+// Transcript returns a log of how the connection was opened and how the last message was sent, with one line for each
+// command or reply line. Times are in milliseconds since the call to Dial or Send.
 func (c *Conn) Transcript() string { return c.log.String() }
 
-// Reset sends RSET, which makes the host discard an unfinished message and shows whether the connection still works.
+// Reset sends RSET, which makes the host discard any unfinished message and shows whether the connection still works.
 func (c *Conn) Reset(ctx context.Context) error {
 	if c.broken {
 		return &Error{Stage: StageMail, Temporary: true, Stale: true, Err: ErrUnusable}
@@ -284,8 +286,8 @@ func (c *Conn) Reset(ctx context.Context) error {
 	return nil
 }
 
-// Close sends QUIT in the background, within 5 s, and closes the connection. Close closes a failed connection
-// immediately, without QUIT.
+// Close sends QUIT in the background, with a time limit of 5 s, and closes the connection. A failed connection is
+// closed immediately, without QUIT.
 func (c *Conn) Close() {
 	if c.broken {
 		c.hangUp()
@@ -308,7 +310,7 @@ func (c *Conn) hangUp() {
 	c.raw.Close()
 }
 
-// isTimeout reports whether a deadline of this package or of the context caused err.
+// isTimeout reports whether err was caused by a deadline, set either by this package or by the context.
 func isTimeout(err error) bool {
 	t, ok := errors.AsType[net.Error](err)
 	return ok && t.Timeout()

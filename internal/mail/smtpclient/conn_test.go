@@ -27,7 +27,7 @@ var (
 	known  = smtpclient.Envelope{From: "a@client.example", To: []string{"b@mx.test"}}
 )
 
-// TestServer runs complete SMTP sessions with an independent server.
+// TestServer runs complete SMTP sessions with an independent server implementation.
 func TestServer(t *testing.T) {
 	t.Parallel()
 	ca, stranger := smtptest.NewCA(t), smtptest.NewCA(t)
@@ -38,9 +38,9 @@ func TestServer(t *testing.T) {
 		server  smtptest.Config
 		options smtpclient.Options
 		mode    smtpclient.TLSMode
-		dial    string // the expected error of Dial
-		tls     bool   // the connection uses TLS
-		proven  bool   // the certificate is verified
+		dial    string // the error expected from Dial
+		tls     bool   // whether the connection uses TLS
+		proven  bool   // whether the certificate is verified
 	}{
 		{name: "plain host, opportunistic", mode: opportunistic},
 		{name: "plain host, TLS required", mode: required, dial: "tls temporary: no TLS"},
@@ -254,7 +254,7 @@ func TestPasswordStaysAtHome(t *testing.T) {
 	}
 }
 
-// elsewhere is a connection with a remote address on another machine.
+// elsewhere is a connection whose remote address belongs to another machine.
 type elsewhere struct{ net.Conn }
 
 func (elsewhere) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 25} }
@@ -315,7 +315,7 @@ func TestCancel(t *testing.T) {
 	})
 }
 
-// TestCommit returns an error from Commit right before the final dot, while the host waits for that dot.
+// TestCommit makes Commit fail right before the final dot, while the host is waiting for that dot.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -386,7 +386,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// TestTranscript compares a complete transcript, except for the times.
+// TestTranscript checks a complete transcript, except for the times.
 func TestTranscript(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{Users: map[string]string{"user": "secret"}})
@@ -429,7 +429,7 @@ func TestTranscript(t *testing.T) {
 	}
 }
 
-// TestSink sends messages, including smuggling attempts, that the sink's hook must receive unchanged.
+// TestSink sends messages, including smuggling attempts, and checks what the hook of the sink receives.
 func TestSink(t *testing.T) {
 	t.Parallel()
 	got := make(chan smtptest.Message, 1)
@@ -468,7 +468,7 @@ func TestSink(t *testing.T) {
 	}
 }
 
-// TestSlowLink sends a message that takes longer in total than the timeout of one block.
+// TestSlowLink sends a message that takes longer in total than the timeout for one block.
 func TestSlowLink(t *testing.T) {
 	t.Parallel()
 	server := smtptest.NewServer(t, smtptest.Config{})
@@ -486,7 +486,7 @@ func TestSlowLink(t *testing.T) {
 	}
 }
 
-// slow is a connection on which a large write takes 20 ms, or ends at the deadline if that is sooner.
+// slow is a connection on which a large write takes 20 ms, or until the deadline if that is sooner.
 type slow struct {
 	net.Conn
 	until time.Time

@@ -15,18 +15,18 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialogue is a testdata file with an SMTP session, and the expected results of the client.
+// dialogue is a testdata file that contains an SMTP session, with the results expected from the client.
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
 	short bool   // use very short timeouts
 	user  string // authenticate
-	dial  string // the expected error of Dial, in the format of check
+	dial  string // the error expected from Dial, in the format that check uses
 	sends []send
-	after bool // the connection must be usable at the end
+	after bool // whether the connection is usable at the end
 }
 
-// send is one message and its expected result: the replies, in the format of the function codes, and the error.
+// send is one message and its expected result: the replies, in the format that codes returns, and the error.
 type send struct {
 	env  smtpclient.Envelope
 	msg  string
@@ -89,7 +89,7 @@ var dialogues = []dialogue{
 		err: "body temporary: timeout"}}},
 	{file: "body-refused", sends: []send{{msg: huge, want: "250 [250 250] 354 552"}}},
 
-	// In these sessions, a reused connection transfers a second message.
+	// In these sessions, a second message is sent on the same connection.
 	{file: "kept-drop", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale: hung up")},
 	{file: "kept-421", sends: then(one("250 [250 250] 354 250", ""), "0 [0 0] 0 0", "mail temporary stale 421")},
 	{file: "kept-reset-refused", sends: then(one("250 [250 250] 354 451", ""), "0 [0 0] 0 0",
@@ -139,7 +139,7 @@ var dialogues = []dialogue{
 	{file: "auth-drop", user: "user", dial: "auth temporary: EOF"},
 	{file: "auth-login-early", user: "user", dial: "auth 504"},
 
-	// In these sessions, the host offers extensions or the client creates replies itself.
+	// In these sessions, the host offers extensions, or the client creates replies itself.
 	{file: "parameters", after: true, sends: []send{{msg: "Subject: 8\r\n\r\nGrüße\r\n.dot\r\n",
 		want: "250 [250 250] 354 250"}}},
 	{file: "smtputf8", after: true, sends: []send{{
@@ -181,7 +181,7 @@ func TestDialogues(t *testing.T) {
 	}
 }
 
-// TestEveryDialogueIsPlayed fails if no test uses a file of testdata.
+// TestEveryDialogueIsPlayed fails if any testdata file is not used by a test.
 func TestEveryDialogueIsPlayed(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*.smtp")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// parseExtensions parses the lines of an EHLO reply after the first line (RFC 5321 section 4.1.1.1).
+// parseExtensions parses an EHLO reply, ignoring its first line (RFC 5321 section 4.1.1.1).
 func parseExtensions(text string) Extensions {
 	var e Extensions
 	_, lines, _ := strings.Cut(text, "\n")
@@ -30,7 +30,7 @@ func parseExtensions(text string) Extensions {
 		case "AUTH":
 			e.Auth = append(e.Auth, strings.Fields(params)...)
 		default:
-			// Some servers additionally send the AUTH syntax from before RFC 2554.
+			// Some servers also send the older AUTH syntax that predates RFC 2554.
 			if mechanism, ok := strings.CutPrefix(keyword, "AUTH="); ok {
 				e.Auth = append(append(e.Auth, mechanism), strings.Fields(params)...)
 			}
@@ -41,7 +41,8 @@ func parseExtensions(text string) Extensions {
 	return e
 }
 
-// validHello reports whether name may be sent in EHLO: printable ASCII without spaces, at most 255 bytes.
+// validHello reports whether name may be sent in EHLO: it must be printable ASCII without spaces, and at most 255 bytes
+// long.
 func validHello(name string) bool {
 	for i := range len(name) {
 		if name[i] <= ' ' || name[i] >= 0x7f {

@@ -5,8 +5,9 @@ import "fmt"
 // maxPath is the maximum length of an address that fits in a command line of 512 bytes (RFC 5321 section 4.5.3.1.4).
 const maxPath = 500
 
-// plan decides from the envelope and the host's extensions which commands are not worth sending. For omitted commands,
-// plan stores the replies that the host would send, marked as Local. plan reports whether any command must be sent.
+// plan decides, based on the envelope and the extensions that the host offers, which commands are not worth sending.
+// For omitted commands, plan stores the replies that the host would send, marked as Local. The result is false if no
+// command needs to be sent.
 func (t *transaction) plan() bool {
 	if r := t.refuseMessage(); r.Code != 0 {
 		t.res.Mail = r
@@ -55,7 +56,7 @@ func local(code int, enhanced, text string) Reply {
 	return Reply{Code: code, Enhanced: enhanced, Text: cleanText([]byte(text), maxReplyText), Local: true}
 }
 
-// validPath reports whether address can be sent between angle brackets, without closing the brackets or ending the line
+// validPath reports whether address can be sent between angle brackets without closing the brackets or ending the line
 // early. A valid address has no control characters, and no space or bracket outside a quoted local part.
 func validPath(address string) bool {
 	if len(address) > maxPath {

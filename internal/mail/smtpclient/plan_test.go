@@ -90,7 +90,7 @@ func TestValidHello(t *testing.T) {
 	}
 }
 
-// TestPlan checks that plan decides by the host's extensions which commands and parameters are sent.
+// TestPlan checks that the commands and parameters that plan chooses depend on the extensions that the host offers.
 func TestPlan(t *testing.T) {
 	t.Parallel()
 	const eight = "a\x80\r\n"
@@ -170,7 +170,7 @@ func TestErrorTimeout(t *testing.T) {
 	}
 }
 
-// FuzzPath writes valid addresses into a command, which must remain one command with one path.
+// FuzzPath writes valid addresses into a command and checks that it remains a single command with a single path.
 func FuzzPath(f *testing.F) {
 	for _, seed := range []string{"a@b.example", `"a>b"@c.example`, "a@b>\r\nDATA", `"\"> SIZE=1`, "δ@b.example", "\x00",
 		`"\`} {
@@ -191,8 +191,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// TestTranscriptIsBounded writes far more text than a transcript can hold. The transcript keeps the beginning and the
-// end, and does not cut lines.
+// TestTranscriptIsBounded writes far more text than a transcript can hold. The transcript must keep the beginning and
+// the end.
 func TestTranscriptIsBounded(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{1, 1024, 2000, 16 << 10} {

@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits for the length of a reply. RFC 5321 section 4.5.3.1.5 allows 512 octets for a line of a reply, but some hosts
-// send more.
+// These constants limit the length of a reply. RFC 5321 section 4.5.3.1.5 limits reply lines to 512 octets, but some
+// hosts send longer lines.
 const (
 	maxReplyLine  = 2000 // bytes, with CRLF
 	maxReplyLines = 100
@@ -22,7 +22,7 @@ type Reply struct {
 	Code     int    // 200 to 599; 0 means that there is no reply
 	Enhanced string // "5.1.1" (RFC 3463), or empty
 	Text     string // lines joined by \n, without codes; at most 2 KiB of valid, printable UTF-8
-	Local    bool   // this package created the reply, because the host's extensions imply it
+	Local    bool   // whether this package created the reply, based on the extensions that the host offers
 }
 
 // Positive reports whether the command was accepted (2xx).
@@ -50,8 +50,8 @@ func (r Reply) String() string {
 }
 
 // readReply reads one reply of one or more lines. If the reply is malformed, the error is ErrProtocol or ErrEndless;
-// other errors are those of the connection. readReply passes every line, without its line end, to the function each
-// before it checks the line.
+// other errors come from the connection. Before it checks a line, readReply passes it, without the line ending, to
+// each.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte
@@ -83,8 +83,8 @@ func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	return Reply{}, fmt.Errorf("%w: more than %d lines", ErrEndless, maxReplyLines)
 }
 
-// readLine returns the next line without its line end; the line is valid until the next read. A bare LF ends a line,
-// because hosts that send a bare LF intend a line end.
+// readLine returns the next line without its line ending; the line is valid until the next read. A bare LF ends a line
+// too, because hosts that send one mean it as a line ending.
 func readLine(r *bufio.Reader) ([]byte, error) {
 	line, err := r.ReadSlice('\n')
 	if err == bufio.ErrBufferFull || len(line) > maxReplyLine {
@@ -112,8 +112,8 @@ func splitLine(line []byte) (code int, more bool, text []byte, err error) {
 }
 
 // enhancedCode returns the enhanced status code at the start of text, or "". The class of the enhanced code must match
-// the reply code (RFC 2034 section 4). Hosts send enhanced codes without announcing the extension, so every reply is
-// checked for one.
+// the reply code (RFC 2034 section 4). Some hosts send enhanced codes without announcing the extension, so every reply
+// is checked for one.
 func enhancedCode(text []byte, code int) string {
 	word, _, _ := bytes.Cut(text, []byte(" "))
 	if len(word) < 5 || len(word) > 9 || int(word[0]-'0') != code/100 {
@@ -145,11 +145,11 @@ func digits(s []byte) bool {
 	return len(s) > 0
 }
 
-// clip returns the first n bytes of line, for an error message.
+// clip returns at most the first n bytes of line, for use in an error message.
 func clip(line []byte, n int) []byte { return line[:min(len(line), n)] }
 
-// cleanText returns text as valid UTF-8 of at most limit bytes, with line feeds as its only control characters. A
-// host's text is stored in databases and shown on screens, where NUL and escape sequences are dangerous.
+// cleanText returns text as valid UTF-8 of at most limit bytes, with line feeds as its only control characters. Text
+// from a host is stored in databases and shown on screens, where NUL and escape sequences are dangerous.
 func cleanText(text []byte, limit int) string {
 	if len(text) <= limit && plainText(text) {
 		return string(text)
@@ -170,7 +170,7 @@ func cleanText(text []byte, limit int) string {
 	return b.String()
 }
 
-// plainText reports whether text is printable ASCII and line feeds, as nearly all replies are.
+// plainText reports whether text consists only of printable ASCII and line feeds, as nearly all replies do.
 func plainText(text []byte) bool {
 	for _, c := range text {
 		if c >= 0x7f || c < ' ' && c != '\n' {

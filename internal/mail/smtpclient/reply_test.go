@@ -111,7 +111,7 @@ func TestReplyString(t *testing.T) {
 	}
 }
 
-// FuzzReply parses arbitrary replies. A parsed reply must be safe to store.
+// FuzzReply parses arbitrary replies and checks that parsed replies are safe to store.
 func FuzzReply(f *testing.F) {
 	for _, seed := range []string{
 		"250 ok\r\n", "250-a\r\n250 b\r\n", "550 5.1.1 no\r\n", "550-5.7.1 a\r\n550 5.7.1 b\r\n", "250-a\r\n251 b\r\n",

@@ -8,11 +8,12 @@ import (
 	"time"
 )
 
-// maxPipelined is the maximum number of commands that are sent before their replies are read. With more pending
-// commands, the buffers on both sides could fill up while neither side reads.
+// maxPipelined is the maximum number of commands sent before their replies are read. If more commands were pending, the
+// buffers on both sides could fill up while neither side reads.
 const maxPipelined = 100
 
-// Values in Conn.pending for commands other than RCPT. For an RCPT command, the value is the index of the recipient.
+// These are the values in Conn.pending for commands other than RCPT. For an RCPT command, the value is the index of the
+// recipient.
 const (
 	askReset = -1 - iota
 	askMail
@@ -21,7 +22,7 @@ const (
 
 // Send sends one message over the connection. The parts of the message, such as added header fields and a composed
 // message, are written one after another. The returned Result holds the host's replies, including refusals. Every error
-// of Send is an *Error; the Result then holds the replies before the error.
+// returned by Send is an *Error; the Result then holds the replies received before the error.
 func (c *Conn) Send(ctx context.Context, env Envelope, msg ...[]byte) (Result, error) {
 	if len(env.To) == 0 {
 		return Result{}, &Error{Stage: StageRcpt, Err: errors.New("a message without recipients")}
@@ -57,14 +58,14 @@ type transaction struct {
 	traits traits
 	res    Result
 
-	utf8      bool  // MAIL has the parameter SMTPUTF8
-	mailDone  bool  // the reply to MAIL has arrived
+	utf8      bool  // whether MAIL has the SMTPUTF8 parameter
+	mailDone  bool  // whether the reply to MAIL has arrived
 	accepted  int   // number of recipients that the host accepted
-	unsettled int   // number of recipients without a reply, including those for which RCPT was not sent yet
-	goodbye   Reply // a 421 reply, after which the host may send no further reply (RFC 5321 section 3.8)
+	unsettled int   // number of recipients without a reply, including those for which RCPT has not been sent yet
+	goodbye   Reply // a 421 reply; the host may not send any replies after it (RFC 5321 section 3.8)
 }
 
-// run sends the envelope, and then the message if the host accepted a recipient.
+// run sends the envelope and, if the host accepted a recipient, the message.
 func (t *transaction) run() *Error {
 	c := t.c
 	if err := t.envelope(); err != nil {
@@ -85,23 +86,23 @@ func (t *transaction) run() *Error {
 	case t.res.Mail.Positive() && t.accepted > 0:
 		return t.message()
 	case t.accepted > 0:
-		// The host refused the sender, but it accepted recipients and expects the message. A lone dot could deliver an
-		// empty message to the accepted recipients, so the client closes the connection.
+		// The host refused the sender but accepted recipients, and now expects the message. A lone dot could cause an
+		// empty message to be delivered to those recipients, so the client closes the connection.
 		c.broken = true
 		return nil
 	}
-	// RFC 2920 section 3.1: a host may answer DATA with 354 although it accepted no recipient. If no recipient was
-	// accepted but the host expects the message, the client sends a lone dot.
+	// RFC 2920 section 3.1 allows a host to reply to DATA with 354 even though it accepted no recipient. The host then
+	// expects a message, so the client sends a lone dot.
 	c.needReset = true
 	c.log.line('C', []byte("."))
 	c.w.WriteString(".\r\n")
 	if c.flush(c.o.Timeouts.Command) == nil {
-		c.read(StageFinal) // the reply concerns no recipient; read records a failure in c.broken
+		c.read(StageFinal) // the reply does not affect any recipient, and read records a failure in c.broken
 	}
 	return nil
 }
 
-// settled reports whether the replies so far decide about every recipient and none of them was accepted.
+// settled reports whether the replies so far mean that every recipient has been refused.
 func (t *transaction) settled() bool {
 	if t.mailDone && !t.res.Mail.Positive() {
 		return true
@@ -109,7 +110,7 @@ func (t *transaction) settled() bool {
 	return t.mailDone && t.accepted == 0 && t.unsettled == 0
 }
 
-// fill stores r as the reply to every command without a reply.
+// fill stores r as the reply to every RCPT or DATA command that has no reply yet.
 func (t *transaction) fill(r Reply) {
 	for i := range t.res.Rcpt {
 		if t.res.Rcpt[i].Code == 0 {
@@ -121,8 +122,8 @@ func (t *transaction) fill(r Reply) {
 	}
 }
 
-// envelope sends MAIL, RCPT and DATA in one write if the host supports pipelining (RFC 2920), or else one at a time.
-// envelope omits DATA if no recipient can be accepted any more.
+// envelope sends MAIL, RCPT and DATA, all in one write if the host supports pipelining (RFC 2920), and otherwise one at
+// a time. DATA is omitted if every recipient has already been refused.
 func (t *transaction) envelope() *Error {
 	c := t.c
 	c.pending = c.pending[:0]
@@ -171,7 +172,8 @@ func (t *transaction) mailCommand() []byte {
 	return line
 }
 
-// ask sends or buffers a command. ask reads the reply immediately; with pipelining, drain reads it later.
+// ask sends a command and reads the reply. With pipelining, ask only buffers the command, and drain reads the reply
+// later.
 func (t *transaction) ask(what int, line []byte) *Error {
 	c := t.c
 	c.log.line('C', line)
@@ -185,8 +187,8 @@ func (t *transaction) ask(what int, line []byte) *Error {
 	return nil
 }
 
-// drain sends the buffered commands and reads their replies. After a failed write, drain still reads the host's last
-// replies, which may say why the host closed the connection.
+// drain sends the buffered commands and reads their replies. After a failed write, drain still reads the last replies
+// from the host, because they may say why the host closed the connection.
 func (t *transaction) drain() *Error {
 	c := t.c
 	if err := c.flush(c.o.Timeouts.Command); err != nil && isTimeout(err) {
@@ -218,7 +220,7 @@ func (t *transaction) stage(what int) Stage {
 	return StageRcpt
 }
 
-// take stores the reply r to a pending command.
+// take stores r as the reply to a pending command.
 func (t *transaction) take(what int, r Reply) *Error {
 	c := t.c
 	switch {
@@ -229,7 +231,7 @@ func (t *transaction) take(what int, r Reply) *Error {
 		c.needReset = false
 		return nil
 	case what == askMail && r.Code == 421 && c.messages > 0:
-		return refused(StageMail, r) // hosts close connections that were idle for too long or had too many messages
+		return refused(StageMail, r) // hosts close connections that are idle too long or have carried too many messages
 	case r.Code/100 == 3 && what != askData, r.Positive() && what == askData, r.Code/100 == 3 && r.Code != 354:
 		return t.unexpected(what, r)
 	}
@@ -251,8 +253,8 @@ func (t *transaction) take(what int, r Reply) *Error {
 	return nil
 }
 
-// unexpected returns the error for a reply that is not valid for the command. unexpected also marks the connection as
-// broken, because later replies could be assigned to wrong commands.
+// unexpected returns the error for a reply that is not valid for the command. The connection is also marked as broken,
+// because later replies could be attributed to the wrong commands.
 func (t *transaction) unexpected(what int, r Reply) *Error {
 	err := t.c.fail(t.stage(what), fmt.Errorf("%w: unexpected reply", ErrProtocol))
 	err.Reply = &r
@@ -288,14 +290,15 @@ func (t *transaction) message() *Error {
 	}
 	t.res.Final = r
 	c.needReset = !r.Positive()
-	if c.r.Buffered() > 0 { // Additional replies would be assigned to later commands.
+	if c.r.Buffered() > 0 { // Any extra replies would be attributed to later commands.
 		c.broken = true
 	}
 	return nil
 }
 
-// cutShort handles a host that closed the connection before the final dot was sent, so that the host does not have the
-// message. Before it closed the connection, the host may have sent a reason, for example that the message is too large.
+// cutShort handles the case that the host closed the connection before the final dot was sent, and therefore does not
+// have the message. Before closing the connection, the host may have sent a reason, such as that the message is too
+// large.
 func (t *transaction) cutShort(cause error) *Error {
 	c := t.c
 	failure := c.fail(StageBody, cause)

@@ -8,11 +8,11 @@ import (
 	"fmt"
 )
 
-// errInjected means that plain text followed the STARTTLS reply. Reading text from before the handshake as a reply
-// under TLS would allow injection (CVE-2011-0411 and similar).
+// errInjected means that unencrypted text followed the reply to STARTTLS. If text received before the handshake were
+// read as a reply under TLS, an attacker could inject replies (as in CVE-2011-0411).
 var errInjected = fmt.Errorf("%w: text after the reply to STARTTLS", ErrProtocol)
 
-// startTLS starts TLS by STARTTLS as the options require (RFC 3207), and repeats EHLO.
+// startTLS negotiates TLS with STARTTLS (RFC 3207) as the options require, and repeats EHLO.
 func (c *Conn) startTLS(ctx context.Context) *Error {
 	if c.o.TLS == TLSNone || c.o.TLS == TLSImplicit {
 		return nil
@@ -42,7 +42,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 		err.RetryPlain = !required && ctx.Err() == nil
 		return err
 	}
-	// In TLS 1.3, a host's rejection of the handshake becomes visible only at the next read.
+	// In TLS 1.3, a client notices only at the next read that the host has rejected the handshake.
 	if err := c.hello(); err != nil {
 		err.RetryPlain = !required && ctx.Err() == nil && err.Reply == nil
 		return err
@@ -50,7 +50,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 	return nil
 }
 
-// handshake performs a TLS handshake and replaces the connection by the TLS connection.
+// handshake performs a TLS handshake and continues the session on the TLS connection.
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
 	if c.o.TLS == TLSOpportunistic {
@@ -76,8 +76,8 @@ func (c *Conn) handshake(ctx context.Context) *Error {
 	return nil
 }
 
-// describe returns the negotiated TLS state. describe verifies the certificate, because an opportunistic handshake does
-// not.
+// describe returns the negotiated TLS state. The certificate is verified here, because an opportunistic handshake does
+// not verify it.
 func describe(state tls.ConnectionState, config *tls.Config) TLSState {
 	s := TLSState{Version: tls.VersionName(state.Version), Cipher: tls.CipherSuiteName(state.CipherSuite)}
 	err := errors.New("no certificate")

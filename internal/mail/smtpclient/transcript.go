@@ -9,20 +9,20 @@ import (
 const (
 	defaultTranscript = 16 << 10
 	minTranscript     = 1 << 10
-	maxTranscriptLine = 600 // bytes recorded of one line
+	maxTranscriptLine = 600 // maximum number of bytes recorded from one line
 )
 
 // transcript records an SMTP session as lines such as "12 C: EHLO a.example": 12 is the time in milliseconds, C is the
-// client, S is the host, and * marks a remark of this package. A transcript holds at most limit bytes. If a transcript
-// is too long, its middle is omitted, because its end contains the reason of a failure.
+// client, S is the host, and * marks a note added by this package. A transcript holds at most limit bytes. If a
+// transcript would be too long, lines in the middle are omitted, because the end contains the reason for a failure.
 //
-// The part before index opened (greeting, TLS, authentication) belongs to the connection and precedes the lines about
-// each message.
+// The part before index opened covers the greeting, TLS and authentication. This part is kept for as long as the
+// connection is open, and is followed by the lines for the current message.
 type transcript struct {
 	limit   int
 	start   time.Time
 	head    []byte
-	tail    []byte // lines after a full head; new lines replace the oldest ones
+	tail    []byte // lines recorded once head is full; new lines replace the oldest ones
 	skipped int    // number of lines omitted between head and tail
 	opened  int
 }
@@ -34,7 +34,7 @@ func newTranscript(limit int, now time.Time) *transcript {
 	return &transcript{limit: max(limit, minTranscript), start: now, head: make([]byte, 0, 1024)}
 }
 
-// next begins the record of another message.
+// next starts recording another message.
 func (t *transcript) next(now time.Time) {
 	t.head = t.head[:t.opened]
 	t.tail = t.tail[:0]
@@ -42,8 +42,8 @@ func (t *transcript) next(now time.Time) {
 	t.start = now
 }
 
-// endOpening marks the end of the connection's opening in the transcript. endOpening shortens an opening that leaves
-// too little space for messages.
+// endOpening marks the end of the connection's opening in the transcript. An opening that would leave too little space
+// for messages is shortened.
 func (t *transcript) endOpening() {
 	t.opened = min(len(t.head), t.limit/4)
 	if i := bytes.LastIndexByte(t.head[:t.opened], '\n'); i >= 0 && t.opened < len(t.head) {
@@ -51,7 +51,7 @@ func (t *transcript) endOpening() {
 	}
 }
 
-// line records one line. who is 'C', 'S' or '*'. Bytes that are not printable ASCII are replaced.
+// line records one line from who, which is 'C', 'S' or '*'. Control characters and invalid UTF-8 are replaced.
 func (t *transcript) line(who byte, text []byte) {
 	if t.skipped == 0 && len(t.tail) == 0 {
 		mark := len(t.head)

@@ -13,7 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// exhausted is a listener that fails several times, as if file descriptors ran out, before it accepts one connection.
+// exhausted is a listener that fails several times, as if file descriptors had run out, and then accepts one
+// connection.
 type exhausted struct {
 	failures atomic.Int32
 	failed   []time.Time
@@ -45,7 +46,8 @@ func (l *exhausted) Close() error {
 
 func (l *exhausted) Addr() net.Addr { return &net.TCPAddr{} }
 
-// Serve retries a listener that fails temporarily, with growing pauses, and serves clients once the listener works.
+// If a listener fails temporarily, Serve retries with increasing pauses, and serves clients once the listener works
+// again.
 func TestListenerThatFailsForATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ours, theirs := net.Pipe()

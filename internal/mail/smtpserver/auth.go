@@ -13,7 +13,7 @@ func (c *conn) authOffered() bool {
 // errCanceled means that the client canceled the AUTH command.
 var errCanceled = errors.New("canceled by the client")
 
-// auth answers AUTH (RFC 4954).
+// auth handles the AUTH command (RFC 4954).
 func (c *conn) auth(arg string) {
 	mechanism, initial, given := strings.Cut(strings.TrimSpace(arg), " ")
 	mechanism = strings.ToUpper(mechanism)
@@ -66,7 +66,7 @@ func (c *conn) authenticate(mechanism, initial string, given bool) {
 	c.reply(235, "2.7.0", "Welcome")
 }
 
-// plain returns the user name and the password of AUTH PLAIN (RFC 4616).
+// plain returns the user name and the password from AUTH PLAIN (RFC 4616).
 func (c *conn) plain(initial string, given bool) (user, password string, err error) {
 	if !given {
 		if initial, err = c.challenge(""); err != nil {
@@ -84,7 +84,7 @@ func (c *conn) plain(initial string, given bool) (user, password string, err err
 	return parts[1], parts[2], nil
 }
 
-// login returns the user name and the password of AUTH LOGIN, which it requests in two steps.
+// login returns the user name and the password from AUTH LOGIN, which asks for them in two steps.
 func (c *conn) login(initial string, given bool) (user, password string, err error) {
 	if !given {
 		if initial, err = c.challenge("Username:"); err != nil {
@@ -102,7 +102,7 @@ func (c *conn) login(initial string, given bool) (user, password string, err err
 	return user, password, err
 }
 
-// challenge sends an AUTH challenge and returns the line with the client's response.
+// challenge sends an AUTH challenge and returns the client's response line.
 func (c *conn) challenge(text string) (string, error) {
 	c.reply(334, "", base64.StdEncoding.EncodeToString([]byte(text)))
 	line, err := c.readCommand()
@@ -112,7 +112,7 @@ func (c *conn) challenge(text string) (string, error) {
 	return line, err
 }
 
-// decode decodes base64; "=" is the empty text (RFC 4954 section 4).
+// decode decodes base64; "=" stands for the empty string (RFC 4954 section 4).
 func decode(text string) (string, error) {
 	if text == "=" {
 		return "", nil

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Every reply line is printable and has at most 480 bytes. wrap splits long reply lines at a space, if possible.
+// Every reply line is printable and has at most 480 bytes of text. wrap splits longer lines, at a space if possible.
 func TestWrap(t *testing.T) {
 	t.Parallel()
 	x := func(n int) string { return strings.Repeat("x", n) }
@@ -24,7 +24,7 @@ func TestWrap(t *testing.T) {
 	}
 }
 
-// A message check gives the same result no matter how the message is divided into chunks.
+// The result of a check does not depend on how the message is divided into chunks.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	tooLarge := Refuse(552, "5.3.4", "The message is too large: the limit is %d octets", 12)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// bdat answers the first BDAT of a message (RFC 3030). The handler's reader answers the later BDAT commands of the
-// message. bdat reads all bytes of a chunk, even if the message is refused, so that they are never executed as
-// commands.
+// bdat handles the first BDAT command of a message (RFC 3030). The reader passed to the handler handles the later BDAT
+// commands. Every byte of a chunk is read, even if the message is refused, so that no part of a chunk is ever executed
+// as a command.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
 	if !ok {
@@ -29,7 +29,7 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	id, err := c.session.Data(c.ctx, r)
-	// If the handler stops reading early, the remaining message must still be read and checked.
+	// If the handler stops reading early, the rest of the message must still be read and checked.
 	for r.err == nil && err == nil {
 		r.advance()
 	}
@@ -45,12 +45,12 @@ func (c *conn) bdat(arg string) {
 		return
 	}
 	if r.err == nil {
-		r.err = io.EOF // the handler refused the message, which finish reports
+		r.err = io.EOF // finish reports that the handler refused the message
 	}
 	c.finish(id, err, r.err)
 }
 
-// parseChunk parses the argument of BDAT.
+// parseChunk parses the argument of a BDAT command.
 func parseChunk(arg string) (size int64, last, ok bool) {
 	f := strings.Fields(arg)
 	if len(f) == 0 || len(f) > 2 || len(f) == 2 && !strings.EqualFold(f[1], "LAST") {
@@ -63,14 +63,15 @@ func parseChunk(arg string) (size int64, last, ok bool) {
 // errAborted means that the client aborted the message before its last chunk.
 var errAborted = errors.New("the client has given up the message")
 
-// chunkReader reads a message that BDAT sends in chunks. Between two chunks, chunkReader reads and answers commands.
+// chunkReader reads a message that a client sends in chunks with BDAT. Between two chunks, chunkReader reads commands
+// and replies to them.
 type chunkReader struct {
 	c     *conn
 	check check
-	left  int64 // number of bytes of the chunk that are not read yet
-	last  bool  // the chunk is the last chunk of the message
+	left  int64 // number of bytes of the chunk that have not been read yet
+	last  bool  // whether the chunk is the last one in the message
 	size  int64 // number of bytes of the chunk that have been read
-	err   error // why reading ended; io.EOF means after the last chunk
+	err   error // the reason that reading ended; io.EOF after the last chunk
 	then  func()
 	buf   []byte
 }
@@ -102,7 +103,7 @@ func (r *chunkReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// advance reads the remaining bytes of the chunk and waits for the next chunk.
+// advance reads more bytes of the chunk or, if none are left, waits for the next chunk.
 func (r *chunkReader) advance() {
 	if r.left > 0 {
 		if r.buf == nil {
@@ -125,7 +126,7 @@ func (r *chunkReader) advance() {
 	}
 }
 
-// command reads and answers a command that the client sends between two chunks.
+// command reads a command that the client sends between two chunks, and replies to it.
 func (r *chunkReader) command() {
 	c := r.c
 	line, err := c.readCommand()
@@ -158,7 +159,8 @@ func (r *chunkReader) command() {
 	}
 }
 
-// discard reads and drops the remaining bytes of a chunk. If the chunk is far too large, discard ends the connection.
+// discard reads and discards the remaining bytes of a chunk. If the chunk is far too large, the connection is closed
+// instead.
 func (r *chunkReader) discard() {
 	if r.left > 2*r.c.s.c.MaxSize+1<<20 {
 		r.err = Refuse(421, "4.7.0", "The chunk is far too large, closing the connection")

@@ -46,8 +46,8 @@ func (c *conn) command(line string) {
 	case v == "EXPN", v == "TURN", v == "ETRN", v == "SEND", v == "SOML", v == "SAML":
 		c.reply(502, "5.5.1", "Not offered here")
 	case v == "GET", v == "POST", v == "PUT", v == "HEAD", v == "OPTIONS", v == "CONNECT":
-		// A web page can make a browser connect to the server. The body of a browser's HTTP request must not be
-		// executed as commands.
+		// A web page can make a browser connect to this server. The body of the HTTP request must not be executed as
+		// commands.
 		c.reply(421, "4.7.0", "This is not a web server")
 		c.ended = true
 	default:
@@ -67,12 +67,12 @@ func (c *conn) hangUp(enhanced, text string) {
 	c.ended = true
 }
 
-// unprintable reports whether a command has control characters, such as a lone CR.
+// unprintable reports whether a command contains control characters, such as a lone CR.
 func unprintable(line string) bool {
 	return strings.ContainsFunc(line, func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f })
 }
 
-// hello answers EHLO and HELO (RFC 5321 section 4.1.1.1).
+// hello handles the EHLO and HELO commands (RFC 5321 section 4.1.1.1).
 func (c *conn) hello(extended bool, arg string) {
 	name := strings.TrimSpace(arg)
 	if name == "" || len(name) > 255 || strings.ContainsAny(name, " \t") {
@@ -113,7 +113,7 @@ func (c *conn) extensions() []string {
 	return all
 }
 
-// startTLS answers STARTTLS (RFC 3207). The client must send EHLO again after the TLS handshake.
+// startTLS handles the STARTTLS command (RFC 3207). The client must send EHLO again after the TLS handshake.
 func (c *conn) startTLS(arg string) {
 	switch {
 	case c.tls != nil:
@@ -126,7 +126,7 @@ func (c *conn) startTLS(arg string) {
 		c.reply(501, "5.5.4", "STARTTLS has no parameters")
 		return
 	case c.in.Buffered() > 0:
-		// An attacker may have inserted the buffered data, so that it would count as sent under TLS (CVE-2011-0411).
+		// An attacker may have inserted the buffered data in order to have it treated as sent over TLS (CVE-2011-0411).
 		c.hangUp("4.7.0", "Nothing may follow STARTTLS before the handshake")
 		return
 	}
@@ -139,8 +139,8 @@ func (c *conn) startTLS(arg string) {
 	c.mail, c.rcpts, c.esmtp, c.authenticated, c.peer.Hello = nil, 0, false, false, ""
 }
 
-// fail replies with an error. fail sends a *Refusal unchanged, reports any other error as an internal failure, and logs
-// the cause.
+// fail replies with an error. A *Refusal is sent unchanged and its cause, if any, is logged; any other error is logged
+// and reported to the client as an internal failure.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {
 		if r.Cause != nil {
@@ -156,7 +156,7 @@ func (c *conn) fail(err error, code int, enhanced string) {
 	c.reply(code, enhanced, "That cannot be done now, try again later")
 }
 
-// logFailure logs an internal failure. During an outage every session fails in the same way, so the log lines about
+// logFailure logs an internal failure. During an outage, every session fails in the same way, so log lines about
 // temporary failures are rate-limited.
 func (c *conn) logFailure(err error) {
 	if c.ctx.Err() != nil {

@@ -7,51 +7,51 @@ import (
 	"time"
 )
 
-// AuthMode says when a listener offers AUTH PLAIN and LOGIN.
+// AuthMode specifies when a listener offers AUTH PLAIN and LOGIN.
 type AuthMode int
 
 const (
 	NoAuth      AuthMode = iota
 	AuthOverTLS          // AUTH is offered only over TLS
-	AuthInClear          // AUTH is always offered; intended for loopback, in development
+	AuthInClear          // AUTH is always offered; intended for development on a loopback address
 )
 
-// Config configures a listener. A zero field means the default, which the field's comment states.
+// Config configures a listener. If a field is zero, the default stated in its comment is used.
 type Config struct {
 	Hostname string      // host name in the greeting
 	TLS      *tls.Config // nil means that STARTTLS is not offered
-	Implicit bool        // TLS starts with the first byte; requires the field TLS
+	Implicit bool        // TLS starts with the first byte; requires TLS to be set
 	Auth     AuthMode
 
-	MaxSize       int64 // maximum bytes of a message; default 50 MiB
-	MaxRecipients int   // maximum recipients of a message; default 100 (RFC 5321 section 4.5.3.1.8)
-	MaxLine       int   // maximum bytes in a line of a message; default 256 KiB
-	MaxCommands   int   // maximum commands on a connection since its last message; default 500
-	MaxErrors     int   // maximum 4xx and 5xx replies on a connection since its last message; default 20
+	MaxSize       int64 // maximum size of a message, in bytes; default 50 MiB
+	MaxRecipients int   // maximum number of recipients per message; default 100 (RFC 5321 section 4.5.3.1.8)
+	MaxLine       int   // maximum length of a message line, in bytes; default 256 KiB
+	MaxCommands   int   // maximum number of commands on a connection since its last message; default 500
+	MaxErrors     int   // maximum number of 4xx and 5xx replies on a connection since its last message; default 20
 
 	// MaxConnections is the maximum number of connections (slots); the default is 1,000. If all slots are in use, the
-	// server may close the least active connection for a new one.
+	// server may close the least active connection to accept a new one.
 	MaxConnections int
-	MaxPerAddr     int // maximum connections from an IPv4 address or an IPv6 /64 network; 0 means no limit
+	MaxPerAddr     int // maximum number of connections from an IPv4 address or an IPv6 /64 network; 0 means no limit
 
-	// ProxyFrom are the address ranges of trusted proxies. Connections from trusted proxies begin with a PROXY header
-	// of version 1 or 2. Connections from other addresses have no PROXY header.
+	// ProxyFrom lists the address ranges of trusted proxies. Connections from trusted proxies begin with a PROXY
+	// protocol header, version 1 or 2. Connections from other addresses have no PROXY header.
 	ProxyFrom []netip.Prefix
 
 	Timeouts Timeouts
-	Grace    time.Duration // how long messages in progress may continue after Serve's context ends; default 30 s
+	Grace    time.Duration // how long messages in progress may continue after Serve's context is done; default 30 s
 }
 
-// Timeouts limit how long the server waits for a client. The defaults are at least as long as RFC 5321 section 4.5.3.2
-// requires, except for Crowded. Crowded applies when few slots are free.
+// Timeouts holds limits on how long the server waits for a client. The defaults are at least as long as RFC 5321
+// section 4.5.3.2 requires, except for Crowded, which applies when few slots are free.
 type Timeouts struct {
-	Command   time.Duration // time limit until the end of the next command; default 5 min
-	Block     time.Duration // time limit until the next bytes of a message; default 3 min
-	Message   time.Duration // time limit of a message, in addition to its size divided by MinRate; default 10 min
-	MinRate   int64         // minimum average bytes of a message per second; default 4,096
+	Command   time.Duration // time limit for receiving the next command; default 5 min
+	Block     time.Duration // time limit for receiving more bytes of a message; default 3 min
+	Message   time.Duration // time limit for a message, in addition to its size divided by MinRate; default 10 min
+	MinRate   int64         // minimum average rate of a message, in bytes per second; default 4,096
 	Write     time.Duration // time limit for the client to read a reply; default 1 min
 	Handshake time.Duration // time limit for TLS and for the PROXY header; default 1 min
-	Idle      time.Duration // time limit of a connection on which no message is sent; default 30 min
+	Idle      time.Duration // time limit for a connection on which no message is sent; default 30 min
 	// Crowded is the time without progress after which the server may close a connection to accept another one. While
 	// at least three quarters of the slots are in use, Crowded is also the time limit for each command of a client that
 	// has not sent a message. The default of Crowded is 20 s.

@@ -17,7 +17,7 @@ import (
 
 const (
 	maxCommand = 4096 // in bytes; RFC 5321 section 4.5.3.1.4 requires 512, but AUTH and parameters need more
-	maxReply   = 480  // bytes of a reply line without its codes (RFC 5321 section 4.5.3.1.5)
+	maxReply   = 480  // maximum length of a reply line in bytes, without the codes (RFC 5321 section 4.5.3.1.5)
 )
 
 // Errors that end a connection.
@@ -28,7 +28,7 @@ var (
 	errBareLine = errors.New("the command does not end with CRLF")
 )
 
-// waiting says what a connection waits for.
+// waiting is what a connection is waiting for.
 type waiting int
 
 const (
@@ -44,40 +44,40 @@ type conn struct {
 	ctx     context.Context
 	raw     net.Conn   // the accepted connection; any goroutine may close it to end the session
 	hasSlot bool       // whether the connection occupies a slot; guarded by s.mu
-	addr    netip.Addr // the address or network for the connection count; guarded by s.mu
+	addr    netip.Addr // the address or network by which connections are counted; guarded by s.mu
 
 	nc  net.Conn // raw, or its wrapper for the PROXY header or TLS
 	in  *bufio.Reader
-	out []byte // replies that were not sent yet
+	out []byte // replies that have not been sent yet
 	tls *tls.ConnectionState
 
 	peer    Peer
 	session Session
-	esmtp   bool // the client sent EHLO, not HELO
+	esmtp   bool // whether the client sent EHLO rather than HELO
 
 	authenticated bool
 	mail          *MailOptions // parameters of the current message, or nil
 	rcpts         int
 
-	commands, errors, failures int       // failures are of AUTH; the others restart after a message
+	commands, errors, failures int       // failures counts failed AUTH commands; the others are reset after a message
 	accepted                   bool      // a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or else when the connection began
-	ended                      bool      // the server reads no more commands
+	ended                      bool      // whether the server has stopped reading commands
 
-	inMessage bool      // a message is in progress
+	inMessage bool      // whether a message is in progress
 	received  time.Time // time at which the current message began
 	bytesIn   int64     // bytes received of the current message
 
 	mu      sync.Mutex
 	waiting waiting
-	now     progress // progress when the wait began
-	ending  bool     // the server is shutting down
-	evicted bool     // another connection got the slot of this connection
+	now     progress // the progress when the wait began
+	ending  bool     // whether the server is shutting down
+	evicted bool     // whether another connection has taken the slot
 }
 
-// progress is what a client has achieved on its connection.
+// progress is what the client has done so far on its connection.
 type progress struct {
-	accepted bool      // a message was accepted on this connection
+	accepted bool      // whether a message was accepted on this connection
 	since    time.Time // when the last message was accepted, or else when the connection began
 	begun    time.Time // time at which the current message began
 	bytesIn  int64     // bytes received of the current message
@@ -125,7 +125,7 @@ func (c *conn) serve() {
 	c.flush()
 }
 
-// open determines the client's address, acquires a slot, and performs the handshake of implicit TLS.
+// open determines the client's address, acquires a slot and, for implicit TLS, performs the handshake.
 func (c *conn) open() bool {
 	c.lastMessage = time.Now()
 	c.nc = c.s.unwrap(c.raw)
@@ -141,7 +141,7 @@ func (c *conn) open() bool {
 	return true
 }
 
-// handshake starts TLS on the connection. handshake discards plain-text data that was received before.
+// handshake starts TLS on the connection. Any plain-text data already in the read buffer is discarded.
 func (c *conn) handshake() bool {
 	t := tls.Server(c.nc, c.s.c.TLS)
 	limited, cancel := context.WithTimeout(c.ctx, c.s.c.Timeouts.Handshake)
@@ -161,7 +161,7 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// source is the input of the connection's reader: it sends the pending replies before it waits for input.
+// source is the underlying reader of conn.in. It sends pending replies before it waits for input.
 type source conn
 
 func (s *source) Read(p []byte) (int, error) {
@@ -185,7 +185,7 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readCommand returns the next command without its line end. The time limits apply to the whole command.
+// readCommand returns the next command without its line ending. The time limits apply to the whole command.
 func (c *conn) readCommand() (string, error) {
 	until := time.Now().Add(c.s.c.Timeouts.Command)
 	if !c.accepted && c.s.crowded() {
@@ -216,9 +216,8 @@ func (c *conn) readCommand() (string, error) {
 	return string(line[:len(line)-2]), nil
 }
 
-// wait records what the connection waits for, and sets the deadline of the wait. The server uses that record to select
-// a connection to close when it needs a free slot. If wait returns an error, the connection must end instead of
-// waiting.
+// wait records what the connection is about to wait for, and sets the deadline. The server uses this record to choose a
+// connection to close when it needs a free slot. If wait returns an error, the connection must end instead of waiting.
 func (c *conn) wait(w waiting, until time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -231,7 +230,7 @@ func (c *conn) wait(w waiting, until time.Time) error {
 	return nil
 }
 
-// waited records the end of a wait. If waited returns an error, the connection must end.
+// waited records that a wait is over. If waited returns an error, the connection must end.
 func (c *conn) waited() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,8 +239,7 @@ func (c *conn) waited() error {
 	return c.stopped(w)
 }
 
-// stopped returns the reason why a connection in the given state must end, or nil. The caller of stopped must hold the
-// lock.
+// stopped returns the reason that a connection in the given state must end, or nil. The caller must hold c.mu.
 func (c *conn) stopped(w waiting) error {
 	switch {
 	case c.evicted:
@@ -252,14 +250,15 @@ func (c *conn) stopped(w waiting) error {
 	return nil
 }
 
-// end marks the connection to end when it next waits for a command. end does not interrupt a wait; wakeToEnd does.
+// end makes the connection end when it next waits for a command. A wait in progress is not interrupted; wakeToEnd does
+// that.
 func (c *conn) end() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending = true
 }
 
-// wakeToEnd interrupts a connection that waits for a command, so that the connection ends.
+// wakeToEnd interrupts a connection that is waiting for a command, so that the connection ends.
 func (c *conn) wakeToEnd() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,7 +270,7 @@ func (c *conn) wakeToEnd() {
 // past is a deadline in the past, which interrupts pending reads and writes.
 var past = time.Unix(1, 0)
 
-// state returns what the connection waits for, and the client's progress.
+// state returns what the connection is waiting for, and the client's progress.
 func (c *conn) state() (waiting, progress) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -281,7 +280,8 @@ func (c *conn) state() (waiting, progress) {
 	return c.waiting, c.now
 }
 
-// evict ends the connection to free its slot, if it is still in the state in which it was selected.
+// evict ends the connection to free its slot, provided that the connection is still in the state in which it was
+// selected.
 func (c *conn) evict(selected waiting) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -293,7 +293,7 @@ func (c *conn) evict(selected waiting) bool {
 	return true
 }
 
-// broken adds a last reply that states the error, if any, and ends the connection.
+// broken ends the connection, with a last reply if there is one that describes the error.
 func (c *conn) broken(err error) {
 	c.ended = true
 	var timeout net.Error
@@ -314,8 +314,8 @@ func (c *conn) broken(err error) {
 	}
 }
 
-// reply adds a reply to the pending replies. text may have line breaks. If enhanced is empty, the reply has no enhanced
-// status code.
+// reply adds a reply to the pending replies. The text may contain line breaks. If enhanced is empty, the reply has no
+// enhanced status code.
 func (c *conn) reply(code int, enhanced, text string) {
 	if code >= 400 {
 		c.errors++
@@ -333,12 +333,12 @@ func (c *conn) reply(code int, enhanced, text string) {
 		}
 		c.out = append(append(c.out, line...), "\r\n"...)
 	}
-	if len(c.out) > 64<<10 { // A client that sends commands without reading replies blocks here.
+	if len(c.out) > 64<<10 { // If a client sends commands without reading the replies, its connection blocks here.
 		c.flush()
 	}
 }
 
-// wrap splits text into printable lines that fit in a reply.
+// wrap splits text into printable lines that are short enough for a reply.
 func wrap(text string) []string {
 	var lines []string
 	for line := range strings.SplitSeq(text, "\n") {
@@ -369,7 +369,7 @@ func (c *conn) flush() error {
 	c.mu.Lock()
 	patience := c.s.c.Timeouts.Write
 	if c.evicted {
-		patience = min(patience, time.Second) // another connection already uses this connection's slot
+		patience = min(patience, time.Second) // the slot of this connection is already in use by another one
 	}
 	c.nc.SetWriteDeadline(time.Now().Add(patience))
 	c.mu.Unlock()

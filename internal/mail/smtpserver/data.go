@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// Refusals of malformed messages: lone line ends and long lines.
+// Refusals for malformed messages: those with a lone CR or LF, and those with a line that is too long.
 var (
 	bareEnd  = Refuse(550, "5.6.11", "The message has a CR or an LF that stands alone; lines must end with CRLF")
 	longLine = Refuse(550, "5.6.0", "The message has a line that is too long")
 )
 
-// data answers DATA (RFC 5321 section 4.1.1.4).
+// data handles the DATA command (RFC 5321 section 4.1.1.4).
 func (c *conn) data(arg string) {
 	switch {
 	case strings.TrimSpace(arg) != "":
@@ -41,7 +41,7 @@ func (c *conn) data(arg string) {
 	c.finish(id, err, r.err)
 }
 
-// beginMessage starts the time limits of a message.
+// beginMessage starts the time limits for a message.
 func (c *conn) beginMessage() { c.inMessage, c.received, c.bytesIn = true, time.Now(), 0 }
 
 // patience returns the deadline for the next bytes of a message. A client may pause or send slowly, but the total time
@@ -56,8 +56,8 @@ func (c *conn) patience() time.Time {
 	return until
 }
 
-// finish sends the reply to a message. If reading the message failed, the reply states that error, not the handler's
-// result.
+// finish sends the reply to a message. If reading the message failed, the reply reports that error instead of the
+// result from the handler.
 func (c *conn) finish(id string, err, read error) {
 	c.inMessage = false
 	defer c.reset()
@@ -75,11 +75,11 @@ func (c *conn) finish(id string, err, read error) {
 	}
 }
 
-// check validates the line ends, the line lengths and the size of a message.
+// check validates the line endings, the line lengths and the size of a message.
 type check struct {
-	left    int64 // number of bytes that the message may still have
+	left    int64 // number of bytes left before the message is too large
 	maxLine int
-	line    int  // bytes in the current line so far, including its CR
+	line    int  // number of bytes in the current line so far, including its CR
 	cr      bool // the previous byte was a CR
 	err     *Refusal
 	maxSize int64
@@ -113,7 +113,7 @@ func (k *check) look(p []byte) {
 	}
 }
 
-// lineBytes checks bytes within one line, without its LF.
+// lineBytes checks bytes within one line, not including the LF.
 func (k *check) lineBytes(p []byte) {
 	if len(p) == 0 {
 		return
@@ -138,10 +138,10 @@ func (k *check) last() {
 type dataReader struct {
 	c         *conn
 	check     check
-	lineStart bool   // the next byte is the first byte of a line
-	cr        bool   // the previous byte was a CR, at the end of a full buffer
-	rest      []byte // bytes that were read but not yet returned; valid until the next read
-	err       error  // why reading ended; io.EOF means after the final dot
+	lineStart bool   // whether the next byte is the first byte of a line
+	cr        bool   // whether the last byte read was a CR
+	rest      []byte // bytes that have been read but not returned yet; valid until the next read
+	err       error  // the reason that reading ended; io.EOF after the final dot
 }
 
 // Read implements io.Reader.
@@ -183,7 +183,8 @@ func (r *dataReader) next() {
 }
 
 // drain reads to the end of the message, so that the next command can be read. If the message is far too large, drain
-// ends the connection. If the message ends and is invalid, drain stores the defect in err.
+// closes the connection. If the end of the message is reached but the message is invalid, drain stores the reason in
+// r.err.
 func (r *dataReader) drain() {
 	for r.err == nil {
 		if r.c.bytesIn > 2*r.c.s.c.MaxSize+1<<20 {
@@ -197,8 +198,8 @@ func (r *dataReader) drain() {
 	}
 }
 
-// ended converts the error of a connection that broke within a message, so that the handler does not mistake the error
-// for the end of the message.
+// ended converts the error from a connection that broke in the middle of a message, so that the handler does not
+// mistake io.EOF for the end of the message.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return io.ErrUnexpectedEOF

@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// patience is how long a test waits for the server's reply.
+// patience is how long a test waits for a reply from the server.
 const patience = 10 * time.Second
 
-// TestDialogues replays the SMTP sessions in the files of testdata. The lines of a testdata file have these forms;
+// TestDialogues replays the SMTP sessions in the testdata files. The lines in these files have the following forms;
 // consecutive C and R lines are sent in one write:
 //
 //	# a remark
@@ -147,7 +147,7 @@ func (p *player) step(line string) error {
 }
 
 func (p *player) say() {
-	p.nc.Write(p.out.Bytes()) // errors become visible in the next reply
+	p.nc.Write(p.out.Bytes()) // an error becomes apparent when the next reply is read
 	p.out.Reset()
 }
 

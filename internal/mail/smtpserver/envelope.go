@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of RFC 5321 section 4.5.3.1 in bytes, with some extra space for quoting.
+// Limits from RFC 5321 section 4.5.3.1, in bytes, with some extra space for quoting.
 const (
 	maxPath   = 320
 	maxParams = 1024
@@ -50,7 +50,7 @@ func (c *conn) rcptTo(arg string) {
 		return
 	}
 	path, params, r := parsePath(arg, "TO:")
-	// The recipient "postmaster" needs no domain (RFC 5321 section 4.5.1).
+	// The recipient "postmaster" does not need a domain (RFC 5321 section 4.5.1).
 	if r == nil && !strings.EqualFold(path, "postmaster") {
 		r = checkMailbox(path, c.mail.UTF8, "5.1.3")
 	}
@@ -72,9 +72,9 @@ func (c *conn) rcptTo(arg string) {
 	c.reply(250, "2.1.5", "Recipient taken")
 }
 
-// parsePath parses the argument of MAIL or RCPT: a keyword, a path, and parameters. parsePath accepts a space before
-// the path and missing angle brackets, because many programs send such commands. parsePath ignores a source route (RFC
-// 5321 appendix C).
+// parsePath parses the argument of a MAIL or RCPT command: a keyword, a path, and parameters. A space before the path
+// and missing angle brackets are accepted, because many programs send such commands. A source route (RFC 5321 appendix
+// C) is ignored.
 func parsePath(arg, keyword string) (path string, params []string, r *Refusal) {
 	bad := Refuse(501, "5.5.4", "Write %s<user@example.com>", keyword)
 	if len(arg) < len(keyword) || !strings.EqualFold(arg[:len(keyword)], keyword) || len(arg) > maxPath+maxParams {
@@ -109,7 +109,7 @@ func parsePath(arg, keyword string) (path string, params []string, r *Refusal) {
 	return path, strings.Fields(rest), nil
 }
 
-// outside returns the index of the first c that is not in quotes, or -1.
+// outside returns the index of the first c in s outside quotes, or -1 if there is none.
 func outside(s string, c byte) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -125,7 +125,7 @@ func outside(s string, c byte) int {
 	return -1
 }
 
-// checkMailbox checks the basic syntax of an address, on which every handler relies.
+// checkMailbox checks the basic syntax of an address, so that handlers can rely on it.
 func checkMailbox(path string, utf8Allowed bool, enhanced string) *Refusal {
 	at := strings.LastIndexByte(path, '@')
 	switch {
@@ -141,7 +141,7 @@ func checkMailbox(path string, utf8Allowed bool, enhanced string) *Refusal {
 	return nil
 }
 
-// mailOptions parses the parameters of MAIL.
+// mailOptions parses the parameters of a MAIL command.
 func mailOptions(params []string, maxSize int64) (*MailOptions, *Refusal) {
 	o := &MailOptions{}
 	for _, p := range params {
@@ -172,7 +172,7 @@ func mailOptions(params []string, maxSize int64) (*MailOptions, *Refusal) {
 	return o, nil
 }
 
-// rcptOptions refuses unknown parameters of RCPT, and ignores known parameters.
+// rcptOptions refuses unknown parameters of an RCPT command, and ignores known ones.
 func rcptOptions(params []string) *Refusal {
 	for _, p := range params {
 		key, _, _ := strings.Cut(p, "=")
@@ -185,7 +185,7 @@ func rcptOptions(params []string) *Refusal {
 	return nil
 }
 
-// xtext decodes a parameter value in xtext encoding (RFC 3461 section 4). xtext returns "" if the value is not valid
+// xtext decodes a parameter value in xtext encoding (RFC 3461 section 4). The result is "" if the value is not valid
 // xtext.
 func xtext(s string) string {
 	var out strings.Builder

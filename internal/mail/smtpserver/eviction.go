@@ -5,33 +5,34 @@ import (
 	"time"
 )
 
-// When all slots are in use, the server closes a connection that makes no progress, with 421, to accept a new
-// connection. RFC 5321 section 4.5.3.2.7 requires a server to wait five minutes for a command. The server waits five
-// minutes for a command while slots are free. If the server waited five minutes when all slots are in use, silent
-// clients could keep all other clients out for five minutes. A client that receives 421 retries later.
+// When all slots are in use, the server accepts a new connection by closing one that makes no progress, with a 421
+// reply. RFC 5321 section 4.5.3.2.7 requires a server to wait at least five minutes for a command. By default, the
+// server does so while enough slots are free. If the server waited that long when all slots are in use, silent clients
+// could keep all other clients out for five minutes. A client that receives 421 retries later.
 //
 // The server closes connections in this order:
 //
-// - connections without a message for longer than Timeouts.Crowded, since the last message or since they connected: the
-//   longest wait first;
+// - connections on which no message has been accepted for longer than Timeouts.Crowded, beginning with the one that has
+//   waited longest;
 // - connections on which a message has been arriving for longer than Timeouts.Crowded, at less than crowdedRate times
-//   the minimum rate: the slowest first;
-// - connections without any message so far, from the network with the most such connections: the longest wait first.
+//   the minimum rate, beginning with the slowest;
+// - connections without any accepted message, from the network with the most such connections, beginning with the one
+//   that has waited longest.
 //
-// The server never closes a connection while it processes a completely received message. If the server cannot close any
-// connection, it refuses the new connection.
+// The server never closes a connection while it is processing a message that has been received completely. If the
+// server cannot close any connection, it refuses the new connection.
 
-// crowdedRate is the factor of Timeouts.MinRate at which a message must arrive while all slots are in use. With this
-// factor, an attacker must send about thirty megabytes per second to occupy all slots of a listener with messages.
+// crowdedRate is the multiple of Timeouts.MinRate at which a message must arrive while all slots are in use. By
+// default, an attacker must therefore send about thirty megabytes per second to keep all slots of a listener occupied
+// with messages.
 const crowdedRate = 8
 
 // crowded reports whether at least three quarters of the slots are in use.
 func (s *Server) crowded() bool { return 4*s.usedSlots.Load() >= 3*int64(s.c.MaxConnections) }
 
-// freeSlot closes one connection to free its slot, and reports whether it closed one. The caller of freeSlot must hold
-// the lock.
+// freeSlot tries to close a connection to free its slot, and reports whether it succeeded. The caller must hold s.mu.
 func (s *Server) freeSlot() bool {
-	for range 3 { // the connection may have become busy since its selection, so that evict fails
+	for range 3 { // evict fails if the connection has become busy since it was selected
 		c, state := s.leastUseful(time.Now())
 		if c == nil {
 			return false
@@ -44,8 +45,8 @@ func (s *Server) freeSlot() bool {
 	return false
 }
 
-// leastUseful returns the connection to close first and the state in which it was selected, or nil if no connection can
-// be closed.
+// leastUseful returns the connection that should be closed first, and the state in which it was selected. The
+// connection is nil if none can be closed.
 func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	var stale, slow, fresh candidate
 	unproven := map[netip.Addr]int{}
@@ -78,9 +79,8 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 	return nil, forUs
 }
 
-// candidate is the best connection found so far for one of the reasons to close a connection. A candidate with a
-// greater value of the field first is better. If the values of first are equal, the candidate with the greater value of
-// second is better.
+// candidate is the best connection found so far for one of the reasons to close a connection. Candidates are compared
+// by the field first and, if that is equal, by the field second; the greater value is better.
 type candidate struct {
 	conn    *conn
 	waiting waiting
@@ -95,7 +95,7 @@ func (k *candidate) offer(c *conn, w waiting, first int, second float64) {
 }
 
 // network returns the network by which unauthenticated clients are grouped, because a client with one address usually
-// also controls neighbouring addresses.
+// also controls neighboring addresses.
 func network(a netip.Addr) netip.Addr {
 	bits := 64
 	if a = a.Unmap(); a.Is4() {
@@ -103,11 +103,11 @@ func network(a netip.Addr) netip.Addr {
 	}
 	p, err := a.WithZone("").Prefix(bits)
 	if err != nil {
-		return netip.Addr{} // a connection that is not TCP has no IP address
+		return netip.Addr{} // non-TCP connections have no IP address
 	}
 	return p.Addr()
 }
 
 // Network returns the client's network: the first 24 bits of an IPv4 address, or the first 64 bits of an IPv6 address.
-// The server shares slots of unauthenticated clients fairly among networks.
+// The server uses networks to share slots fairly among clients from which it has not accepted a message.
 func (p Peer) Network() netip.Addr { return network(p.Addr.Addr()) }

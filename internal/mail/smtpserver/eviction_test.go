@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// dialFrom connects from the given loopback address of this machine.
+// dialFrom connects from the given loopback address.
 func dialFrom(t testing.TB, from, addr string) *client {
 	t.Helper()
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
@@ -38,8 +38,8 @@ func (c *client) handIn(want string) {
 	c.ask("x\r\n.\r\n", want)
 }
 
-// In TestSilentConnectionsGiveWay, silent connections occupy all slots. A new client still gets a slot, and the network
-// with the most connections loses one.
+// TestSilentConnectionsGiveWay occupies all slots with silent connections. A new client still gets a slot, and the
+// network with the most connections loses one.
 func TestSilentConnectionsGiveWay(t *testing.T) {
 	h := &handler{}
 	addr := serve(t, smtpserver.Config{MaxConnections: 20, MaxPerAddr: 5}, h)
@@ -57,7 +57,7 @@ func TestSilentConnectionsGiveWay(t *testing.T) {
 		c.handIn("250 2.0.0 Taken")
 	}
 	for i, c := range silent["127.0.1"] {
-		if i < 8 { // messages are accepted in the order of arrival
+		if i < 8 { // the connections that have waited longest are closed first
 			c.ask("", "421 4.3.2")
 			c.closed()
 			continue
@@ -84,7 +84,7 @@ func TestNewConnectionsOfOneNetworkReplaceEachOther(t *testing.T) {
 	honest.ask("x\r\n.\r\n", "250 2.0.0 Taken")
 }
 
-// The server refuses a client over the limit of its address, and no other client loses its slot.
+// The server refuses a client that exceeds the limit for its address, and no other client loses its slot.
 func TestLimitOfAnAddressCountsFirst(t *testing.T) {
 	addr := serve(t, smtpserver.Config{MaxConnections: 3, MaxPerAddr: 2}, &handler{})
 	a, b, c := dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.1.1", addr), dialFrom(t, "127.0.2.1", addr)
@@ -153,7 +153,7 @@ func TestHandshakesGiveWay(t *testing.T) {
 	}
 }
 
-// pipes is a listener of in-memory connections, which works with the fake clock of synctest.
+// pipes is a listener for in-memory connections, which work with the fake clock in synctest.
 type pipes struct {
 	conns  chan net.Conn
 	closed chan struct{}
@@ -215,8 +215,8 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// A client that sends one byte of a message per second keeps its slot while other slots are free, up to a time limit.
-// The slow client loses its slot when no other slot is free.
+// A client that sends a message at one byte per second keeps its slot while other slots are free, up to a time limit.
+// If no other slot is free, such a slow client loses its slot.
 func TestDrippingMessage(t *testing.T) {
 	for _, full := range []bool{false, true} {
 		bubble(t, smtpserver.Config{MaxConnections: 2}, func(t *testing.T, _ *handler, p *pipes) {
@@ -257,7 +257,7 @@ func TestDrippingMessage(t *testing.T) {
 }
 
 // A client whose message arrives too slowly loses its slot, and the server accepts no part of the message. A client
-// whose message has arrived completely keeps its slot.
+// keeps its slot while the handler is working on its message.
 func TestSlowMessagesGiveWay(t *testing.T) {
 	for _, data := range [][2]string{{"DATA\r\n", "354"}, {"BDAT 3\r\nx\r\n", ""}} {
 		bubble(t, smtpserver.Config{MaxConnections: 1}, func(t *testing.T, h *handler, p *pipes) {
@@ -272,7 +272,7 @@ func TestSlowMessagesGiveWay(t *testing.T) {
 				slow.ask("", data[1])
 			}
 			time.Sleep(time.Minute)
-			p.dial(t).ask("", "421 4.3.2") // the handler is working, so evicting the connection fails
+			p.dial(t).ask("", "421 4.3.2") // the connection cannot be evicted while the handler is working
 			close(h.hold)
 			synctest.Wait()
 			heard := make(chan string)

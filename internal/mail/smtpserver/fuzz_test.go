@@ -12,9 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// FuzzSession sends any input as a client and then closes the connection. FuzzSession checks that every accepted
-// message is within the limits and has no lone CR or LF, that every reply is well formed, and that the session is
-// closed.
+// FuzzSession sends arbitrary input as a client and then closes the connection. Every accepted message must be within
+// the limits and contain no lone CR or LF, every reply must be well formed, and the session must be closed.
 func FuzzSession(f *testing.F) {
 	files, _ := filepath.Glob("testdata/*.txt")
 	for _, file := range files {

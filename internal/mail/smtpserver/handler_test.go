@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// handler stores messages. The local part of a recipient determines the error that handler returns.
+// handler stores messages. The name in EHLO or the local part of an address determines the error that handler returns.
 type handler struct {
 	mu    sync.Mutex
 	taken []string
@@ -59,7 +59,7 @@ func (h *handler) wait(t testing.TB) {
 	await(t, "sessions to close", func() bool { return h.sessions() == 0 })
 }
 
-// await waits until the function ok returns true.
+// await waits until ok returns true.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	for until := time.Now().Add(patience); !ok(); time.Sleep(time.Millisecond) {
@@ -69,7 +69,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// session is the handler's session of one client; the race detector finds concurrent calls.
+// session is the handler's session for one client. Concurrent calls to its methods would be found by the race detector.
 type session struct {
 	h      *handler
 	begun  bool
@@ -154,7 +154,8 @@ func serve(t testing.TB, c smtpserver.Config, h smtpserver.Handler) string {
 	return addr
 }
 
-// start runs a server until stop is called or the test ends. stop returns after Serve has returned.
+// start runs a server until the returned stop function is called or the test ends. The stop function waits for Serve to
+// return.
 func start(t testing.TB, c smtpserver.Config, h smtpserver.Handler) (addr string, stop func()) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

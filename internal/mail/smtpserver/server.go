@@ -27,22 +27,22 @@ type Server struct {
 	usedSlots atomic.Int64 // number of slots in use; written with the lock held
 
 	mu     sync.Mutex
-	conns  map[*conn]struct{} // all connections; those without a slot are new or ending
+	conns  map[*conn]struct{} // all connections; those without a slot are either new or ending
 	byAddr map[netip.Addr]int
 	ending bool
 }
 
-// New returns a server that passes sessions to handler.
+// New returns a Server that passes sessions to handler.
 func New(c Config, handler Handler, log *slog.Logger) *Server {
 	return &Server{c: c.withDefaults(), handler: handler, log: log, conns: map[*conn]struct{}{},
 		byAddr: map[netip.Addr]int{}}
 }
 
-// Serve accepts connections from l until ctx ends. After ctx ends, Serve ends idle connections immediately and messages
-// in progress after the grace period. Serve closes l, and returns when all connections have ended. Serve returns an
-// error only if the listener fails. Serve may be called only once.
+// Serve accepts connections from l until ctx is done. Serve then closes idle connections immediately, and interrupts
+// messages in progress after the grace period. Serve closes l and returns when all connections have ended. Serve
+// returns an error only if the listener fails. Serve may be called only once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	// After ctx ends, work in progress continues within the grace period.
+	// After ctx is done, work in progress may continue for the grace period.
 	work, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 	var all sync.WaitGroup
@@ -68,7 +68,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	return err
 }
 
-// accept accepts connections until ctx ends or the listener fails permanently.
+// accept accepts connections until ctx is done or the listener fails permanently.
 func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.WaitGroup) error {
 	for wait := time.Duration(0); ; {
 		nc, err := l.Accept()
@@ -80,7 +80,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 			return nil
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("accept SMTP connections: %w", err)
-		case err != nil: // for example if no file descriptors are free until connections end
+		case err != nil: // for example, if no file descriptors are free until connections end
 			wait = min(max(2*wait, 5*time.Millisecond), time.Second)
 			s.log.Warn("could not accept an SMTP connection; it is tried again", "error", err, "wait", wait)
 			select {
@@ -102,7 +102,7 @@ func (s *Server) accept(ctx, work context.Context, l net.Listener, all *sync.Wai
 	}
 }
 
-// register records a connection. register returns false if the server is ending or already has twice MaxConnections
+// register records a connection, or returns false if the server is shutting down or already has twice MaxConnections
 // connections. A connection without a slot is either new or ending.
 func (s *Server) register(c *conn) bool {
 	s.mu.Lock()
@@ -120,8 +120,8 @@ var (
 	tooManyOfOne = Refuse(421, "4.7.0", "Too many connections from your address, try again later")
 )
 
-// admit acquires a slot for a connection from an address, or returns a refusal. admit checks the limit of the address
-// first, so that a client over its limit does not evict another connection.
+// admit acquires a slot for a connection from the given address, or returns a refusal. The limit for the address is
+// checked first, so that a client that exceeds it does not cause another connection to be evicted.
 func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	a = counted(a)
 	s.mu.Lock()
@@ -138,8 +138,8 @@ func (s *Server) admit(c *conn, a netip.Addr) *Refusal {
 	return nil
 }
 
-// counted returns the key for the connection count: an IPv4 address or an IPv6 network. IPv6 connections are counted by
-// /64 network, because providers assign one to each customer.
+// counted returns the key by which connections are counted: an IPv4 address or an IPv6 network. IPv6 connections are
+// counted by /64 network, because providers assign one to each customer.
 func counted(a netip.Addr) netip.Addr {
 	if a = a.Unmap(); a.Is6() {
 		a = netip.PrefixFrom(a.WithZone(""), 64).Masked().Addr()
@@ -154,7 +154,7 @@ func (s *Server) leave(c *conn) {
 	s.releaseSlot(c)
 }
 
-// releaseSlot frees a connection's slot. The caller of releaseSlot must hold the lock.
+// releaseSlot frees the slot of a connection. The caller must hold s.mu.
 func (s *Server) releaseSlot(c *conn) {
 	if !c.hasSlot {
 		return
@@ -166,7 +166,7 @@ func (s *Server) releaseSlot(c *conn) {
 	}
 }
 
-// end makes every connection end as soon as no message is in progress on that connection.
+// end makes every connection end as soon as no message is in progress on it.
 func (s *Server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -174,7 +174,7 @@ func (s *Server) end() {
 	for c := range s.conns {
 		c.end()
 	}
-	for c := range s.conns { // from here on no connection starts a message
+	for c := range s.conns { // from here on, no connection starts a message
 		c.wakeToEnd()
 	}
 }
@@ -188,7 +188,8 @@ func (s *Server) cut() {
 	}
 }
 
-// unwrap reads the PROXY header if the peer is a proxy, and returns a connection with the client's address.
+// unwrap returns a connection that reads the PROXY header if the peer is a trusted proxy, and that then has the
+// client's address.
 func (s *Server) unwrap(nc net.Conn) net.Conn {
 	from := addrPort(nc.RemoteAddr()).Addr().Unmap()
 	for _, p := range s.c.ProxyFrom {

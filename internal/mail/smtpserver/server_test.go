@@ -54,10 +54,10 @@ func (c *client) hear() string {
 	}
 }
 
-// ask sends lines and expects one reply for each string in want, which the reply must begin with.
+// ask sends the text and expects one reply for each string in want. Each reply must begin with its string.
 func (c *client) ask(text string, want ...string) {
 	c.t.Helper()
-	if text != "" { // writing to a pipe waits for a reader even if text is empty
+	if text != "" { // a write to a pipe blocks until there is a reader, even if text is empty
 		io.WriteString(c.nc, text)
 	}
 	for _, w := range want {
@@ -74,8 +74,8 @@ func (c *client) closed() {
 	}
 }
 
-// TestSmuggling sends every byte sequence that some mail server treats as the end of a message. For each such sequence,
-// the server must accept at most one message.
+// TestSmuggling sends byte sequences that some mail servers treat as the end of a message. For each sequence, the
+// server must accept at most one message.
 func TestSmuggling(t *testing.T) {
 	ends := []string{"\n.\n", "\n.\r\n", "\r\n.\n", "\r.\r", "\r\n.\r", "\r.\r\n", "\r.\n", "\n.\r", "\r\n\x00.\r\n",
 		"\r\n.\x00\r\n",
@@ -105,8 +105,8 @@ func TestSmuggling(t *testing.T) {
 					t.Errorf("%q: a message with a CR or an LF that stands alone was taken: %q", end, m)
 				}
 			}
-			// "\r\r\n.\r\n" contains the real end of a message. The server refuses a message with a lone CR in it, and
-			// executes the text after the real end as commands.
+			// "\r\r\n.\r\n" contains a real end of a message, so the server executes the text after it as commands. The
+			// message before it is refused because of the lone CR.
 			if alone := strings.ContainsAny(strings.ReplaceAll(end, "\r\n", ""), "\r\n"); alone && len(got) != 0 &&
 				end != "\r\r\n.\r\n" {
 				t.Errorf("%q was taken (chunked %v): %q", end, chunked, got)
@@ -157,7 +157,7 @@ func TestProxyProtocol(t *testing.T) {
 	if text, _ := io.ReadAll(c.in); len(text) != 0 {
 		t.Errorf("heard %q without a PROXY header", text)
 	}
-	// If the peer is not a proxy, the PROXY header is not a valid command.
+	// If the peer is not a trusted proxy, the PROXY header is treated as an invalid command.
 	c = dial(t, serve(t, smtpserver.Config{ProxyFrom: []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}}, h))
 	c.ask("PROXY TCP4 192.0.2.7 203.0.113.1 4711 25\r\n", "220", "500")
 }
@@ -177,7 +177,7 @@ func TestTimeouts(t *testing.T) {
 	c.ask("x\r\n", "421 4.4.2")
 	c.closed()
 
-	// The server ends the connection of a client that sends no message in time, even if the client sends other
+	// If a client does not send a message in time, the server ends its connection, even if the client sends other
 	// commands.
 	addr = serve(t, smtpserver.Config{Timeouts: smtpserver.Timeouts{Idle: short}}, h)
 	c = dial(t, addr)
@@ -229,7 +229,7 @@ func TestGraceEnds(t *testing.T) {
 	}
 }
 
-// TestClients sends a message with independent SMTP clients, over STARTTLS and over implicit TLS.
+// TestClients sends messages with independent SMTP client implementations, over STARTTLS and over implicit TLS.
 func TestClients(t *testing.T) {
 	ca := smtptest.NewCA(t)
 	h := &handler{}
@@ -288,8 +288,8 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsCostLittle measures the memory of 500 idle connections after EHLO. The measured memory includes
-// the client side of the connections.
+// TestIdleConnectionsCostLittle measures the memory used by 500 connections that are idle after EHLO. The measurement
+// includes the client side of the connections.
 func TestIdleConnectionsCostLittle(t *testing.T) {
 	const n, most = 500, 40 << 10
 	addr := serve(t, smtpserver.Config{}, &handler{})

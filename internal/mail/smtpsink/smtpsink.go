@@ -1,11 +1,11 @@
-// Package smtpsink is an SMTP server that accepts every message and stores none. Benchmarks, and tests that kill a
-// sending process, use the sink as the receiver. The sink implements SMTP with PIPELINING, 8BITMIME and SIZE. The sink
-// needs only a few microseconds for a message, so a benchmark measures the sender.
+// Package smtpsink is an SMTP server that accepts every message and stores none. The sink is the receiver in
+// benchmarks, and in tests that kill the sending process. The sink implements SMTP with PIPELINING, 8BITMIME and SIZE.
+// The sink takes only a few microseconds per message, so that a benchmark measures mainly the sender.
 //
 // # Invariants
 //
-// Before the sink replies 250 to a message, it calls the hook and counts the message. Every message with the reply 250
-// is therefore counted.
+// The sink calls the hook and counts the message before it replies 250. Every message for which the client receives 250
+// has therefore been counted.
 //
 // # Out of scope
 //
@@ -32,8 +32,8 @@ const (
 
 // Config configures a Sink. A sink with the zero Config only counts messages.
 type Config struct {
-	// OnMessage is a hook that is called with each message before it is acknowledged, from the goroutine of its
-	// connection. data is the message without stuffed dots; the hook may retain it.
+	// OnMessage is a hook that is called with each message before the message is acknowledged, in the goroutine for the
+	// connection. The data does not include stuffed dots, and the hook may retain it.
 	OnMessage func(from string, to []string, data []byte)
 	// Latency is the delay before the sink acknowledges each message.
 	Latency time.Duration
@@ -52,10 +52,11 @@ type Sink struct {
 	closed bool
 }
 
-// Start runs a sink that only counts messages, on addr ("127.0.0.1:0"), until Close.
+// Start starts a sink that only counts messages. The sink listens on addr, such as "127.0.0.1:0", until Close is
+// called.
 func Start(addr string) (*Sink, error) { return Config{}.Start(addr) }
 
-// Start runs a sink with this configuration on addr until Close.
+// Start starts a sink with this configuration. The sink listens on addr until Close is called.
 func (c Config) Start(addr string) (*Sink, error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
@@ -66,7 +67,7 @@ func (c Config) Start(addr string) (*Sink, error) {
 	return s, nil
 }
 
-// Addr returns the address that the sink listens on.
+// Addr returns the address on which the sink listens.
 func (s *Sink) Addr() string { return s.listener.Addr().String() }
 
 // Count returns the number of accepted messages.
@@ -94,7 +95,7 @@ func (s *Sink) accept() {
 		if errors.Is(err, net.ErrClosed) {
 			return
 		}
-		if err != nil { // for example if no file descriptors are free until connections end
+		if err != nil { // for example, if no file descriptors are free until connections end
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
@@ -150,7 +151,7 @@ func (s *Sink) serve(nc net.Conn) {
 	}
 }
 
-// line reads one command line. Before line waits for input, it sends the pending replies.
+// line reads one command line, after sending any pending replies if it has to wait for input.
 func (c *session) line() ([]byte, error) {
 	if c.r.Buffered() == 0 {
 		if err := c.w.Flush(); err != nil {
@@ -244,8 +245,7 @@ func (c *session) data() bool {
 	return true
 }
 
-// read reads a message up to its final dot. If there is no hook or the message is too large, read returns only the size
-// of the message.
+// read reads a message up to the final dot. If there is no hook, only the size of the message is returned.
 func (c *session) read() (body []byte, size int, err error) {
 	keep := c.s.config.OnMessage != nil
 	startsLine := true
@@ -268,10 +268,10 @@ func (c *session) read() (body []byte, size int, err error) {
 	}
 }
 
-// address returns the text between the angle brackets in MAIL or RCPT.
+// address returns the text between the angle brackets in a MAIL or RCPT command.
 func address(line []byte) string {
 	_, rest, _ := bytes.Cut(line, []byte("<"))
-	// The last angle bracket ends the address, because a quoted local part may contain one and parameters may not.
+	// The address ends at the last angle bracket, because a quoted local part may contain one but parameters may not.
 	end := bytes.LastIndexByte(rest, '>')
 	return string(rest[:max(end, 0)])
 }

@@ -136,7 +136,7 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// BenchmarkSink measures the sink with a sender that does as little work as possible.
+// BenchmarkSink measures the sink, using a sender that does as little work as possible.
 func BenchmarkSink(b *testing.B) {
 	sink, err := smtpsink.Start("127.0.0.1:0")
 	if err != nil {

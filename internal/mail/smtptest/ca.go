@@ -1,8 +1,9 @@
-// Package smtptest provides mail servers for tests, on 127.0.0.1 and with real connections. Script replays an SMTP
-// dialogue line by line, including misbehaviour. Server is a working mail exchanger that can be configured to refuse
-// mail. CA issues certificates that test clients can verify.
+// Package smtptest provides mail servers for tests, which listen on 127.0.0.1 and use real connections. Script replays
+// an SMTP dialogue line by line, and can simulate a misbehaving host. Server is a working mail exchanger that can be
+// configured to refuse mail. CA issues certificates that test clients can verify.
 //
-// Script, Server and CA take a testing.TB, report failures to it, and end with the test.
+// The servers and certification authorities report failures to the testing.TB with which they are created, and are
+// closed when the test ends.
 package smtptest
 
 import (
@@ -38,21 +39,20 @@ func NewCA(t testing.TB) *CA {
 	return ca
 }
 
-// Pool returns root certificates with which clients can verify the authority's certificates.
+// Pool returns the root certificates with which clients can verify certificates issued by the authority.
 func (ca *CA) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(ca.cert)
 	return pool
 }
 
-// Certificate returns a certificate for names, which may be IP addresses. A certificate of Certificate is valid for an
-// hour.
+// Certificate returns a certificate for names, which may include IP addresses. The certificate is valid for an hour.
 func (ca *CA) Certificate(names ...string) tls.Certificate {
 	ca.t.Helper()
 	return ca.certificate(certificate(names[0]), names)
 }
 
-// Expired returns a certificate for names that was valid until an hour ago.
+// Expired returns a certificate for names that expired an hour ago.
 func (ca *CA) Expired(names ...string) tls.Certificate {
 	ca.t.Helper()
 	template := certificate(names[0])
@@ -61,7 +61,7 @@ func (ca *CA) Expired(names ...string) tls.Certificate {
 	return ca.certificate(template, names)
 }
 
-// ServerTLS returns the TLS configuration of a server with a certificate for names.
+// ServerTLS returns a TLS configuration for a server, with a certificate for names.
 func (ca *CA) ServerTLS(names ...string) *tls.Config {
 	ca.t.Helper()
 	return &tls.Config{Certificates: []tls.Certificate{ca.Certificate(names...)}}

@@ -19,7 +19,7 @@ import (
 const patience = 10 * time.Second
 
 // Player is a server that replays a dialogue and fails the test if the client deviates from it. A dialogue consists of
-// lines of these forms:
+// lines in these forms:
 //
 //	# a remark
 //	S: 220 mx.test ESMTP            the host sends this; consecutive lines are sent in one write
@@ -39,7 +39,7 @@ const patience = 10 * time.Second
 // After the last line for a connection, the Player closes the connection.
 type Player struct {
 	Addr string
-	CA   *CA // issues the certificate of the Player
+	CA   *CA // issues the Player's certificate
 
 	t        testing.TB
 	listener net.Listener
@@ -57,7 +57,7 @@ type scriptLine struct {
 	text   string
 }
 
-// Script starts a Player of the given dialogue. The test fails if the client does not complete the dialogue.
+// Script starts a Player for the given dialogue. The test fails if the client does not complete the dialogue.
 func Script(t testing.TB, dialogue string) *Player {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -71,7 +71,7 @@ func Script(t testing.TB, dialogue string) *Player {
 	return s
 }
 
-// ScriptFile calls Script with the file testdata/name.smtp of the package under test.
+// ScriptFile calls Script with the contents of testdata/name.smtp in the package under test.
 func ScriptFile(t testing.TB, name string) *Player {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name+".smtp"))
@@ -104,7 +104,7 @@ func parseScript(dialogue string) [][]scriptLine {
 	return connections
 }
 
-// run replays the dialogues of the connections, one after another.
+// run replays the dialogue for each connection, one after another.
 func (s *Player) run() {
 	for _, lines := range s.lines {
 		nc, err := s.listener.Accept()
@@ -129,8 +129,8 @@ func (s *Player) run() {
 	}
 }
 
-// finish waits for the end of the dialogue. If the dialogue has not ended after two seconds, finish closes the listener
-// and the open connection.
+// finish waits for the dialogue to end. If the dialogue has not ended after two seconds, finish closes the listener and
+// the open connection.
 func (s *Player) finish() {
 	close(s.over)
 	ended := make(chan struct{})
@@ -154,7 +154,7 @@ func (s *Player) finish() {
 
 func isReply(l scriptLine) bool { return strings.HasPrefix(l.text, "S:") }
 
-// scene replays the dialogue of one connection of a Player.
+// scene replays the dialogue for one connection to a Player.
 type scene struct {
 	s   *Player
 	raw net.Conn
@@ -169,7 +169,7 @@ func (p *scene) use(nc net.Conn) {
 	p.w = bufio.NewWriterSize(nc, 64<<10)
 }
 
-// play executes one line of the dialogue; more reports that the next line is also a reply.
+// play executes one line of the dialogue. If the next line is also a reply, more must be true.
 func (p *scene) play(line scriptLine, more bool) error {
 	if text, ok := strings.CutPrefix(line.text, "S:"); ok {
 		p.w.WriteString(strings.TrimPrefix(text, " ") + "\r\n")
@@ -248,7 +248,7 @@ func (p *scene) expect(pattern string) error {
 	return nil
 }
 
-// matches reports whether text matches pattern, in which * matches anything.
+// matches reports whether text matches pattern, where * in the pattern matches anything.
 func matches(pattern, text string) bool {
 	first, rest, wild := strings.Cut(pattern, "*")
 	text, ok := strings.CutPrefix(text, first)
@@ -281,8 +281,8 @@ func (p *scene) data() error {
 	return nil
 }
 
-// secure performs the server side of a TLS handshake. secure returns no error if the client aborts the handshake,
-// because the following lines of the dialogue detect the abort.
+// secure performs the server side of a TLS handshake. If the client aborts the handshake, secure does not return an
+// error, because the next lines of the dialogue detect this.
 func (p *scene) secure(kind string) error {
 	certificate := p.s.CA.Certificate("mx.test", "127.0.0.1")
 	if kind == "expired" {

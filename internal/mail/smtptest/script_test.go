@@ -35,7 +35,7 @@ func TestMatches(t *testing.T) {
 	}
 }
 
-// recorder is a testing.TB that records errors, and that runs its cleanups when finish is called.
+// recorder is a testing.TB that records errors, and that runs its cleanup functions when finish is called.
 type recorder struct {
 	testing.TB
 	problems []string
@@ -54,14 +54,14 @@ func (r *recorder) finish() {
 	}
 }
 
-// TestScript replays dialogues with a client that sends all its lines in one write. Some dialogues match the client's
-// lines, and some do not.
+// TestScript replays dialogues with a client that sends all its lines in one write. Some of the dialogues match what
+// the client sends, and some do not.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name, dialogue, client string
 		answer                 string
-		problem                string // part of the expected error; empty for none
+		problem                string // part of the expected error; empty if no error is expected
 	}{
 		{"fits", "# x\n\nS: 220-a\nS: 220 b\nC: HELO *\nS: 250 c\n", "HELO x\r\n", "220-a\r\n220 b\r\n250 c\r\n", ""},
 		{"raw", `(raw "2\x0020\r\n")` + "\n", "", "2\x0020\r\n", ""},
@@ -100,7 +100,7 @@ func TestScript(t *testing.T) {
 	}
 }
 
-// converse sends text, closes its side of the connection, and returns all text that it receives.
+// converse sends text, closes the sending side of the connection, and returns everything that it receives.
 func converse(t *testing.T, addr, text string) string {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)

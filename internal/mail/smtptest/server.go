@@ -19,14 +19,14 @@ import (
 	"github.com/emersion/go-smtp"
 )
 
-// Config configures a Server. With the zero Config, a Server accepts everything, without TLS. The functions in Config
-// are called from the goroutines of the connections. The functions in Config return a reply line such as "550 5.1.1 no
-// such user"; an empty reply leaves the decision to the server.
+// Config configures a Server. With the zero Config, a Server accepts everything and does not offer TLS. The functions
+// in Config are called from the goroutines that serve the connections. They return a reply line such as "550 5.1.1 no
+// such user"; if it is empty, the server replies as usual.
 type Config struct {
-	TLS      *tls.Config       // the server offers STARTTLS or, with Implicit, expects TLS from the first byte
+	TLS      *tls.Config       // used for STARTTLS or, if Implicit is set, from the first byte
 	Implicit bool              //
-	Users    map[string]string // user names and passwords; if not empty, AUTH PLAIN must precede MAIL
-	MaxSize  int64             // maximum bytes of a message; 0 means no limit
+	Users    map[string]string // passwords by user name; if not empty, AUTH PLAIN must precede MAIL
+	MaxSize  int64             // maximum size of a message, in bytes; 0 means no limit
 	UTF8     bool              // offers SMTPUTF8
 	Domain   string            // the server's name; empty is "mx.test"
 
@@ -36,7 +36,7 @@ type Config struct {
 	Data  func(Message) string         // the reply to the message; a refused message is not stored
 }
 
-// Message is a message that a Server has received.
+// Message is a message received by a Server.
 type Message struct {
 	From string
 	To   []string
@@ -61,7 +61,7 @@ type Server struct {
 	open        map[net.Conn]bool
 	messages    []Message
 	connections int
-	arrived     chan struct{} // closed and replaced when a message arrives
+	arrived     chan struct{} // closed and replaced whenever a message arrives
 }
 
 // NewServer starts a Server that stops at the end of the test.
@@ -83,7 +83,7 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.AllowInsecureAuth = true
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
-	s.server.ErrorLog = log.New(io.Discard, "", 0) // many tests close connections, which the library would log
+	s.server.ErrorLog = log.New(io.Discard, "", 0) // the library would log the connections that many tests close
 	s.greet = &greeter{Listener: listener, s: s}
 	listener = s.greet
 	if config.Implicit {
@@ -96,11 +96,11 @@ func NewServer(t testing.TB, config Config) *Server {
 	return s
 }
 
-// Close closes all connections and stops the server. Close closes only the sockets, so that sessions end on their own.
-// smtp.Server.Close would access running sessions without their lock.
+// Close closes all connections and stops the server. Only the sockets are closed, so that the sessions end on their
+// own; smtp.Server.Close would access running sessions without holding their lock.
 func (s *Server) Close() {
 	s.greet.Close()
-	s.done.Wait() // from here on the server accepts no further connections
+	s.done.Wait() // from here on, the server accepts no more connections
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for c := range s.open {
@@ -123,7 +123,8 @@ func (s *Server) Connections() int {
 	return s.connections
 }
 
-// Wait waits for n messages and returns all messages received so far. Wait fails the test after ten seconds.
+// Wait waits until n messages have arrived and returns all messages received so far. If this takes more than ten
+// seconds, Wait fails the test.
 func (s *Server) Wait(n int) []Message {
 	s.t.Helper()
 	deadline := time.After(10 * time.Second)
@@ -262,7 +263,7 @@ func (c *session) Reset() { c.message = Message{} }
 // Logout implements smtp.Session.
 func (c *session) Logout() error { return nil }
 
-// refusal converts a reply such as "550 5.1.1 text" into the error with which the library sends that reply.
+// refusal converts a reply such as "550 5.1.1 text" to an error for which the library sends that reply.
 func refusal(reply string) error {
 	if reply == "" {
 		return nil

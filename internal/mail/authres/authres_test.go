@@ -436,7 +436,7 @@ func TestARCIsNotJudged(t *testing.T) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("Hello.\r\n"))
-	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so that the verifier goes on to check the fields
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct hash, so the verifier then checks the fields
 	one := strings.TrimSuffix(signed(t, plain, "example.com", "ed", keys().ed), plain)
 	for name, test := range map[string]struct {
 		raw      string

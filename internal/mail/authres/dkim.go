@@ -16,8 +16,8 @@ const (
 	// maxSignatures is the maximum number of signatures to verify per message. Verifying a signature takes a DNS
 	// look-up, a pass over the body and a public-key operation.
 	maxSignatures = 8
-	// maxKeyRecord limits the size of a key record in bytes, and thereby the time needed to verify a signature. An
-	// 8,192-bit RSA key takes 1,400 bytes.
+	// maxKeyRecord limits the size of a key record in bytes, and thereby the time needed to verify a signature. The
+	// record of an 8,192-bit RSA key takes 1,400 bytes.
 	maxKeyRecord = 4 << 10
 )
 
@@ -95,8 +95,8 @@ func (h header) ending() string {
 	return "\r\n\r\n"
 }
 
-// untilDone is a reader that returns io.EOF once ctx is done. To hide read errors, untilDone returns io.EOF in their
-// place, because the verifier leaks goroutines when its reader fails.
+// untilDone is a reader that returns io.EOF once ctx is done. untilDone also returns io.EOF in place of read errors,
+// because the verifier leaks goroutines when its reader fails.
 type untilDone struct {
 	ctx context.Context
 	r   io.Reader

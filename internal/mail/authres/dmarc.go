@@ -64,9 +64,9 @@ func organizational(domain string) string {
 	return registered
 }
 
-// fromDomain returns the domain in the From field, or an error if it is ambiguous. RFC 7489 section 6.6.1 lets the
-// receiver decide how to handle an ambiguous From field. This package treats an ambiguous From field as an error,
-// because a mail program could show any of the domains.
+// fromDomain returns the domain in the From field, or an error if the domain is missing or ambiguous. RFC 7489 section
+// 6.6.1 lets the receiver decide how to handle an ambiguous From field. This package treats an ambiguous From field as
+// an error, because a mail program could show any of the domains.
 func fromDomain(fields []string) (string, error) {
 	if len(fields) != 1 {
 		return "", fmt.Errorf("the message has %d From fields, and there must be one", len(fields))

@@ -23,7 +23,7 @@ func (e *Evaluator) spf(ctx context.Context, o Origin) Verdict {
 		return Verdict{Result: none, Domain: name, Detail: "the client has no IP address"}
 	}
 	// The SPF library uses the text after the first @ as the domain, so a local part that contains an @ is replaced.
-	// This is safe because only macros use the local part.
+	// Replacing the local part is safe because only SPF macros use it.
 	if strings.Contains(local, "@") {
 		local = "postmaster"
 	}

@@ -63,8 +63,8 @@ func plainName(name string) string {
 	}, strings.TrimPrefix(name, "x-"))
 }
 
-// charsetNames maps charset names that are missing from the tables in x/text. The keys of charsetNames are in the form
-// returned by plainName. Asian code page numbers have the same meaning as on Windows.
+// charsetNames maps charset names that x/text does not know to equivalent names that it knows. The keys of charsetNames
+// are in the form returned by plainName. Asian code page numbers have the same meaning as on Windows.
 var charsetNames = map[string]string{
 	"": "", "7bit": "", "8bit": "", "ascii": "", "ansix341968": "", "ansix341986": "", "cp367": "", "cp65001": "",
 	"csascii": "",

@@ -26,7 +26,7 @@ func TestCharsetNames(t *testing.T) {
 		{"windows-874 tis-620 iso-8859-11 cp874", "\xa1", "ก"},
 		{"shift_jis shift-jis sjis x-sjis cp932 ms932 windows-31j windows-932 cp-932", "\x93\xfa", "日"},
 		{"iso-2022-jp ISO2022JP iso-2022-jp-2 iso-2022-jp-ms cp50220 csISO2022JP", "\x1b$BF|\x1b(B", "日"},
-		{"iso-2022-jp", "abc \x1b$BF|K", "abc 日\ufffd"},   // the input is cut off within a character
+		{"iso-2022-jp", "abc \x1b$BF|K", "abc 日\ufffd"},   // the input is cut off in the middle of a character
 		{"iso-2022-jp", "\xc3\xbc \xfc\xe4\xf6", "ü üäö"}, // the text is not in the declared charset
 		{"euc-jp EUCJP x-euc-jp ujis cp51932", "\xc6\xfc", "日"},
 		{"gb2312 GB_2312-80 gbk x-gbk cp936 ms936 windows-936 euc-cn", "\xc4\xe3", "你"},

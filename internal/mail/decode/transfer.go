@@ -156,8 +156,8 @@ func unhex(c byte) int {
 	return -1
 }
 
-// LineEnd takes the index of the start of a line. It returns the index at which the line ends, not counting its LF or
-// CRLF, and the index of the next line.
+// LineEnd takes the index of the start of a line. LineEnd returns the index at which the line ends, not counting its LF
+// or CRLF, and the index of the next line.
 func LineEnd(raw []byte, from int) (end, next int) {
 	n := bytes.IndexByte(raw[from:], '\n')
 	if n < 0 {

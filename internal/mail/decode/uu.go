@@ -14,7 +14,7 @@ const UUEncode = "uuencode"
 // maxLine is the maximum length of a "begin" line, in bytes (RFC 5322 section 2.1.1).
 const maxLine = 998
 
-// UUFile is a uuencoded file found in a text.
+// UUFile is a uuencoded file found in text.
 type UUFile struct {
 	Name  string // the sender's file name, which may look like a path
 	lines []byte // from the line after "begin" to the end of the file

@@ -19,8 +19,8 @@ func TestUU(t *testing.T) {
 		{"begin 644 c\n\"0V$\n`\nend\n", "Ca", "c", false, true},  // the last group has fewer than four characters
 		{"begin 644 c\n#0P\n`\nend\n", "C\x00\x00", "c", false, true},
 		{"begin 644 c\n#\n`\nend\n", "\x00\x00\x00", "c", false, true}, // a mail host removed the spaces
-		{"begin 644 c\n#0V%T\n#0V%T\n", "CatCat", "c", false, false},   // the file is cut off after a line
-		{"begin 644 c\n#0V%T\n#0V%", "CatCa", "c", false, false},       // the file is cut off within a line
+		{"begin 644 c\n#0V%T\n#0V%T\n", "CatCat", "c", false, false},   // the file is cut off at the end of a line
+		{"begin 644 c\n#0V%T\n#0V%", "CatCa", "c", false, false},       // the file is cut off in the middle of a line
 		{"begin 644 c\n#0V%T\n~~~\n#0V%T\nend\n", "CatCat", "c", false, false},
 		{"begin 644 c\n#0V%T\nend\nfooter\n", "Cat", "c", true, false},
 		{"prose\nbegin 644 c\n#0V%T\nend\n", "Cat", "c", true, false},

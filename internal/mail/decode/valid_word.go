@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// IsValidWord reports whether s is one encoded word (RFC 2047 section 2) in a known charset. A valid word contains no
-// control characters except those that switch the charset (RFC 2237).
+// IsValidWord reports whether s is a single encoded word (RFC 2047 section 2) in a known charset. A valid word contains
+// no control characters except those that switch the charset (RFC 2237).
 func IsValidWord(s string) bool {
 	w, rest, ok := cutWord(s)
 	if !ok || rest != "" || w.text == "" {

@@ -52,7 +52,7 @@ func writeWords(out *strings.Builder, w word, rest string) string {
 	}
 }
 
-// word is an encoded word before decoding.
+// word is an encoded word that has not been decoded yet.
 type word struct {
 	charset, text string
 	b64           bool

@@ -195,9 +195,9 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns the length of the part of line that is already in relaxed form: the part before the first tab
-// or pair of spaces. relaxedPrefix checks eight bytes at a time; consecutive groups overlap by one byte so that no pair
-// of spaces is missed.
+// relaxedPrefix returns the length of the initial part of line that is already in relaxed form, which ends before the
+// first tab or pair of spaces. relaxedPrefix checks eight bytes at a time; consecutive groups overlap by one byte so
+// that no pair of spaces is missed.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {
@@ -219,7 +219,7 @@ func relaxedPrefix(line []byte) int {
 	return len(line)
 }
 
-// zeroBytes returns a word in which the top bit of each byte is set if and only if the same byte of x is zero.
+// zeroBytes returns a word in which the top bit of each byte is set if and only if the corresponding byte of x is zero.
 func zeroBytes(x uint64) uint64 {
 	const low = 0x7f7f7f7f7f7f7f7f
 	return ^((x&low + low) | x | low)

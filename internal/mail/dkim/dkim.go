@@ -3,8 +3,8 @@
 // # Invariants
 //
 //   - Signatures use relaxed/relaxed canonicalization and SHA-256, and always cover the whole body.
-//   - The h= tag lists From, and every other field that mail readers display, once more often than the field occurs,
-//     even if it is absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
+//   - The h= tag lists every field that mail readers display, such as From, one more time than the field occurs, even
+//     if it is absent. Adding such a field therefore breaks the signature (RFC 6376 section 8.15).
 //   - A message is canonicalized only once and its body is hashed only once, no matter how many keys sign it.
 //   - Only Marshal returns a private key; the package neither prints nor logs private keys.
 //

@@ -37,7 +37,7 @@ import (
 )
 
 // fastest returns the fastest available signer for the key: OpenSSL's libcrypto. On processors with AVX-512 IFMA,
-// libcrypto is nearly three times as fast as Go's own implementation. The signatures are identical.
+// libcrypto is nearly three times as fast as Go's own implementation. Both implementations create identical signatures.
 func fastest(private *rsa.PrivateKey) (crypto.Signer, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 
 // Errors that Sign returns for messages that cannot be signed.
 var (
-	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // RFC 6376 section 5.4
+	ErrNoFrom = errors.New("message has no From field, so it cannot be signed") // required by RFC 6376 section 5.4
 	// White space at the start of the message would be read as a continuation of the signature field.
 	ErrBadHeader = errors.New("message begins with white space, not with a header field to sign")
 )
@@ -190,7 +190,7 @@ func appendFolded(dst, signature []byte) []byte {
 }
 
 // isName reports whether s consists of labels separated by dots. Labels contain only letters, digits, hyphens and
-// underscores, so s cannot terminate a tag or a line.
+// underscores, so a valid name cannot terminate a tag or a line.
 func isName(s string) bool {
 	if s == "" || len(s) > 253 || s[0] == '.' || s[len(s)-1] == '.' || strings.Contains(s, "..") {
 		return false

@@ -38,7 +38,7 @@ func regularToken(s string) (kind html.TokenType, end, content int) {
 }
 
 // markup returns the index at which the first tag, comment or declaration begins, or the length of s if there is none.
-// Any < that does not begin one of these is text.
+// A < that does not begin a tag, comment or declaration is text.
 func markup(s string) int {
 	for i := 0; ; i++ {
 		n := strings.IndexByte(s[i:], '<')

@@ -5,7 +5,7 @@
 //   - The plain text is valid UTF-8, and its lines end with LF. No line ends with a space, and there are never two
 //     consecutive empty lines.
 //   - The conversion takes time linear in the length of the HTML, even if the HTML is deeply nested. The memory used is
-//     at most a small multiple of that length.
+//     at most a small multiple of the length of the HTML.
 //   - The same HTML always produces the same plain text.
 //
 // # Failures
@@ -28,7 +28,8 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Limits of FromHTML: deeper nesting is not indented further, and link addresses longer than maxHref are omitted.
+// These are the limits of FromHTML. Deeper nesting is not indented any further, and link addresses longer than maxHref
+// are omitted.
 const (
 	maxListDepth  = 8
 	maxQuoteDepth = 5
@@ -54,8 +55,8 @@ func FromHTML(html string) string {
 	return text
 }
 
-// extractText returns the plain text of z. If hide is set, extractText omits elements that are hidden or contain no
-// text. The complete result is false if the last omitted element was never closed.
+// extractText converts the HTML that z reads to plain text. If hide is set, extractText omits elements that are hidden
+// or contain no text. The complete result is false if the last omitted element was never closed.
 func extractText(z *tokenizer, hide bool) (text string, complete bool) {
 	t := textWriter{out: make([]byte, 0, len(z.rest)+64), lineStart: true, hide: hide}
 	for {
@@ -241,7 +242,7 @@ func (t *textWriter) nextBullet() string {
 	return strconv.Itoa(l.next-1) + ". "
 }
 
-// breakLine makes at least n line breaks pending.
+// breakLine ensures that at least n line breaks are pending.
 func (t *textWriter) breakLine(n int) { t.breaks = max(t.breaks, n) }
 
 // begin writes the pending white space and, at the start of a line, the quote marks, indentation and bullet. Text must

@@ -196,8 +196,8 @@ func TestPlainPrefix(t *testing.T) {
 	}
 }
 
-// TestFromHTMLBounds tests inputs that exceed the limits of FromHTML. Package linear measures the time that such inputs
-// take.
+// TestFromHTMLBounds tests inputs that exceed the limits of FromHTML. Package linear measures how much work such inputs
+// cause.
 func TestFromHTMLBounds(t *testing.T) {
 	t.Parallel()
 	many := strings.Repeat("a=b ", maxTag/4)

@@ -26,26 +26,25 @@ type tokenizer struct {
 	rest    string // the source after the current token
 	start   string // the current token, if it is a start tag
 	plain   string // the current token, if it is text and the markup is regular so far
-	content int    // number of bytes of rest that are raw text after the start tag
+	content int    // number of bytes at the beginning of rest that are raw text
 
 	// all parses the source from the first irregular token on. The field is nil until that token is reached.
 	all *html.Tokenizer
 	// tag reads the attributes of one start tag at a time, and feed supplies the source of that tag.
 	tag  *html.Tokenizer
 	feed strings.Reader
-	// crowded is set if all or tag has a large attribute table. html.Tokenizer allocates about 30 bytes in that table
-	// for each byte of a tag. For every later tag, html.Tokenizer clears as much of the table as the largest tag so far
-	// has used.
+	// crowded is set if one of the tokenizers, all or tag, has a large attribute table. html.Tokenizer allocates about
+	// 30 bytes in that table for each byte of a tag. For every later tag, html.Tokenizer clears as much of the table as
+	// the largest tag so far has used.
 	crowded bool
 }
 
 func newTokenizer(source string) *tokenizer { return &tokenizer{rest: source} }
 
 // next returns the kind and the source of the next token; the source of a tag runs from < to >. At the end of the
-// input, the kind is html.ErrorToken. Tags that are still open at the end of the input are dropped. Tags of maxTag
-// bytes or more are dropped together with the text before the next <. The kind of a declaration or comment is
-// html.CommentToken or html.DoctypeToken. The kind does not say whether a start tag is self-closing, but the source of
-// the tag does.
+// input, the kind is html.ErrorToken. An unterminated tag at the end of the input is dropped. Tags of maxTag bytes or
+// more are dropped together with the text before the next <. The kind of a declaration or comment is html.CommentToken
+// or html.DoctypeToken. The kind does not say whether a start tag is self-closing, but the source of the tag does.
 func (z *tokenizer) next() (kind html.TokenType, source string) {
 	if z.all == nil {
 		if kind, source, regular := z.nextRegular(); regular {

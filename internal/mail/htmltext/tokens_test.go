@@ -15,7 +15,7 @@ type testToken struct {
 	Attributes map[string]string
 }
 
-// set stores an attribute, unless an attribute of the same name is already stored.
+// set stores an attribute, unless an attribute with the same name is already stored.
 func (s *testToken) set(name, value string) {
 	if s.Attributes == nil {
 		s.Attributes = map[string]string{}
@@ -25,7 +25,7 @@ func (s *testToken) set(name, value string) {
 	}
 }
 
-// begin returns the first five bytes of a name, with NUL and U+FFFD replaced. Names are shortened for the comparison,
+// begin returns the first five bytes of a name, with NUL and U+FFFD replaced. Names are normalized for the comparison,
 // because Tokens keeps NUL and truncates long names.
 func begin(name string) string {
 	name = strings.NewReplacer("\x00", "?", "\uFFFD", "?").Replace(name)

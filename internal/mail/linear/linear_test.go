@@ -12,14 +12,14 @@ const (
 	small  = 8 << 10
 	factor = 8
 	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work would grow by factor²
-	// At most this many steps or allocated bytes per input byte are always accepted, even if they exceed growth,
-	// because some parser limits take effect only for larger inputs.
+	// Up to this many steps or allocated bytes per input byte are always accepted, even if they exceed growth, because
+	// some parser limits take effect only for larger inputs.
 	few    = 8
 	most   = 500 // maximum steps per byte
 	memory = 128 // maximum allocated bytes per byte
 )
 
-// work is the work that a parser does for one input: the number of steps and of allocated bytes.
+// work is the amount of work that a parser does for one input, in steps and allocated bytes.
 type work struct{ steps, bytes float64 }
 
 func measure(parse func(input string), input string) work {

@@ -223,8 +223,8 @@ func (o *overlay) count(path string) []byte {
 	return bytes.ReplaceAll(out.Bytes(), []byte("stringslite.Cut("), []byte("countedCut("))
 }
 
-// search returns the name of the counter function for an assembly search: To, From or All. The counter function derives
-// the number of bytes read from the result of the search.
+// search returns the name of the counter function for an assembly search: To, From or All. From the result of the
+// search, the counter function derives how many bytes were read.
 func search(f ast.Expr) string {
 	s, ok := f.(*ast.SelectorExpr)
 	if !ok {

@@ -82,7 +82,7 @@ func (b *brackets) cutItem(s string) (item, rest string, comma bool) {
 	return s[start:], "", false
 }
 
-// brackets finds where quotes, comments and brackets in a list of addresses end.
+// brackets finds the characters that close quotes, comments and brackets in a list of addresses.
 type brackets struct{ open int } // number of opening characters without a closing character
 
 // closing returns the index of the character that closes the quote, comment or bracket at s[i]. If there is no closing

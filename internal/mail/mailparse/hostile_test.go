@@ -98,7 +98,7 @@ func TestParseHostile(t *testing.T) {
 	}
 }
 
-// checkParsed checks properties that every parsed message has.
+// checkParsed checks properties that every parsed message must have.
 func checkParsed(t *testing.T, p *Parsed, size int) {
 	t.Helper()
 	texts := []string{p.Subject, p.MessageID, p.HTML(), p.Text()}

@@ -122,8 +122,9 @@ func (w *walker) isText(head *partHead) bool {
 	case head.file() == "" || f.kind == alternative:
 		return true
 	}
-	// Some programs give the main text a file name in Content-Type, so the first text part with such a name is text.
-	// Any other text part with a name is a file, as is any text part with a file name in Content-Disposition.
+	// Some programs give the main text a file name in Content-Type, so such a part is treated as text if no text
+	// precedes it. Any other text part with a name is a file, as is any text part with a file name in
+	// Content-Disposition.
 	return head.filename == "" && w.noText()
 }
 

@@ -183,7 +183,7 @@ func TestParseLenient(t *testing.T) {
 	}
 }
 
-// The limit on the number of files also applies to a message without MIME: any more uuencoded files remain text.
+// The limit on the number of files also applies to a message without MIME: additional uuencoded files remain text.
 func TestFilesInTextAreBounded(t *testing.T) {
 	t.Parallel()
 	p := Parse([]byte("From: a@b.example\n\n" + strings.Repeat(uuCat, 2000)))

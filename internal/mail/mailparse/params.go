@@ -18,7 +18,7 @@ type partHead struct {
 	filename    string // parameter of Content-Disposition
 	disposition string // lower case
 	contentID   string
-	location    bool   // the part has a Content-Location
+	location    bool   // whether the part has a Content-Location field
 	encoding    string // as returned by decode.TransferName
 	uuName      string // the name of a uuencoded file in the content
 }
@@ -108,7 +108,7 @@ func parseParameters(s string) (value string, parameters map[string]string) {
 	return value, parameters
 }
 
-// nextParameter splits the next name=value from s.
+// nextParameter splits off the next name=value pair from s.
 func nextParameter(s string) (name, value, rest string, ok bool) {
 	for {
 		s = strings.TrimLeft(s, "; ")
@@ -195,8 +195,9 @@ func readPiece(name, text string) (base string, p piece) {
 	return base, p
 }
 
-// joinPieces joins the sections of a parameter value. The result is bytes, because a character may be split between two
-// sections. The encoded result reports whether the value was encoded as defined in RFC 2231, in the returned charset.
+// joinPieces joins the sections of a parameter value. The result is a byte slice, because a character may be split
+// between two sections. The encoded result reports whether the value was encoded as defined in RFC 2231, in the
+// returned charset.
 func joinPieces(list []piece) (joined []byte, charset string, encoded bool) {
 	for _, p := range list {
 		if p.section < 0 && p.percent {

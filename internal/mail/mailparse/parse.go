@@ -133,7 +133,7 @@ func ParseHeader(raw []byte) []message.Field {
 type parser struct {
 	raw  []byte
 	out  *Parsed
-	mime bool // the message has a MIME-Version field
+	mime bool // whether the message has a MIME-Version field
 }
 
 // defect records a defect in the message, unless the same defect has already been recorded.

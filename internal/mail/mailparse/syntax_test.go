@@ -55,8 +55,8 @@ func TestAddressListEdges(t *testing.T) {
 	}
 }
 
-// TestHeaderEdges parses headers that reach a limit or contain lines that are not fields. Such a line either ends the
-// header or is skipped.
+// TestHeaderEdges parses headers that reach a limit or contain lines that are not fields. A line that is not a field
+// either ends the header or is skipped.
 func TestHeaderEdges(t *testing.T) {
 	t.Parallel()
 	const from = "From: a@b.example\n"

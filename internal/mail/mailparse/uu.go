@@ -7,11 +7,11 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// takeUU moves the uuencoded files from the text of a message to its files, and returns the remaining text.
+// takeUU moves uuencoded files from the text of a message to its list of files, and returns the remaining text.
 //
 // Old programs put uuencoded files into the text of messages that do not use MIME, and nothing in the header mentions
 // the files. Thunderbird and Outlook show such uuencoded files as attachments; Python's email package and MimeKit leave
-// the text unchanged. API users have no other way to get such a file, so takeUU treats them as Thunderbird does. The
+// the text unchanged. API users have no other way to get such files, so takeUU treats them as Thunderbird does. The
 // text is searched only if the message has neither a MIME-Version nor a Content-Type field.
 //
 // Thunderbird accepts any line that looks like the beginning of a uuencoded file, and may therefore mistake prose for a

@@ -19,7 +19,7 @@ var from string
 
 // FromForm is one line in from.txt. The comment at the top of that file explains the format of its lines.
 type FromForm struct {
-	Takers string // none, both, smtp or api
+	Takers string // who accepts the value: none, both, smtp or api
 	Value  string // the value of a From field
 	Addr   string // the address in the field, if the API or SMTP accepts it
 }

@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// Fields returns all fields of a header, as fieldReader splits them.
+// Fields returns all fields in a header, as split by fieldReader.
 func Fields(raw io.ReaderAt, size int64) (fields []Field, body int64, err error) {
 	r := newFieldReader(raw, size)
 	for {

@@ -7,15 +7,14 @@ import (
 	"io"
 )
 
-// maxValue is the maximum number of bytes in a field value sent to a filter. The size is limited because milter packets
-// have a limited size.
+// maxValue limits the size of a field value sent to a filter, in bytes, because milter packets have a limited size.
 const maxValue = 64 << 10
 
 // fieldReader splits a header into fields as mail filters expect them. A field value keeps its folds, but the space
 // after the colon is removed, and CR and NUL are replaced by spaces. Lines that are not header fields are skipped.
 type fieldReader struct {
 	r      *bufio.Reader
-	offset int64 // bytes read so far; after the header, the offset of the body
+	offset int64 // number of bytes read so far; at the end of the header, the offset of the body
 	ahead  []byte
 	ended  bool
 }

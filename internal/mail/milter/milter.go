@@ -66,7 +66,7 @@ type Verdict struct {
 // Field is a header field.
 type Field struct{ Name, Value string }
 
-// Message is the information about a message that a filter receives.
+// Message holds the information about a message that is passed to the filter.
 type Message struct {
 	ID         string // id of the message for the filter's log; may be empty
 	Client     netip.AddrPort

@@ -17,7 +17,7 @@ const (
 	// to insert a field at a given position.
 	actions = milter.OptAddHeader | milter.OptQuarantine
 	// oldSteps are the protocol steps that a filter may skip in milter version 2, and newSteps are those for version 6.
-	// A filter that is not allowed to skip a step that it wants to skip ends the session.
+	// If a filter wants to skip a step but is not allowed to, the filter ends the session.
 	oldSteps = milter.OptNoConnect | milter.OptNoHelo | milter.OptNoMailFrom | milter.OptNoRcptTo | milter.OptNoBody |
 		milter.OptNoHeaders | milter.OptNoEOH
 	newSteps = oldSteps | milter.OptNoUnknown | milter.OptNoData | milter.OptNoHeaderReply | milter.OptNoConnReply |
@@ -148,7 +148,8 @@ func mailFrom(s *milter.ClientSession, m Message) (*milter.Action, error) {
 	return s.Mail(clean(m.MailFrom), nil)
 }
 
-// recipients sends all recipients to the filter. The message is refused only if the filter refuses every recipient.
+// recipients sends all recipients to the filter. Refused recipients cause the whole message to be refused only if the
+// filter refuses every recipient.
 func recipients(s *milter.ClientSession, rcpts []string) (refused []string, last *milter.Action, err error) {
 	last = &milter.Action{Code: milter.ActContinue}
 	for _, rcpt := range rcpts {
@@ -248,7 +249,7 @@ func clean(s string) string {
 		" ")
 }
 
-// fieldName returns name if it is valid (RFC 5322 section 3.6.8), and "" otherwise.
+// fieldName returns name if it is a valid field name (RFC 5322 section 3.6.8), and "" otherwise.
 func fieldName(name string) string {
 	if len(name) > 76 || strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c > '~' || c == ':' }) {
 		return ""

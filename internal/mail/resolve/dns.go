@@ -17,16 +17,16 @@ const (
 	tryTimeout = 3 * time.Second
 	rounds     = 2    // how many times each server is queried
 	maxServers = 4    // maximum number of servers; any more are ignored
-	ednsSize   = 1232 // size up to which a UDP response is not fragmented in any network (RFC 9715 section 3)
+	ednsSize   = 1232 // maximum size of a UDP response that no network fragments, in bytes (RFC 9715 section 3)
 	readSize   = 4096 // size of the buffer for a UDP response, in bytes
 	maxAnswers = 200  // maximum number of records used from one response
 	resolvConf = "/etc/resolv.conf"
 )
 
 // DNS is a Resolver that queries recursive servers, over UDP with EDNS0 (RFC 6891), and over TCP if a response is
-// truncated. If a server does not respond within 3 s, or responds with a failure, DNS queries the next server. If all
-// servers, of which there are at most four, have failed twice, the result is a temporary failure. DNS accepts a
-// response only if its source address and port, its id and its question match the query.
+// truncated. If a server does not respond within 3 s, or responds with a failure, DNS queries the next server. DNS uses
+// at most four servers, and returns a temporary failure after each of them has failed twice. DNS accepts a response
+// only if its source address and port, its id and its question match the query.
 type DNS struct {
 	servers []string
 }
@@ -223,7 +223,7 @@ func newAnswer(m *dns.Msg) answer {
 	for _, rr := range m.Ns {
 		if soa, ok := rr.(*dns.SOA); ok {
 			a.hasSOA = true
-			a.soaTTL = seconds(min(soa.Minttl, soa.Hdr.Ttl)) // RFC 2308 section 5
+			a.soaTTL = seconds(min(soa.Minttl, soa.Hdr.Ttl)) // as required by RFC 2308 section 5
 		}
 	}
 	return a

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// Fake is a Resolver that answers from its own maps, for development and tests. Names used as keys in these maps are in
-// lower case and have no trailing dot. The zero value of Fake answers every query as if the name did not exist. A Fake
-// must not be modified while it is in use.
+// Fake is a Resolver that answers from its own maps, for development and tests. Names that are map keys are in lower
+// case and have no trailing dot. The zero value of Fake answers every query as if the name did not exist. A Fake must
+// not be modified while it is in use.
 type Fake struct {
 	MXRecords    map[string][]MX
 	AddrRecords  map[string][]netip.Addr

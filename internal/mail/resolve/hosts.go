@@ -29,10 +29,10 @@ var (
 // maxHosts is the maximum number of hosts to try for a domain.
 const maxHosts = 10
 
-// Hosts returns at most ten mail hosts for domain in order of preference (RFC 5321 section 5.1). These are the domain's
-// mail exchangers, in random order if their preferences are equal, or the domain itself if it has no MX records. The
-// error is ErrTemporary or one of the definite errors ErrNoDomain, ErrNoHost and ErrNullMX. If the domain is its own
-// host, Hosts checks that it has an address, but Hosts does not check the addresses of mail exchangers.
+// Hosts returns at most ten mail hosts for domain in order of preference (RFC 5321 section 5.1). The hosts are the
+// domain's mail exchangers, in random order if their preferences are equal, or the domain itself if it has no MX
+// records. The error is ErrTemporary or one of the definite errors ErrNoDomain, ErrNoHost and ErrNullMX. If the domain
+// is its own host, Hosts checks that it has an address, but Hosts does not check the addresses of mail exchangers.
 func Hosts(ctx context.Context, r Resolver, domain string) ([]Host, error) {
 	domain = clean(domain)
 	records, err := r.MX(ctx, domain)

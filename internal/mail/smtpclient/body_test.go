@@ -145,7 +145,7 @@ func FuzzDotStuff(f *testing.F) {
 	})
 }
 
-// unstuff decodes a message as SMTP servers must (RFC 5321 section 4.5.2).
+// unstuff removes the stuffed dots from a message as an SMTP server does (RFC 5321 section 4.5.2).
 func unstuff(wire []byte) []byte {
 	var out []byte
 	for line := range bytes.SplitAfterSeq(wire, []byte("\r\n")) {

@@ -33,7 +33,7 @@ type Conn struct {
 	pending []int
 
 	messages  int
-	needReset bool // RSET must be sent before the next MAIL
+	needReset bool // whether RSET must be sent before the next MAIL command
 	broken    bool
 
 	ctx      context.Context // the context of the current operation; used by blockWriter
@@ -157,7 +157,7 @@ func (c *Conn) command(stage Stage, line string) (Reply, *Error) {
 	return c.secret(stage, line, line)
 }
 
-// secret is like command, except that the transcript records shown instead of the line.
+// secret is like command, but hides the line: the transcript contains the given replacement text instead.
 func (c *Conn) secret(stage Stage, line, shown string) (Reply, *Error) {
 	c.log.line('C', []byte(shown))
 	c.w.WriteString(line)
@@ -259,8 +259,8 @@ func (c *Conn) LocalAddr() net.Addr { return c.raw.LocalAddr() }
 // refused the message.
 func (c *Conn) Messages() int { return c.messages }
 
-// Usable reports whether another message may be sent on this connection. If the host has closed an idle connection,
-// Usable does not notice this; only sending does, as described at Error.Stale.
+// Usable reports whether another message may be sent on this connection. Usable cannot detect that the host has closed
+// an idle connection; only a later call to Send can (see Error.Stale).
 func (c *Conn) Usable() bool { return !c.broken }
 
 // Transcript returns a log of how the connection was opened and how the last message was sent, with one line for each

@@ -19,7 +19,7 @@ import (
 type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
-	short bool   // use very short timeouts
+	short bool   // whether to use very short timeouts
 	user  string // authenticate
 	dial  string // the error expected from Dial, in the format that check uses
 	sends []send

@@ -22,7 +22,7 @@ const (
 	StageFinal    Stage = "final"
 )
 
-// Causes of an Error; compare with errors.Is.
+// These are the possible causes of an Error; compare with errors.Is.
 var (
 	// ErrNoTLS means that TLS is required but the host does not offer STARTTLS.
 	ErrNoTLS = errors.New("the host offers no TLS, and TLS is required")
@@ -74,7 +74,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Timeout reports whether the error is due to the host not replying in time.
+// Timeout reports whether the host failed to reply in time.
 func (e *Error) Timeout() bool { return e.Reply == nil && isTimeout(e.Err) }
 
 // refused returns the Error for a stage in which the host refused a command with the reply r.

@@ -2,7 +2,7 @@ package smtpclient
 
 import "fmt"
 
-// maxPath is the maximum length of an address that fits in a command line of 512 bytes (RFC 5321 section 4.5.3.1.4).
+// maxPath is the maximum length of an address that fits in a 512-byte command line (RFC 5321 section 4.5.3.1.4).
 const maxPath = 500
 
 // plan decides, based on the envelope and the extensions that the host offers, which commands are not worth sending.

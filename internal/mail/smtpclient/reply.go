@@ -50,8 +50,8 @@ func (r Reply) String() string {
 }
 
 // readReply reads one reply of one or more lines. If the reply is malformed, the error is ErrProtocol or ErrEndless;
-// other errors come from the connection. Before it checks a line, readReply passes it, without the line ending, to
-// each.
+// other errors come from the connection. readReply calls each for every line, without its line ending, before it checks
+// the line.
 func readReply(r *bufio.Reader, each func(line []byte)) (Reply, error) {
 	var reply Reply
 	var text []byte

@@ -296,8 +296,8 @@ func (t *transaction) message() *Error {
 	return nil
 }
 
-// cutShort handles the case that the host closed the connection before the final dot was sent, and therefore does not
-// have the message. Before closing the connection, the host may have sent a reason, such as that the message is too
+// cutShort handles the case in which the host closed the connection before the final dot was sent, and therefore does
+// not have the message. Before closing the connection, the host may have sent a reason, such as that the message is too
 // large.
 func (t *transaction) cutShort(cause error) *Error {
 	c := t.c

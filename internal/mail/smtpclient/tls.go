@@ -54,7 +54,7 @@ func (c *Conn) startTLS(ctx context.Context) *Error {
 func (c *Conn) handshake(ctx context.Context) *Error {
 	config := &tls.Config{ServerName: c.o.ServerName, RootCAs: c.o.RootCAs, MinVersion: tls.VersionTLS12}
 	if c.o.TLS == TLSOpportunistic {
-		// Old or unverified encryption is better than none (RFC 7435).
+		// Outdated or unverified encryption is better than none (RFC 7435).
 		config.InsecureSkipVerify = true
 		config.MinVersion = tls.VersionTLS10
 	}

@@ -16,8 +16,8 @@ const (
 // client, S is the host, and * marks a note added by this package. A transcript holds at most limit bytes. If a
 // transcript would be too long, lines in the middle are omitted, because the end contains the reason for a failure.
 //
-// The part before index opened covers the greeting, TLS and authentication. This part is kept for as long as the
-// connection is open, and is followed by the lines for the current message.
+// The first part, which ends at index opened, covers the greeting, TLS and authentication. This part is kept for as
+// long as the connection is open, and is followed by the lines for the current message.
 type transcript struct {
 	limit   int
 	start   time.Time
@@ -51,7 +51,8 @@ func (t *transcript) endOpening() {
 	}
 }
 
-// line records one line from who, which is 'C', 'S' or '*'. Control characters and invalid UTF-8 are replaced.
+// line records one line with the label who, which is 'C', 'S' or '*'. Control characters and invalid UTF-8 are
+// replaced.
 func (t *transcript) line(who byte, text []byte) {
 	if t.skipped == 0 && len(t.tail) == 0 {
 		mark := len(t.head)

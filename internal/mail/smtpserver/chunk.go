@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// bdat handles the first BDAT command of a message (RFC 3030). The reader passed to the handler handles the later BDAT
-// commands. Every byte of a chunk is read, even if the message is refused, so that no part of a chunk is ever executed
-// as a command.
+// bdat handles the first BDAT command of a message (RFC 3030). The reader that the handler receives processes the later
+// BDAT commands. Every byte of a chunk is read, even if the message is refused, so that no part of a chunk is ever
+// executed as a command.
 func (c *conn) bdat(arg string) {
 	size, last, ok := parseChunk(arg)
 	if !ok {

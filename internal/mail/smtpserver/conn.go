@@ -60,13 +60,13 @@ type conn struct {
 	rcpts         int
 
 	commands, errors, failures int       // failures counts failed AUTH commands; the others are reset after a message
-	accepted                   bool      // a message was accepted
+	accepted                   bool      // whether a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or else when the connection began
 	ended                      bool      // whether the server has stopped reading commands
 
 	inMessage bool      // whether a message is in progress
 	received  time.Time // time at which the current message began
-	bytesIn   int64     // bytes received of the current message
+	bytesIn   int64     // number of bytes of the current message received so far
 
 	mu      sync.Mutex
 	waiting waiting
@@ -80,7 +80,7 @@ type progress struct {
 	accepted bool      // whether a message was accepted on this connection
 	since    time.Time // when the last message was accepted, or else when the connection began
 	begun    time.Time // time at which the current message began
-	bytesIn  int64     // bytes received of the current message
+	bytesIn  int64     // number of bytes of the current message received so far
 }
 
 func newConn(ctx context.Context, s *Server, raw net.Conn) *conn {
@@ -161,7 +161,7 @@ func (c *conn) handshake() bool {
 	return true
 }
 
-// source is the underlying reader of conn.in. It sends pending replies before it waits for input.
+// source is the underlying reader of conn.in, and sends pending replies before it waits for input.
 type source conn
 
 func (s *source) Read(p []byte) (int, error) {
@@ -293,7 +293,7 @@ func (c *conn) evict(selected waiting) bool {
 	return true
 }
 
-// broken ends the connection, with a last reply if there is one that describes the error.
+// broken ends the connection. For most errors, the client first receives a reply that describes the error.
 func (c *conn) broken(err error) {
 	c.ended = true
 	var timeout net.Error

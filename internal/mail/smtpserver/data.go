@@ -80,7 +80,7 @@ type check struct {
 	left    int64 // number of bytes left before the message is too large
 	maxLine int
 	line    int  // number of bytes in the current line so far, including its CR
-	cr      bool // the previous byte was a CR
+	cr      bool // whether the previous byte was a CR
 	err     *Refusal
 	maxSize int64
 }

@@ -12,12 +12,12 @@ import (
 //
 // The server closes connections in this order:
 //
-// - connections on which no message has been accepted for longer than Timeouts.Crowded, beginning with the one that has
-//   waited longest;
+// - connections that have waited longer than Timeouts.Crowded since their last accepted message or since they were
+//   opened, beginning with the one that has waited longest;
 // - connections on which a message has been arriving for longer than Timeouts.Crowded, at less than crowdedRate times
 //   the minimum rate, beginning with the slowest;
-// - connections without any accepted message, from the network with the most such connections, beginning with the one
-//   that has waited longest.
+// - other connections on which no message has been accepted yet, from the network with the most such connections,
+//   beginning with the one that has waited longest.
 //
 // The server never closes a connection while it is processing a message that has been received completely. If the
 // server cannot close any connection, it refuses the new connection.
@@ -80,7 +80,7 @@ func (s *Server) leastUseful(now time.Time) (*conn, waiting) {
 }
 
 // candidate is the best connection found so far for one of the reasons to close a connection. Candidates are compared
-// by the field first and, if that is equal, by the field second; the greater value is better.
+// by the fields first and second, in that order; the greater value is better.
 type candidate struct {
 	conn    *conn
 	waiting waiting
@@ -94,8 +94,8 @@ func (k *candidate) offer(c *conn, w waiting, first int, second float64) {
 	}
 }
 
-// network returns the network by which unauthenticated clients are grouped, because a client with one address usually
-// also controls neighboring addresses.
+// network returns the network by which clients are grouped, because a client with one address usually also controls
+// neighboring addresses.
 func network(a netip.Addr) netip.Addr {
 	bits := 64
 	if a = a.Unmap(); a.Is4() {

@@ -230,7 +230,7 @@ func TestDrippingMessage(t *testing.T) {
 			var dripping sync.WaitGroup
 			defer dripping.Wait()
 			dripping.Go(func() {
-				for { // until the server closes the connection
+				for { // runs until the server closes the connection
 					if _, err := io.WriteString(c.nc, "x"); err != nil {
 						return
 					}

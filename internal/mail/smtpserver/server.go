@@ -24,7 +24,7 @@ type Server struct {
 
 	away lograte.Limiter // limits log lines during an outage
 
-	usedSlots atomic.Int64 // number of slots in use; written with the lock held
+	usedSlots atomic.Int64 // number of slots in use; changed only while mu is held
 
 	mu     sync.Mutex
 	conns  map[*conn]struct{} // all connections; those without a slot are either new or ending
@@ -188,7 +188,7 @@ func (s *Server) cut() {
 	}
 }
 
-// unwrap returns a connection that reads the PROXY header if the peer is a trusted proxy, and that then has the
+// unwrap returns nc or, if the peer is a trusted proxy, a connection that reads the PROXY header and reports the
 // client's address.
 func (s *Server) unwrap(nc net.Conn) net.Conn {
 	from := addrPort(nc.RemoteAddr()).Addr().Unmap()

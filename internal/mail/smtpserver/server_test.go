@@ -151,7 +151,7 @@ func TestProxyProtocol(t *testing.T) {
 			t.Errorf("client %s, want %s", got, want)
 		}
 	}
-	// If a proxy sends no PROXY header, the client gets no reply.
+	// If a proxy sends no PROXY header, the client receives no reply.
 	c := dial(t, addr)
 	io.WriteString(c.nc, "HELO a.test\r\n")
 	if text, _ := io.ReadAll(c.in); len(text) != 0 {

@@ -1,6 +1,6 @@
 // Package smtpsink is an SMTP server that accepts every message and stores none. The sink is the receiver in
 // benchmarks, and in tests that kill the sending process. The sink implements SMTP with PIPELINING, 8BITMIME and SIZE.
-// The sink takes only a few microseconds per message, so that a benchmark measures mainly the sender.
+// The sink takes only a few microseconds per message, so benchmarks measure mainly the sender.
 //
 // # Invariants
 //

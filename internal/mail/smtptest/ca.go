@@ -1,9 +1,9 @@
-// Package smtptest provides mail servers for tests, which listen on 127.0.0.1 and use real connections. Script replays
-// an SMTP dialogue line by line, and can simulate a misbehaving host. Server is a working mail exchanger that can be
-// configured to refuse mail. CA issues certificates that test clients can verify.
+// Package smtptest provides mail servers for tests. The servers listen on 127.0.0.1 and use real connections. Script
+// replays an SMTP dialogue line by line, and can simulate a misbehaving host. Server is a working mail exchanger that
+// can be configured to refuse mail. CA issues certificates that test clients can verify.
 //
-// The servers and certification authorities report failures to the testing.TB with which they are created, and are
-// closed when the test ends.
+// The servers and certificate authorities report failures to the testing.TB with which they were created. The servers
+// stop when the test ends.
 package smtptest
 
 import (
@@ -19,14 +19,14 @@ import (
 	"time"
 )
 
-// CA is a certification authority, trusted only by clients that use its Pool.
+// CA is a certificate authority that is trusted only by clients that use its Pool.
 type CA struct {
 	t    testing.TB
 	key  *ecdsa.PrivateKey
 	cert *x509.Certificate
 }
 
-// NewCA creates a certification authority.
+// NewCA creates a certificate authority.
 func NewCA(t testing.TB) *CA {
 	t.Helper()
 	ca := &CA{t: t}
@@ -52,7 +52,7 @@ func (ca *CA) Certificate(names ...string) tls.Certificate {
 	return ca.certificate(certificate(names[0]), names)
 }
 
-// Expired returns a certificate for names that expired an hour ago.
+// Expired is like Certificate, but returns a certificate that expired an hour ago.
 func (ca *CA) Expired(names ...string) tls.Certificate {
 	ca.t.Helper()
 	template := certificate(names[0])

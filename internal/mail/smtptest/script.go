@@ -169,7 +169,8 @@ func (p *scene) use(nc net.Conn) {
 	p.w = bufio.NewWriterSize(nc, 64<<10)
 }
 
-// play executes one line of the dialogue. If the next line is also a reply, more must be true.
+// play executes one line of the dialogue. The more argument must be true if the next line is also a reply, so that both
+// replies are sent in one write.
 func (p *scene) play(line scriptLine, more bool) error {
 	if text, ok := strings.CutPrefix(line.text, "S:"); ok {
 		p.w.WriteString(strings.TrimPrefix(text, " ") + "\r\n")

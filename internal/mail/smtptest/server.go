@@ -20,8 +20,8 @@ import (
 )
 
 // Config configures a Server. With the zero Config, a Server accepts everything and does not offer TLS. The functions
-// in Config are called from the goroutines that serve the connections. They return a reply line such as "550 5.1.1 no
-// such user"; if it is empty, the server replies as usual.
+// in Config are called from the goroutines that serve the connections. Each function returns a reply line such as "550
+// 5.1.1 no such user"; if the line is empty, the server replies as usual.
 type Config struct {
 	TLS      *tls.Config       // used for STARTTLS or, if Implicit is set, from the first byte
 	Implicit bool              //
@@ -83,7 +83,7 @@ func NewServer(t testing.TB, config Config) *Server {
 	s.server.AllowInsecureAuth = true
 	s.server.EnableSMTPUTF8 = config.UTF8
 	s.server.MaxMessageBytes = config.MaxSize
-	s.server.ErrorLog = log.New(io.Discard, "", 0) // the library would log the connections that many tests close
+	s.server.ErrorLog = log.New(io.Discard, "", 0) // otherwise the library logs every connection that a test closes
 	s.greet = &greeter{Listener: listener, s: s}
 	listener = s.greet
 	if config.Implicit {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtptest"
 )
 
-// client connects with the SMTP client from the library that the server uses, and with STARTTLS if config is not nil.
+// client connects with the SMTP client from the library that the server uses. If config is not nil, STARTTLS is used.
 func client(t *testing.T, addr string, config *tls.Config) *smtp.Client {
 	t.Helper()
 	var c *smtp.Client

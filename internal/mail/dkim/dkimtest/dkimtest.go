@@ -19,7 +19,7 @@ var (
 	next atomic.Uint32
 )
 
-// RSA is a replacement for dkim.GenerateRSA that returns the keys in a fixed list in turn. The list has eight keys, so
+// RSA is a substitute for dkim.GenerateRSA that cycles through a fixed list of keys. The list has eight keys, so
 // consecutive domains have different keys.
 func RSA() (*dkim.Key, error) {
 	all, err := keys()

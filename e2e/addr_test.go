@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// lastPort starts at a random port and counts up, so that two test runs at the same time rarely try the same ports.
+// lastPort starts at a random port and counts up, so that concurrent test runs rarely try the same ports.
 var lastPort atomic.Uint32
 
 func init() { lastPort.Store(rand.Uint32N(ports)) }

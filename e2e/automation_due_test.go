@@ -77,7 +77,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// lateness returns how late the delay steps of an automation's runs ended.
+// lateness returns how late each delay step ended in the completed runs of an automation.
 func (n *node) lateness(automationID string) (all []time.Duration) {
 	n.t.Helper()
 	runs := "/automations/" + automationID + "/runs"

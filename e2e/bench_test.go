@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBenchAudience runs the contacts and broadcasts benchmark with few contacts. The benchmark fails if a count is
-// wrong.
+// TestBenchAudience runs the contacts and broadcasts benchmark with a small number of contacts. The benchmark fails if
+// a count is wrong.
 func TestBenchAudience(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, benchAudience)

@@ -118,5 +118,5 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 }
 
-// unescaped replaces JSON's escape sequence for the ampersand with the character.
+// unescaped replaces the JSON escape sequence \u0026 with an ampersand.
 func unescaped(text string) string { return strings.ReplaceAll(text, `\u0026`, "&") }

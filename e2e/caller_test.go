@@ -116,7 +116,7 @@ func codeFor(code string) url.Values {
 		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}
 }
 
-// granted grants access to the official CLI, gives consent with an API key, and returns the tokens.
+// granted authorizes the official CLI, giving consent with an API key, and returns the tokens.
 func granted(ctx context.Context, addr, key, scope string) (p pair, err error) {
 	path := authorizePath(anyLoopback, grants.CLI, scope)
 	a, err := caller{addr: addr, bearer: key}.ask(ctx, http.MethodGet, path, nil)

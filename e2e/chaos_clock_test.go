@@ -95,7 +95,7 @@ func (h *hookLog) count() int {
 	return len(h.taken)
 }
 
-// clockShift is the environment variable that shifts the wall clock of programs from buildShifted, in seconds.
+// clockShift is the environment variable that sets the wall-clock shift, in seconds, of programs built by buildShifted.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
 // shiftedNow is Go source code that replaces time.Now but not the monotonic clock; it is appended to package time after
@@ -123,7 +123,8 @@ var shifted struct {
 	err  error
 }
 
-// buildShifted builds the program once with a wall clock that the environment variable clockShift shifts.
+// buildShifted builds the program once, with a wall clock that is shifted according to the environment variable
+// clockShift.
 func buildShifted(t *testing.T) string {
 	t.Helper()
 	shifted.once.Do(func() { shifted.path, shifted.err = overlaid(filepath.Dir(binary)) })

@@ -28,9 +28,9 @@ import (
 const (
 	postersEach  = 8                // for each node
 	answerWait   = 40 * time.Second // request timeout of the posters; the node's own timeout is shorter
-	arrivalWait  = 3 * time.Minute  // maximum time until accepted emails arrive after the fault
+	arrivalWait  = 3 * time.Minute  // time limit for accepted emails to arrive after the fault
 	burstFrom    = 1_000_000        // number of the first email that is posted in a burst
-	stillness    = 3 * time.Second  // wait after the last job, so that second copies would be noticed
+	stillness    = 3 * time.Second  // wait after the last job, to detect duplicate deliveries
 	sharedSecret = "6368616f73206368616f73206368616f73206368616f73206368616f73206368"
 )
 
@@ -45,7 +45,7 @@ const (
 )
 
 // cluster holds the nodes of a chaos scenario, their database, and the result of each posted email. After the first
-// post, only the fields of cluster below mu change.
+// post, only the cluster fields below mu change.
 type cluster struct {
 	t       *testing.T
 	nodes   []*node
@@ -56,7 +56,7 @@ type cluster struct {
 	mail    *mailbox
 
 	every time.Duration              // between two emails
-	email func(i int) map[string]any // additional JSON fields of email number i
+	email func(i int) map[string]any // additional JSON fields for email number i
 
 	numbers chan int
 	stop    context.CancelFunc
@@ -68,13 +68,13 @@ type cluster struct {
 	fates   map[int]fate
 	posted  map[int]time.Time
 	wrong   int            // number of error responses other than 503 with Retry-After
-	answers map[string]int // number of error responses by status code and text
+	answers map[string]int // number of error responses by status code and message
 	again   []int          // emails with an idempotency key that were not accepted and must be posted again
 	allowed map[int]int    // number of additional copies that kills may cause, by email number
 	kills   []int          // number of additional copies that each kill may cause
 }
 
-// setup configures the cluster of a chaos scenario. By default, the cluster's nodes relay to a host that accepts all
+// setup configures the cluster for a chaos scenario. By default, the cluster's nodes relay to a host that accepts all
 // mail.
 type setup struct {
 	end     func(number, n int) ending // behavior of the receiving host
@@ -181,7 +181,7 @@ func (w *cluster) begin() {
 	}
 }
 
-// during posts emails from shortly before it calls the function f until f returns.
+// during posts emails, starting shortly before it calls the function f and stopping when f returns.
 func (w *cluster) during(f func()) {
 	w.begin()
 	time.Sleep(5 * time.Second)
@@ -205,8 +205,7 @@ func (w *cluster) post(n *node, i int) bool {
 	return w.ask(n, "/emails", idempotency, w.make(i), i)
 }
 
-// burst posts many emails in batches and waits briefly, so that the node uses all its connections and claims further
-// jobs.
+// burst posts many emails in batches and waits briefly, so that the node uses all its connections and claims more jobs.
 func (w *cluster) burst(n *node) {
 	for range 2 {
 		var batch []any
@@ -231,8 +230,8 @@ func (w *cluster) make(i int) map[string]any {
 	return email
 }
 
-// ask makes one request that contains some emails and records its response as the fate of each. If the node did not
-// accept the connection, ask returns false.
+// ask makes one request that contains a batch of emails, and records the response as the fate of each email. If the
+// node did not accept the connection, ask returns false.
 func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...int) bool {
 	body, err := json.Marshal(what)
 	if err != nil {
@@ -342,8 +341,8 @@ func (w *cluster) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database, because
-// they may arrive twice.
+// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database. Such
+// emails may arrive twice.
 func (w *cluster) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// diskFull mounts a small file system, which requires root, and fills it for half a minute while it contains the
-// database.
+// diskFull puts the database on a small file system and keeps that file system full for half a minute. diskFull
+// requires root, because it mounts the file system.
 func diskFull(t *testing.T, engine string) sum {
 	size := "64m"
 	if engine == "postgres" {
@@ -49,7 +49,7 @@ func diskFull(t *testing.T, engine string) sum {
 
 // blobsGone removes the attachments folder for a minute while emails wait for a connection to their destination.
 func blobsGone(t *testing.T, engine string) sum {
-	const connections = "2" // concurrency limit of all nodes together; emails beyond it wait
+	const connections = "2" // concurrency limit for all nodes together; emails beyond it wait
 	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
 	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
 	w.during(func() {

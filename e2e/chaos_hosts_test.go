@@ -21,7 +21,7 @@ var badEndings = []struct {
 }{{"stalls", 30, stall}, {"drops", 5, drop}, {"endless", 5, endless}}
 
 // badHosts sends email to well-behaved and misbehaving hosts. A misbehaving host stores a message but never confirms
-// it: it stalls after the final dot, closes the connection, or sends an endless response.
+// it: after the final dot, the host stalls, closes the connection, or sends an endless response.
 func badHosts(t *testing.T, engine string) sum {
 	_, port, _ := net.SplitHostPort(freeAddr(t))
 	records := []string{"example.net. 60 IN MX 10 example.net.", "example.net. 60 IN A 127.0.0.1"}
@@ -88,6 +88,6 @@ func badHosts(t *testing.T, engine string) sum {
 	return s
 }
 
-// copiesMax is the maximum number of copies that a host may receive of a message that it never confirms. After two
-// unconfirmed attempts, a node waits so long that the next attempt comes after badHosts has ended.
+// copiesMax is the maximum number of copies of an unconfirmed message that a host may receive. After two unconfirmed
+// attempts, a node waits so long that the next attempt comes after badHosts has ended.
 const copiesMax = 2

@@ -57,7 +57,7 @@ func newMailbox(t testing.TB) *mailbox {
 }
 
 // listen starts a host that stores messages in the mailbox. The function end returns the host's reaction to the nth
-// attempt of an email; if end is nil, the host accepts all messages.
+// attempt to deliver an email; if end is nil, the host accepts all messages.
 func (m *mailbox) listen(addr string, end func(number, n int) ending) (listening string) {
 	m.t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -204,7 +204,7 @@ func (m *mailbox) open(life string) int {
 	return m.sessions[life]
 }
 
-// quiet reports whether no message has arrived for a duration.
+// quiet reports whether no message has arrived for the given duration.
 func (m *mailbox) quiet(d time.Duration) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -30,7 +30,7 @@ func stopped(t *testing.T, engine string) sum {
 		w.burst(w.nodes[0])
 		w.nodes[0].cmd.Process.Signal(syscall.SIGSTOP)
 		if engine == "postgres" {
-			// Five seconds suffice for hosts to read the sent data, but the node is not declared dead yet.
+			// Five seconds are enough for hosts to read the sent data, but too short for the node to be declared dead.
 			time.Sleep(5 * time.Second)
 			w.inHand(0)
 			time.Sleep(85 * time.Second)
@@ -45,7 +45,7 @@ func stopped(t *testing.T, engine string) sum {
 }
 
 // rolled stops each node cleanly and replaces it with a new one, twice for every node. During rolled, hosts respond
-// slowly: a node's shutdown grace period suffices for open SMTP transactions, but not for new ones.
+// slowly: a node's shutdown grace period is long enough for open SMTP transactions, but not for new ones.
 func rolled(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
 	w.during(func() {

@@ -75,7 +75,7 @@ func TestChaos(t *testing.T) {
 type sum struct {
 	name, engine                     string
 	accepted, arrived, lost, doubled int
-	unexplained                      int   // second copies of emails that were not in transit at a kill
+	unexplained                      int   // second copies of emails that were not in transit when a node was killed
 	kills                            []int // number of emails in transit at each kill
 	refused, refusedArrived          int
 	unclear, unclearArrived          int
@@ -84,7 +84,7 @@ type sum struct {
 	more                             string // additional text for the scenario's output line
 }
 
-// sum counts the emails of the scenario by their fate and arrival.
+// sum counts the scenario's emails by fate and by arrival.
 func (w *cluster) sum() sum {
 	w.mu.Lock()
 	defer w.mu.Unlock()

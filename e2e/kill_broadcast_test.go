@@ -65,7 +65,7 @@ func killBroadcast(t *testing.T, env []string) {
 		n.made(ctx, "/contacts", map[string]any{"email": fmt.Sprintf("reader%d@example.net", i),
 			"segments": []string{segment}})
 	}
-	// This pace makes the broadcast last for all rounds of the test.
+	// At this pace, the broadcast lasts through all rounds of the test.
 	pace := 3600 * total / (6 * rounds)
 	id := n.made(ctx, "/broadcasts", map[string]any{"from": "Acme <news@acme.example>", "subject": "News",
 		"segment_id": segment, "html": "<p>Dear {{{EMAIL}}}</p>", "pace": pace, "send": true})

@@ -40,7 +40,7 @@ type person struct {
 // importCounts holds the row counts of an import.
 type importCounts struct{ Total, Created, Updated, Skipped, Failed int }
 
-// people holds a file of contacts and the result that its import must have.
+// people holds a file of contacts and the expected result of importing it.
 type people struct {
 	file     []byte
 	counts   importCounts
@@ -169,7 +169,7 @@ func killImport(t *testing.T, env []string) {
 			look()
 			return i.Processed > 0 && i.Processed >= after
 		})
-		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // about the import time of one batch of rows
+		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // roughly one batch's import time
 		select {
 		case <-moment.C:
 		case <-ctx.Done():

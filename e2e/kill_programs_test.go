@@ -25,9 +25,9 @@ import (
 
 // TestKillPrograms kills the program at random moments while users and connected apps use it. Clients of
 // TestKillPrograms send emails under a team quota and a grant limit. Two users approve the same email at the same time,
-// an app refreshes its tokens, and invited users accept and sign in. At the end of TestKillPrograms, counters equal the
-// number of accepted emails, and each approval has sent one email. Retries that followed the documentation succeeded,
-// and each change has an audit entry.
+// an app refreshes its tokens, and invited users accept their invitations and sign in. At the end of TestKillPrograms,
+// counters equal the number of accepted emails, and each approval has sent one email. Retries that followed the
+// documentation succeeded, and each change has an audit entry.
 func TestKillPrograms(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -42,7 +42,7 @@ func TestKillPrograms(t *testing.T) {
 }
 
 // TestKillConnections is like TestKillPrograms, but the node keeps running and its PostgreSQL connections break during
-// COMMITs, which loses either the command or its response.
+// COMMITs. Each break loses either the COMMIT or its response.
 func TestKillConnections(t *testing.T) {
 	t.Parallel()
 	source := dbtest.PostgresURL(t)
@@ -79,7 +79,7 @@ const (
 // inbox holds the messages that have arrived at the sink.
 type inbox struct {
 	mu    sync.Mutex
-	ids   map[string]string   // the message id of each subject
+	ids   map[string]string   // message ids by subject
 	links map[string][]string // invitation links by recipient address
 }
 
@@ -122,7 +122,7 @@ type killedNode struct {
 	done atomic.Int64 // number of responses
 }
 
-// until repeats a request, also after connection errors, until a response is final.
+// until repeats a request, even after connection errors, until a response is final.
 func (n *killedNode) until(final func(ctx context.Context) (bool, error)) {
 	for over := false; !over && n.ctx.Err() == nil; {
 		n.up.RLock()
@@ -163,7 +163,7 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 }
 
 // asksFor sends emails as a connected app that needs approval for each. In asksFor, two users approve each email at the
-// same time. The result contains the subjects of the emails.
+// same time. asksFor returns the subjects of the emails.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -197,8 +197,8 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 }
 
 // renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
-// may reuse the old refresh token for ten seconds. The results are the number of refreshes and the number of refusals
-// after the ten seconds in which the old refresh token is valid.
+// may reuse the old refresh token for ten seconds. renews returns two counts: successful refreshes, and refusals after
+// the ten seconds in which the old refresh token is valid.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair
 	get := func() {
@@ -367,7 +367,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 		times, late)
 }
 
-// command runs a command of the program while the node is running.
+// command runs one of the program's commands while the node is running.
 func (n *killedNode) command(args ...string) string {
 	n.t.Helper()
 	out, errOut, err := command(n.t, append(n.env, "POSTRIDER_DATA_DIR="+n.dir()), args...)

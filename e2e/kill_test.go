@@ -40,7 +40,7 @@ func TestKill(t *testing.T) {
 	onEachEngine(t, killRounds)
 }
 
-// ledger records the accepted and the arrived emails by their number.
+// ledger records, by email number, which emails were accepted and which have arrived.
 type ledger struct {
 	mu       sync.Mutex
 	tried    int

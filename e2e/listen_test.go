@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// heard collects the webhooks that the developer's local receiver got.
+// heard collects the webhooks that the developer's local receiver received.
 type heard struct {
 	mu   sync.Mutex
 	got  []http.Header
@@ -35,7 +35,7 @@ func (h *heard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusAccepted)
 }
 
-// count returns the number of received messages of an event type.
+// count returns the number of received messages with the given event type.
 func (h *heard) count(typ string) (n int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -167,7 +167,7 @@ func TestListen(t *testing.T) {
 	}
 }
 
-// TestListenRefused: with an invalid API key, the listen command ends with the server's error.
+// TestListenRefused: with an invalid API key, the listen command prints the server's error and exits.
 func TestListenRefused(t *testing.T) {
 	n := start(t, nil)
 	_, errOut, err := command(t, nil, "listen", "--url", "http://"+n.addr, "--api-key", "re_wrong")

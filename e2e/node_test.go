@@ -129,8 +129,8 @@ func (n *node) launch() {
 // localhost returns the URL that the program prints at startup.
 func (n *node) localhost() string { return "http://" + n.named() }
 
-// named returns the URL for browsers, with localhost as host name, to which the node redirects requests for 127.0.0.1
-// (see byName in package node).
+// named returns the URL for browsers, in which the host name is localhost. The node redirects requests for 127.0.0.1 to
+// that URL (see byName in package node).
 func (n *node) named() string {
 	n.t.Helper()
 	_, port, err := net.SplitHostPort(n.addr)
@@ -161,7 +161,7 @@ func eventually(t *testing.T, limit time.Duration, what string, done func() bool
 	}
 }
 
-// call sends a request and decodes the response, whatever its status is.
+// call sends a request and decodes the response, whatever its status.
 func (n *node) call(ctx context.Context, method, path, body string, out any) (status int, err error) {
 	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.addr+path, strings.NewReader(body))
 	if err != nil {
@@ -220,7 +220,7 @@ func (n *node) verifyDomain(id string) {
 	})
 }
 
-// captured returns the parsed message to the given address from the development outbox.
+// captured returns, from the development outbox, the parsed message that was sent to the given address.
 func (n *node) captured(to string) *mailparse.Parsed {
 	n.t.Helper()
 	var raw string

@@ -40,7 +40,7 @@ func newOfficialCLI(t *testing.T, n *node) *officialCLI {
 		"PATH="+home+string(os.PathListSeparator)+os.Getenv("PATH"), "RESEND_BASE_URL="+n.localhost(),
 		"RESEND_API_KEY=",
 		"DBUS_SESSION_BUS_ADDRESS=", "NO_COLOR=1",
-		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // with CI set, the CLI asks no questions even at a terminal
+		"CI=", "GITHUB_ACTIONS=", "TERM=xterm") // if CI is set, the CLI asks no questions, even in a terminal
 	return c
 }
 

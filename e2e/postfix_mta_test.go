@@ -82,7 +82,7 @@ func startPostfix(t *testing.T, routes ...string) *postfix {
 	t.Helper()
 	p := &postfix{t: t, dir: t.TempDir(), addr: freeAddr(t)}
 	for _, name := range []string{"..", "", "etc", "spool", "data", "log"} {
-		// The Postfix daemons run as another user, who cannot access the test's temporary folders.
+		// The Postfix daemons run as another user, which cannot access the test's temporary folders.
 		path := filepath.Join(p.dir, name)
 		if err := os.MkdirAll(path, 0o755); err != nil {
 			t.Fatal(err)

@@ -15,7 +15,7 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// types enters a text into the input with the given label.
+// types enters a string into the input field with the given label.
 func (r *reader) types(label, text string) {
 	r.t.Helper()
 	id, err := chromedp.Run(r.tab, chromedp.Evaluate[string](
@@ -83,7 +83,7 @@ func TestPeopleSignIn(t *testing.T) {
 	r.signsInTwice(code)
 	r.cookiesAreHidden()
 
-	// API and web pages use different paths.
+	// The API and the web pages use different paths.
 	answer, err := http.Get(r.url + "/emails")
 	if err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestPeopleSignIn(t *testing.T) {
 	}
 }
 
-// turnsOnTOTP sets up two-factor authentication. The returned function code gives the TOTP code that will be valid
-// after a duration.
+// turnsOnTOTP sets up two-factor authentication. turnsOnTOTP returns a function that computes the TOTP code that will
+// be valid after a given duration.
 func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
 	t := r.t
 	t.Helper()

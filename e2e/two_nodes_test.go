@@ -16,7 +16,7 @@ import (
 )
 
 // office holds a team and two nodes that share a PostgreSQL database; the second node connects through a proxy. With
-// SQLite, one node takes the roles of both nodes.
+// SQLite, a single node plays both roles.
 type office struct {
 	t      *testing.T
 	a, b   *node
@@ -97,7 +97,7 @@ func (o *office) expect(c caller, method, path string, body any, status int) rep
 	return a
 }
 
-// command runs a command of the program while the nodes are running.
+// command runs one of the program's commands while the nodes are running.
 func (o *office) command(args ...string) string {
 	o.t.Helper()
 	out, errOut, err := command(o.t, o.env, args...)

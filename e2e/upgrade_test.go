@@ -293,7 +293,7 @@ func TestRollingUpgrade(t *testing.T) {
 			t.Errorf("a program's token is answered with %d %v", r.status, err)
 		}
 	}
-	// A connected app schedules this email at the new node; either node may send it.
+	// A connected app schedules this email through the new node; either node may send the email.
 	r, err := caller{addr: b.addr, bearer: p.Access}.ask(t.Context(), http.MethodPost, "/emails", map[string]any{
 		"from": "hello@acme.example", "to": "program@example.net", "subject": "Of a program", "text": "Hello",
 		"scheduled_at": time.Now().Add(2 * time.Second).UTC().Format(time.RFC3339)})

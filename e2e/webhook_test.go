@@ -23,8 +23,8 @@ func TestKillBeforeWebhook(t *testing.T) {
 	onEachEngine(t, killWebhooks)
 }
 
-// told records the webhooks that a receiver got: each email's event types in the order of first arrival, and the number
-// of arrivals of each message.
+// told records the webhooks that a receiver has received: each email's event types in the order of first arrival, and
+// the number of arrivals of each message.
 type told struct {
 	mu     sync.Mutex
 	secret string
@@ -90,7 +90,7 @@ func killWebhooks(t *testing.T, env []string) {
 			})
 		}
 		if r%2 == 0 {
-			posters.Wait() // in every second round, the kill comes after all emails are posted
+			posters.Wait() // in every second round, the kill comes after all emails have been posted
 		}
 		pause, cancel := context.WithTimeout(t.Context(), time.Duration(rand.IntN(60))*time.Millisecond)
 		<-pause.Done()

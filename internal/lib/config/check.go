@@ -191,8 +191,8 @@ func (l *loader) checkAddresses() {
 	}
 }
 
-// checkOIDC rejects an OpenID Connect provider with an unencrypted URL, unless the provider is on this machine, because
-// its responses identify users.
+// checkOIDC rejects an OpenID Connect provider with an unencrypted URL, because the provider's responses identify
+// users. An unencrypted URL is allowed only if the provider is on this machine.
 func (l *loader) checkOIDC() {
 	c := &l.config
 	for i, d := range c.OIDCDomains {

@@ -30,7 +30,7 @@ import (
 	"time"
 )
 
-// Config holds the settings of a node. The struct tags of a setting hold its key, its default as text, and its
+// Config holds the settings of a node. The struct tags of a setting hold its key, its default as a string, and its
 // description for the manual.
 type Config struct {
 	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
@@ -163,7 +163,8 @@ func (s Secret) GoString() string { return strconv.Quote(s.String()) }
 // MarshalText hides the secret value from encoders and from slog.
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Size is a number of bytes. As text, a Size is a whole number with an optional unit KB, MB or GB, based on 1,024.
+// Size is a number of bytes. In string form, a Size is a whole number with an optional unit KB, MB or GB, based on
+// 1,024.
 type Size int64
 
 var _ encoding.TextUnmarshaler = (*Size)(nil)

@@ -20,7 +20,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/configuration.md")
 
-// source returns a Source with one file, some variables and some flags.
+// source returns a Source with one configuration file and the given variables and flags.
 func source(file string, env map[string]string, args ...string) Source {
 	return Source{
 		Args:   args,

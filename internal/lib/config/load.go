@@ -24,11 +24,11 @@ const DefaultFile = "postrider.toml"
 
 const regionsKey = "regions"
 
-// Source holds the inputs from which Load reads settings. If a function in Source is nil, Load calls the function of
-// package os.
+// Source holds the inputs from which Load reads settings. If a function in Source is nil, Load calls the corresponding
+// function in package os.
 type Source struct {
 	Args  []string      // flags, such as --http-listen=:80 or --http-listen :80; --config names the configuration file
-	Flags *flag.FlagSet // additional flags of the caller; if nil, arguments that are not flags are errors
+	Flags *flag.FlagSet // the caller's additional flags; if nil, arguments that are not flags are errors
 	// POSTRIDER_HTTP_LISTEN and so on; empty means not set; POSTRIDER_CONFIG names the configuration file
 	Getenv   func(name string) string
 	ReadFile func(name string) ([]byte, error) // reads the file
@@ -106,7 +106,7 @@ func Load(src Source) (Config, error) {
 	return l.config, nil
 }
 
-// parseFlags returns the text values of the given flags by name.
+// parseFlags returns the values of the given flags, as strings, by flag name.
 func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 	set := src.Flags
 	if set == nil {
@@ -230,7 +230,7 @@ func (l *loader) regions(value any, name string) {
 	}
 }
 
-// set sets a setting from text or from a value in the configuration file.
+// set sets a setting from a string or from a value in the configuration file.
 func (l *loader) set(s *setting, value any, origin string) {
 	s.origin = origin
 	if err := assign(s.value, value); err != nil {
@@ -238,8 +238,8 @@ func (l *loader) set(s *setting, value any, origin string) {
 	}
 }
 
-// assign converts text or a value from the configuration file to the setting's type. In text, commas separate the items
-// of a list.
+// assign converts a string or a value from the configuration file to the setting's type. In a string, commas separate
+// the items of a list.
 func assign(v reflect.Value, value any) error {
 	if v.Kind() == reflect.Slice {
 		items, ok := value.([]any)

@@ -13,8 +13,8 @@ import (
 // An interface that holds a nil pointer counts as nil. Complete cannot detect that a method value has a nil receiver.
 // Callers of constructors must pass closures for methods of services that may not be built yet.
 //
-// If a constructor returns Complete's error, callers cannot use it with a missing dependency. Without Complete, a
-// missing function field could silently disable a limit.
+// A constructor that returns Complete's error cannot be used with a missing dependency. Without Complete, a missing
+// function field could silently disable a limit.
 func Complete(deps any) error {
 	v := reflect.ValueOf(deps)
 	var missing []string

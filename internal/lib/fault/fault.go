@@ -27,7 +27,7 @@ const (
 	Missing                         // a required field is absent
 	MissingParameter                // a required query or path parameter is absent
 	BadID                           // an identifier is malformed
-	BadAttachment                   // an attachment has no content or a refused type
+	BadAttachment                   // an attachment has no content, or its type is not allowed
 	Malformed                       // the request cannot be read at all
 	BadIdempotencyKey               // the idempotency key does not have 1 to 256 characters
 	NotFound                        // the object does not exist in the team
@@ -82,8 +82,8 @@ func MissingField(field string) *Error {
 	return New(Missing, field, "Missing `%s` field.", field)
 }
 
-// NotFoundf returns an error for an object that does not exist in the caller's team. The error has the same message for
-// objects of other teams as for missing objects.
+// NotFoundf returns an error for an object that does not exist in the caller's team. The message for another team's
+// object is the same as for a missing object.
 func NotFoundf(format string, args ...any) *Error { return New(NotFound, "", format, args...) }
 
 // Forbiddenf returns an error for a valid operation that is not permitted.

@@ -20,7 +20,7 @@ import (
 	"runtime"
 )
 
-const others = 0o077 // permissions of the group and of all other users
+const others = 0o077 // permissions for the group and for all other users
 
 // Dir creates a folder and its missing parents, or removes other users' permissions from an existing folder.
 func Dir(path string) error {
@@ -30,7 +30,7 @@ func Dir(path string) error {
 	return own(path, 0o700)
 }
 
-// own adds owner permissions that the umask may have removed, and removes all permissions of other users.
+// own adds owner permissions that the umask may have removed, and removes all permissions for other users.
 func own(path string, rights fs.FileMode) error {
 	info, err := os.Stat(path)
 	if err == nil && info.Mode().Perm()&rights != rights && runtime.GOOS != "windows" {

@@ -30,7 +30,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 	failed := make(chan error)
 	go func() {
-		runtime.LockOSThread() // not unlocked, so that the thread with the changed user id ends with the goroutine
+		runtime.LockOSThread() // never unlocked, so that the thread with the changed user id ends with the goroutine
 		syscall.RawSyscall(syscall.SYS_SETFSUID, nobody, 0, 0)
 		failed <- Mend(path)
 	}()

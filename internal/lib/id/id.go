@@ -7,7 +7,7 @@
 // the clock stops or is set back. Ids from [At] are strictly increasing unless the clock is set back by a minute or
 // more.
 //
-// Rows of lists that clients poll for changes need ids from At, created in the transaction that inserts the row. An id
+// Rows in lists that clients poll for changes need ids from At, created in the transaction that inserts the row. An id
 // created earlier, for example before waiting for a lock, could sort before ids that clients have already read.
 //
 // # Failures
@@ -34,8 +34,8 @@ func New() string {
 	return u.String()
 }
 
-// last is the time of the newest id from At: milliseconds since 1970 in the upper 52 bits, and 1/4096 milliseconds in
-// the lower 12 bits.
+// last is the time of the newest id from At: milliseconds since 1970 in the upper 52 bits, and units of 1/4096 of a
+// millisecond in the lower 12 bits.
 var last atomic.Int64
 
 // apart is one minute, in the same unit as last. If a time is at least a minute before the newest id, the clock was
@@ -67,8 +67,8 @@ func At(t time.Time) string {
 	return u.String()
 }
 
-// First returns the lowest possible id of a millisecond. Ids with earlier times sort before First's id; ids with the
-// same or a later time do not.
+// First returns the lowest possible id for the millisecond of a given time. Ids with earlier times sort before First's
+// id; ids with the same or a later time do not.
 func First(t time.Time) string {
 	ms := max(0, t.UnixMilli())
 	return fmt.Sprintf("%08x-%04x-7000-8000-000000000000", ms>>16&0xffffffff, ms&0xffff)

@@ -37,7 +37,7 @@ func TestAtFollowsAClockThatIsSetBack(t *testing.T) {
 func TestAtNeverGoesBackALittle(t *testing.T) {
 	now := time.Now()
 	at := At(now)
-	for i := range 10_000 { // more ids than one millisecond has
+	for i := range 10_000 { // more ids than fit into one millisecond
 		next := At(now.Add(-time.Duration(i) * time.Millisecond))
 		if next <= at {
 			t.Fatalf("%s came after %s", next, at)

@@ -46,7 +46,7 @@ const (
 	renewInterval   = time.Minute // interval at which an open tail renews its lease
 	refreshInterval = 2 * time.Second
 	pollInterval    = time.Second
-	readInterval    = 100 * time.Millisecond // minimum time between two reads of a tail
+	readInterval    = 100 * time.Millisecond // minimum time between two reads by a tail
 	overlap         = 10 * time.Second
 	batch           = 100
 	tailsMax        = 5
@@ -66,7 +66,7 @@ type Message struct {
 // id.
 type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
 
-// Service manages the open tails of this node.
+// Service manages the open tails on this node.
 type Service struct {
 	d      *db.DB
 	log    *slog.Logger
@@ -91,7 +91,7 @@ func New(d *db.DB, log *slog.Logger, render Render) *Service {
 	return s
 }
 
-// wakeAll makes all waiting calls of Tail.Next return. When a team or an API key has changed, the callers of Next must
+// wakeAll makes all waiting calls to Tail.Next return. When a team or an API key has changed, the callers of Next must
 // recheck their access.
 func (s *Service) wakeAll() {
 	s.mu.Lock()
@@ -122,7 +122,7 @@ func (s *Service) hint(payload string) {
 	}
 }
 
-// Run polls which teams are watched on other nodes until ctx ends.
+// Until ctx ends, Run polls the database to learn which teams are watched on other nodes.
 func (s *Service) Run(ctx context.Context) error {
 	every := refreshInterval
 	if s.d.Alone() {
@@ -211,7 +211,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// Close ends all tails of this node, whose calls of Next then return ErrClosed.
+// Close ends all tails on this node; their calls to Next return ErrClosed.
 func (s *Service) Close() { s.once.Do(func() { close(s.closed) }) }
 
 // Open opens a tail of a team's events of the given types, or of all types if types is empty. The parameter after is

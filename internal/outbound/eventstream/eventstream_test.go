@@ -220,7 +220,7 @@ func TestTwoNodes(t *testing.T) {
 	}()
 	tail := a.open(t, "team", "")
 	for tries := 0; ; tries++ {
-		// The other node polls which teams are watched.
+		// The other node learns by polling which teams are watched.
 		b.happen(t, "team", events.EmailSent)
 		all, err := tail.Next(t.Context(), 200*time.Millisecond)
 		if err != nil || tries > 200 {

@@ -66,7 +66,7 @@ func messages(ctx context.Context, r db.Reader, teamID string, ids []string) ([]
 const deleteOldest = `DELETE FROM live_messages WHERE id IN (SELECT id FROM live_messages WHERE id < $1 ORDER BY id
 	LIMIT $2)`
 
-// deleteOld deletes up to limit messages of any team with ids lower than a given id.
+// deleteOld deletes up to limit messages, across all teams, whose ids are below the given id.
 func deleteOld(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, deleteOldest, before, limit)
 }

@@ -65,8 +65,8 @@ func (t *Tail) renewLease(ctx context.Context, now time.Time) (before time.Time,
 // Missed reports whether this tail may have missed events between its interruption and its resumption.
 func (t *Tail) Missed() bool { return t.missed }
 
-// Next waits for messages and returns them sorted by id. If no message arrives within the duration idle, or if a team
-// or an API key has changed, Next returns no messages. After each call of Next, the caller must check whether the
+// Next waits for messages and returns them sorted by id. If no message arrives within the idle duration, or if a team
+// or an API key has changed, Next returns no messages. After each call to Next, the caller must check whether the
 // reader may still read the messages.
 func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) {
 	over := time.NewTimer(idle)
@@ -107,8 +107,8 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// readNew reads new messages. Messages of the last overlap are read again, because a transaction may commit after one
-// that began later.
+// readNew reads new messages. readNew also rereads the messages of the last overlap period, because a transaction may
+// commit after a transaction that began later.
 func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
 	low := t.from

@@ -73,7 +73,7 @@ func list[T any](all []T) string {
 	return string(text)
 }
 
-// Exports of contacts choose the number of rows per batch so that a batch has about batchBytes of text. A single
+// Contact exports choose the number of rows per batch so that each batch contains about batchBytes of text. A single
 // contact may have a megabyte of property values.
 const (
 	batchBytes  = 1 << 20
@@ -114,7 +114,7 @@ func (s *Service) Contacts(ctx context.Context, teamID, segmentID string) (*Expo
 	return e, nil
 }
 
-// size estimates the number of bytes of a contact in an export file.
+// size estimates how many bytes a contact occupies in an export file.
 func (c *ContactRow) size() int {
 	n := 300 + len(c.Email) + 100*len(c.Segments) + 100*len(c.Topics)
 	for _, v := range c.values {

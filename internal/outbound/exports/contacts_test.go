@@ -101,8 +101,7 @@ func TestExportOfLargeContacts(t *testing.T) {
 	})
 }
 
-// An export file contains the contacts' data unchanged, whatever characters it contains, and can be imported without
-// changes.
+// An export file preserves every character of the contacts' data, and can be imported without changes.
 func TestExportOfContacts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

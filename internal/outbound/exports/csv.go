@@ -22,14 +22,14 @@ func (w *table) header(names []string) {
 	w.end()
 }
 
-// text writes a field with text that may come from a user or a stranger.
+// text writes a field whose value may come from a user or a stranger.
 func (w *table) text(s string) {
 	w.plain(w.options.Text(s))
 }
 
-// isFormula reports whether a spreadsheet may interpret a text as a formula. Leading tabs and line breaks count as
-// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored, so that a
-// text such as '=1 also gets an apostrophe, and removing one apostrophe always restores the text.
+// isFormula reports whether a spreadsheet may interpret a string as a formula. Leading tabs and line breaks count as
+// formula characters, because spreadsheets skip them. Apostrophes before a formula character are ignored. A string such
+// as '=1 therefore also gets an apostrophe, and removing one apostrophe always restores the original string.
 func isFormula(s string) bool {
 	s = strings.TrimLeft(s, "'")
 	return s != "" && strings.IndexByte("=+-@\t\r\n", s[0]) >= 0
@@ -58,7 +58,7 @@ func (w *table) end() {
 	w.started = false
 }
 
-// formatTime formats a time like the API's lists: in UTC, with up to six decimal places. The zero time becomes "".
+// formatTime formats a time as the API's lists do: in UTC, with up to six decimal places. The zero time becomes "".
 func formatTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

@@ -9,7 +9,7 @@
 //
 // # Invariants
 //
-// An item that exists from the start of the export until its batch is read occurs exactly once in the file. Items that
+// An item that exists from the start of the export until its batch is read appears exactly once in the file. Items that
 // are added during the export are not included. Items that change during the export appear as they are when their batch
 // is read. A file never contains rows of another team.
 //
@@ -18,7 +18,7 @@
 //
 // # Failures
 //
-// If reading fails, Batches ends with an error. After an error, the caller must make visible that the file is
+// If reading fails, Batches ends with an error. After an error, the caller must make it clear that the file is
 // incomplete, because neither format has an end marker.
 //
 // # Out of scope
@@ -58,13 +58,13 @@ func (f Format) MediaType() string {
 // Options specifies the format of an export and the handling of formulas.
 type Options struct {
 	Format Format
-	// QuoteFormulas puts an apostrophe before each text in a CSV file that a spreadsheet would interpret as a formula.
-	// QuoteFormulas protects the person who opens the file, because strangers may have written some of its texts. Do
-	// not set QuoteFormulas for a file that will be imported again.
+	// QuoteFormulas puts an apostrophe before every CSV value that a spreadsheet would interpret as a formula.
+	// QuoteFormulas protects the person who opens the file, because some of the values may come from strangers. Do not
+	// set QuoteFormulas for a file that will be imported again.
 	QuoteFormulas bool
 }
 
-// Text returns s in the form in which it is written to a CSV field.
+// Text returns s as it is written to a CSV field.
 func (o Options) Text(s string) string {
 	if o.QuoteFormulas && isFormula(s) {
 		return "'" + s
@@ -98,18 +98,18 @@ type Export struct {
 	Name string // file name without its extension, such as emails
 
 	columns []string // of CSV
-	// readBatch returns the rows after a cursor and the cursor of the next batch. The cursor of the first batch is "";
-	// next is "" after the last batch.
+	// readBatch returns the rows after a cursor and the cursor of the next batch. The cursor for the first batch is "";
+	// readBatch returns "" as the next cursor after the last batch.
 	readBatch func(ctx context.Context, after string) (rows []row, next string, err error)
 }
 
 // row is one item of an export. The exported fields of a row's struct become the members of its JSON object.
 type row interface {
-	// lines writes the item's line or lines of CSV.
+	// lines writes the item's CSV line or lines.
 	lines(w *table)
 }
 
-const reuseMax = 1 << 20 // maximum bytes of a buffer that is reused for the next batch
+const reuseMax = 1 << 20 // maximum size, in bytes, of a buffer that is reused for the next batch
 
 // Batches iterates over the export file's content in batches of rows. Each batch may be empty, and is valid only until
 // the next batch is requested. An error ends the iteration over batches.
@@ -146,7 +146,7 @@ func (w *table) write(rows []row, f Format) error {
 			r.lines(w)
 			continue
 		}
-		// Texts that were stored before Postrider required UTF-8 may be invalid UTF-8.
+		// Strings that were stored before Postrider required UTF-8 may be invalid UTF-8.
 		err := json.MarshalWrite(&w.Buffer, r, jsontext.AllowInvalidUTF8(true), json.Deterministic(true))
 		if err != nil {
 			return fmt.Errorf("encode a row: %w", err)

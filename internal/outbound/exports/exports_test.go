@@ -51,7 +51,7 @@ func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) [
 	}
 }
 
-// number returns the id of the nth row; first is the first row's time.
+// number returns the id of row number i.
 func number(i int) string {
 	return fmt.Sprintf("0190b5a0-%04x-7%03x-8000-000000000001", i>>12, i&0xfff)
 }
@@ -83,7 +83,7 @@ func read(t *testing.T, e *Export, o Options) string {
 }
 
 // TestExportOfMany checks that the number of queries is proportional to the length of the export, whether its filter
-// selects all rows or few. TestExportOfMany also checks that only few rows are in memory at a time.
+// selects all rows or few. TestExportOfMany also checks that only a few rows are in memory at a time.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000
@@ -118,8 +118,8 @@ func TestExportOfMany(t *testing.T) {
 	})
 }
 
-// TestBatchesUseIndexes checks that the queries of every batch use an index. TestStatementsGoByIndexes of package cli
-// checks the queries of first batches, also on PostgreSQL.
+// TestBatchesUseIndexes checks that the queries of every batch use an index. TestStatementsGoByIndexes in package cli
+// checks the queries for first batches, also on PostgreSQL.
 func TestBatchesUseIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -195,13 +195,12 @@ func TestExportWhileRowsChange(t *testing.T) {
 	})
 }
 
-// hostile contains texts that break files if the writer does not escape them correctly.
+// hostile contains strings that break files if the writer does not escape them correctly.
 var hostile = []string{"", " ", " a ", "a,b", `a"b`, `""`, "a\nb", "a\r\nb", "a\rb", "\r", "\n", ",", "=1+1", "+1",
 	"-1", "@SUM(A1)", "\t=1", "'=1", "''=1", "'a", ";", "a;b", "\ufeff", "ü\u2028\u0000x", "\u202e", "{}", `\`, `\"`,
 	"=HYPERLINK(\"x\")"}
 
-// FuzzRoundTrip: any text stays unchanged when it is written and read in either format, and quoting of formulas can be
-// undone.
+// FuzzRoundTrip: any string survives writing and reading in either format, and formula quoting can be undone.
 func FuzzRoundTrip(f *testing.F) {
 	for i := range hostile {
 		f.Add(hostile[i], hostile[len(hostile)-1-i])
@@ -344,7 +343,7 @@ func TestParseOptions(t *testing.T) {
 	}
 }
 
-// The export of emails contains the state of each recipient, and its time span is exact.
+// The email export contains the state of each recipient, and covers exactly the requested time span.
 func TestExportOfEmails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-// A notice is a job that is inserted in the same transaction as the change that causes the notice. The common
+// A notice is a job that is inserted in the same transaction as the change that causes the notice. The shared
 // transaction guarantees that a notice is neither lost nor sent without cause. The notice's job sends an ordinary email
 // from the operator's team. The job's id is the email's idempotency key, so the email is sent once even if the job runs
 // repeatedly. A node sends a team at most [perDay] notices within 24 hours, counted in memory. Notices beyond the daily
@@ -11,10 +11,10 @@
 //
 // # Failures
 //
-// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also not sent,
-// but only logged, if its email is refused, for example because the sender's domain is not verified. Notices that were
-// only logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried
-// according to its schedule; after the last retry it waits for an operator.
+// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also only
+// logged if its email is refused, for example because the sender's domain is not verified. Notices that were only
+// logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried according to
+// its schedule; after the last retry it waits for an operator.
 //
 // # Out of scope
 //
@@ -117,7 +117,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 // send sends a notice, or logs it if it cannot be sent. If a retry may succeed, send returns an error.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
-		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // no text in the log: it may contain a secret
+		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // not logged: the text may contain a secret
 	}
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)

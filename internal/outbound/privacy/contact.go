@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ContactPart holds the contact that has the address, in the privacy document.
+// ContactPart is the section of the privacy document about the contact that has the address.
 type ContactPart struct {
 	ID           string          `json:"id"`
 	Email        string          `json:"email"`

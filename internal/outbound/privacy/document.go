@@ -51,7 +51,7 @@ type SentPart struct {
 	Events      []EventPart  `json:"events" doc:"The events of this recipient and of the email as a whole, oldest first."`
 }
 
-// EventPart is an event of an email.
+// EventPart is an email event.
 type EventPart struct {
 	Type      string         `json:"type"`
 	Data      jsontext.Value `json:"data"`
@@ -103,8 +103,8 @@ type ReceivedPart struct {
 	Subject   string   `json:"subject"`
 }
 
-// Received reads a batch of a team's received emails from an address, starting after a cursor. The result next is the
-// cursor of the following batch, or "" after the last batch.
+// Received reads a batch of a team's received emails from an address, starting after a cursor. Received also returns
+// the cursor for the following batch, or "" after the last batch.
 type Received func(ctx context.Context, teamID string, a erasure.Address, after string) (some []ReceivedPart,
 	next string, err error)
 
@@ -112,7 +112,7 @@ type Received func(ctx context.Context, teamID string, a erasure.Address, after 
 type Broadcasts func(ctx context.Context, teamID string, a erasure.Address, after string) (some []BroadcastPart,
 	next string, err error)
 
-// Automations reads a batch of the automation runs of a team's contact, with the same paging as Received.
+// Automations reads a batch of the automation runs for one of a team's contacts, with the same paging as Received.
 type Automations func(ctx context.Context, teamID, contactID, after string) (some []RunPart, next string, err error)
 
 // Document writes all data that a team has stored about an address as one JSON document. The caller identifies the

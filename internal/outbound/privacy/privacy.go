@@ -8,18 +8,18 @@
 // An erasure consists of a database row and a job. No index covers all stored data by address, so the job reads all
 // data of the team. The erasure job calls the erasers of the packages that own the data (see package erasure). The
 // erasure's row stores what each eraser found. The first pass starts one minute after the request, so that requests in
-// progress have finished writing by then. Further erasure passes follow if some data is still too recent to be erased.
+// progress have finished writing by then. More erasure passes follow if some data is still too recent to be erased.
 //
 // # Invariants
 //
-// An erasure changes only data of the team that requested it. A team has at most one erasure per address in progress.
-// The erasure's row contains the address only until the erasure ends.
+// An erasure changes only the requesting team's data. A team has at most one erasure per address in progress. The
+// erasure's row contains the address only until the erasure ends.
 //
 // # Failures
 //
-// A failed erasure job is retried without limit. The retry of an erasure job continues with the eraser that was
-// interrupted. The erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not
-// yet delivered are not erased; the erasure's counts include them as remaining.
+// A failed erasure job is retried without limit. A retried erasure job resumes with the eraser that was interrupted.
+// The erasure's counts do not include what an eraser erased before it was interrupted. Emails that are not yet
+// delivered are not erased; the erasure's counts include them as remaining.
 //
 // # Out of scope
 //
@@ -76,13 +76,13 @@ type EraserReport struct {
 
 // Limits of erasures.
 const (
-	maxActive      = 100                  // maximum number of a team's erasures in progress
+	maxActive      = 100                  // maximum number of erasures in progress per team
 	firstPassDelay = time.Minute          // delay of the first pass after the request
 	passInterval   = 5 * time.Minute      // time between two passes
 	maxPasses      = 4                    // maximum number of passes, after which data that is still too recent remains
 	evidencePeriod = 400 * 24 * time.Hour // retention period of ended erasures, which are kept as evidence
 	sweepRows      = 500
-	eraseLease     = 12 * time.Hour // job lease, which must suffice for one pass over the largest tables
+	eraseLease     = 12 * time.Hour // job lease, which must be long enough for one pass over the largest tables
 )
 
 // Deps holds the dependencies of a Service.
@@ -237,8 +237,7 @@ func (s *Service) end(ctx context.Context, j jobs.Job, e Erasure) error {
 	})
 }
 
-// add adds an eraser's report to the erasure. Counts of data that was not erased replace the counts of the previous
-// pass.
+// add adds an eraser's report to the erasure. Counts of data that was not erased replace those of the previous pass.
 func (e *Erasure) add(name string, found erasure.Report) {
 	for i := range e.Report {
 		p := &e.Report[i]

@@ -30,8 +30,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a test node with the privacy service. The fixture has those of the program's erasers that need only the
-// node.
+// fixture is a test node with the privacy service. The fixture includes those of the program's erasers that depend only
+// on the node.
 type fixture struct {
 	*testnode.Node
 	*privacy.Service

@@ -80,8 +80,8 @@ func insertErasure(ctx context.Context, tx *db.Tx, e *Erasure) (inserted bool, e
 // errLost means that another worker has continued the erasure.
 var errLost = errors.New("another worker has continued the erasure")
 
-// save replaces the stored progress of an erasure with the progress in e. If the stored progress differs from before,
-// save fails the transaction with errLost.
+// save replaces the stored progress of an erasure with the progress in e. If the stored progress no longer matches the
+// parameter before, save fails the transaction with errLost.
 func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	report, err := db.EncodeList(e.Report)
 	if err != nil {
@@ -93,7 +93,7 @@ func save(ctx context.Context, tx *db.Tx, before, e *Erasure) error {
 	return nil
 }
 
-// deleteEnded deletes up to limit ended erasures with ids lower than a given id.
+// deleteEnded deletes up to limit ended erasures whose ids are below the given id.
 func deleteEnded(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM erasures WHERE id IN (SELECT id FROM erasures WHERE id < $1 AND address = ''
 		ORDER BY id LIMIT $2)`, before, limit)

@@ -400,7 +400,7 @@ func TestNetworksShareMemory(t *testing.T) {
 	for i := range 6 {
 		all.Go(func() { transmit(fmt.Sprintf("127.0.1.%d", i+1)) })
 	}
-	for range 4 { // At most this number of messages is processed at the same time.
+	for range 4 { // At most this many messages are processed at the same time.
 		<-judging.begun
 	}
 	all.Go(func() { transmit("127.0.2.1") })

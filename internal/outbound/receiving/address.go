@@ -28,7 +28,7 @@ type target struct {
 }
 
 // distinctTargets removes duplicate recipients. Two return paths with the same local part count as one, whatever their
-// hosts are.
+// hosts.
 func distinctTargets(to []target) (all []target) {
 	for _, p := range to {
 		if !slices.ContainsFunc(all, func(o target) bool {
@@ -164,7 +164,8 @@ func (s *Service) operatorTarget(ctx context.Context, p target) (target, error) 
 	return p, nil
 }
 
-// refuseMissing converts a NotFound fault to the SMTP reply unknown. All other errors are returned unchanged.
+// refuseMissing converts a NotFound fault to the SMTP reply for an unknown mailbox. All other errors are returned
+// unchanged.
 func refuseMissing(err error) error {
 	if fault.KindOf(err) == fault.NotFound {
 		return unknown

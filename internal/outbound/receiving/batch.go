@@ -7,7 +7,8 @@ import (
 )
 
 // BatchFrom reads the team's next 2,000 received emails after a cursor, newest first, and returns those whose From or
-// return path is the given address. The result next is the cursor of the following batch, or "" after the last batch.
+// return path is the given address. BatchFrom also returns the cursor for the following batch, or "" after the last
+// batch.
 func (s *Service) BatchFrom(ctx context.Context, teamID string, a erasure.Address, after string) (some []Email,
 	next string, err error) {
 	found, next, err := listBatchFrom(ctx, s.p.DB.Reader, teamID, a, after)

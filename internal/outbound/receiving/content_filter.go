@@ -54,7 +54,7 @@ func hops(p *mailparse.Parsed) (n int) {
 	return n
 }
 
-// runContentFilter asks the content filter about a message and applies its verdict. If the filter refuses some
+// runContentFilter passes a message to the content filter and applies the filter's verdict. If the filter refuses some
 // recipients, runContentFilter silently drops them, because the reply after DATA applies to all recipients. If the
 // filter fails, the configured verdict applies.
 func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
@@ -93,8 +93,8 @@ func (s *Service) runContentFilter(ctx context.Context, m *incoming) error {
 	return nil
 }
 
-// refusal returns the SMTP reply for the filter's verdict. The arguments are defaults for parts that the filter's reply
-// does not have.
+// refusal returns the SMTP reply for the filter's verdict. The arguments are defaults for parts that are missing from
+// the filter's reply.
 func refusal(v milter.Verdict, code int, enhanced, text string) error {
 	if v.Code/100 == code/100 {
 		code = v.Code

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a receiving service on a node where team Acme also receives at in.acme.example and team Other at
+// fixture is a receiving service on a node where team Acme also receives at in.acme.example and team Other receives at
 // other.example.
 type fixture struct {
 	*testnode.Node
@@ -100,7 +100,7 @@ func answer(err error) string {
 	return "250"
 }
 
-// deliver sends a message that the server must accept, and returns its id. Lines of the message may end with LF alone.
+// deliver sends a message that the server must accept, and returns its id. Lines in the message may end with LF alone.
 func (f *fixture) deliver(t testing.TB, raw string, to ...string) string {
 	t.Helper()
 	c, err := f.begin(t, f.Service, "jo@sender.example", to...)
@@ -127,7 +127,7 @@ func (f *fixture) list(t testing.TB, teamID string) []receiving.Email {
 	return all
 }
 
-// types returns the types of the events that were recorded since its last call.
+// types returns the types of the events that were recorded since the previous call to types.
 func (f *fixture) types() []events.Type { return typesOf(f.seen.Take()) }
 
 func typesOf(all []events.Event) (types []events.Type) {

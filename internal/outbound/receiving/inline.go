@@ -19,7 +19,7 @@ func withImages(html string, files []mailparse.File) string {
 // writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. The cid: URLs of
 // unknown files are kept. After the HTML has grown by inlineMax, writeWithImages also keeps all further cid: URLs,
 // because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the size of
-// its output. Only errors from writing to w make it fail.
+// its output. writeWithImages fails only if writing to w fails.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {
@@ -70,7 +70,7 @@ func writeDataURI(w io.Writer, f *mailparse.File) (n int, err error) {
 	return len(head) + base64.StdEncoding.EncodedLen(len(f.Content)), encoder.Close()
 }
 
-// cutCID splits a text before the next "cid:", in upper or lower case, that is not part of a longer word.
+// cutCID splits a string before the next "cid:" (in upper or lower case) that is not part of a longer word.
 func cutCID(html string) (before, rest string, found bool) {
 	for from := 0; ; {
 		i := strings.IndexByte(html[from:], ':')

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// headerSafe makes untrusted texts safe to use in header fields.
+// headerSafe makes untrusted strings safe to use in header fields.
 func TestTextsOfStrangers(t *testing.T) {
 	for in, want := range map[string]string{"a!b": "a!b", "a b": "a?b", "a\r\nb": "a??b", "a\x7fb": "a?b", "(a)": "?a?",
 		"<a>": "?a?", "~": "~", "é": "é"} {
@@ -87,7 +87,7 @@ func TestDistinct(t *testing.T) {
 	}
 }
 
-// The first reference of a message and its nearest references are looked up.
+// references selects a message's nearest references, and always the first message of the conversation.
 func TestReferences(t *testing.T) {
 	many := func(n int) (all []string) {
 		for i := range n {
@@ -175,7 +175,7 @@ func TestHopsAtTheirEdge(t *testing.T) {
 	}
 }
 
-// The SMTP reply of a content filter is used if its code matches the filter's verdict.
+// The SMTP reply from a content filter is used if its code matches the filter's verdict.
 func TestRefusalsOfAFilter(t *testing.T) {
 	for _, c := range []struct {
 		v        milter.Verdict
@@ -223,7 +223,7 @@ func TestWhomAReportNames(t *testing.T) {
 }
 
 // Possible proofs in a report are collected without duplicates, up to a limit, starting with the reported message. A
-// message identifies a provider if it has a single author and a signature of the author's domain.
+// message identifies a provider if it has a single author and a signature by the author's domain.
 func TestProofsOfReports(t *testing.T) {
 	proof := func(i int) string { return fmt.Sprintf("b-%s%c%c", strings.Repeat("a", 40), 'a'+i/26, 'a'+i%26) }
 	var many strings.Builder

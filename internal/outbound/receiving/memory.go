@@ -12,9 +12,9 @@ import (
 var errNoMemory = errors.New("too many large messages are in memory")
 
 // load waits for enough memory to process a blob of a known size, and then reads the blob. The caller of load must
-// release the memory. The memory is charged to owner, which is a network or team; no owner can use all memory. If no
-// memory is available after the duration patience, load fails with errNoMemory. Callers convert load's error to an SMTP
-// reply when they receive mail, and to a fault when they read stored mail (see readError).
+// release the memory. The memory is charged to owner, which is a network or team; no owner can use all the memory. If
+// not enough memory becomes available within the given time, load fails with errNoMemory. Callers convert load's error
+// to an SMTP reply when they receive mail, and to a fault when they read stored mail (see readError).
 func (s *Service) load(ctx context.Context, key string, size int64, owner string, patience time.Duration) (
 	[]byte, *reservation, error) {
 	wait, cancel := context.WithTimeoutCause(ctx, patience, errNoMemory)

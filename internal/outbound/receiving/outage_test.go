@@ -89,7 +89,7 @@ func TestReportWithoutDatabase(t *testing.T) {
 	}
 }
 
-// While the database is unavailable, no operation reports success or that an email is missing.
+// While the database is unavailable, no operation reports success, and none reports that an email is missing.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)

@@ -14,18 +14,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Limits of the values that are stored in a row. The raw message still contains the complete values.
+// Limits on the values that are stored in a row. The raw message still contains the complete values.
 const (
 	subjectMax    = 4 << 10 // bytes
 	messageIDMax  = 998     // bytes
-	addressesMax  = 1000    // addresses per header field
+	addressesMax  = 1000    // maximum number of addresses per header field
 	filesMax      = 1000
 	filenameMax   = 1024 // bytes
-	referencesMax = 20   // Message-IDs that are looked up per message
+	referencesMax = 20   // maximum number of Message-IDs looked up per message
 )
 
-// store inserts one received email per team, and records the events from reports. The result needsRaw is true if a row
-// refers to the raw message.
+// store inserts one received email per team, and records the events from reports. store returns needsRaw == true if a
+// row refers to the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Service) drafts(ctx context.Context, m *incoming, to []target) ([]Email
 	return all, err
 }
 
-// draft returns an email with the values that are the same for all teams.
+// draft returns an email in which only the fields that are the same for all teams are set.
 func (m *incoming) draft() Email {
 	p := m.parsed
 	e := Email{From: m.origin.MailFrom, To: addressesOf(p.To), Cc: addressesOf(p.Cc), Bcc: addressesOf(p.Bcc),

@@ -84,7 +84,7 @@ func TestQueriesOfOneMessage(t *testing.T) {
 			}
 			many = append(many, "a@"+f.ManagedHost(team.ID))
 		}
-		row := one - plain // statements per team without the look-ups; a single round trip on PostgreSQL
+		row := one - plain // statements per team, excluding look-ups; a single round trip on PostgreSQL
 		if n := asked(refs, many...); n > len(many)*plain+row {
 			t.Errorf("%d teams: %d statements, and %d for one", len(many), n, one)
 		}

@@ -10,25 +10,26 @@
 //
 // Package receiving does not relay messages, and never bounces a message after accepting it.
 //
-// When Data returns without an error, the received email of every recipient team and its event are durable; they were
-// written in one transaction. Messages that the content filter discards are not stored. A large raw message is stored
-// as a blob, which is durable before the transaction begins. A small raw message is stored in a row; on SQLite, several
-// messages may share one commit. A message that cannot be parsed is accepted and stored like any other message, because
-// parsing only affects what the API shows. Lists return values from database columns; all other values are parsed from
-// the raw message on each request.
+// When Data returns without an error, the received email and its event are durable for every recipient team, because
+// they were written in one transaction. Messages that the content filter discards are not stored. A large raw message
+// is stored as a blob, which is durable before the transaction begins. A small raw message is stored in a row; on
+// SQLite, several messages may share one commit. A message that cannot be parsed is accepted and stored like any other
+// message, because parsing only affects what the API shows. Lists return values from database columns; all other values
+// are parsed from the raw message on each request.
 //
-// A report that arrives at a return path becomes an event of the email that the return path's signature identifies,
+// A report that arrives at a return path becomes an event for the email that the return path's signature identifies,
 // once per recipient and type. A report counts only for recipients at the destination for which the return path was
 // created. Replies and automatic responses to a return path are accepted and discarded. A message to a complaint
 // address is recorded as a complaint in two cases: it quotes an email's signed return path or feedback field, or a
-// provider on the operator's list has signed it. Any other message to a complaint address is stored as a received email
-// of the operator and suppresses no address.
+// provider on the operator's list has signed it. Any other message to a complaint address is stored as an email that
+// the operator received, and does not suppress any address.
 //
 // # Failures
 //
 // If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply. The client
-// should then retry later. After a 451 or 452 reply, nothing is stored except possibly a blob without a row, which
-// [Service.Sweep] deletes. If only the response to the commit was lost, the client's retry may store the message twice.
+// should retry later after a 451 or 452 reply. A refused message leaves nothing stored except possibly a blob without a
+// row, which [Service.Sweep] deletes. If only the response to the commit was lost, the client's retry may store the
+// message twice.
 //
 // Reading a large message fails within seconds with an Unavailable fault if not enough memory is available or the blob
 // store does not respond. A missing raw message is logged and returned as an internal error.
@@ -59,15 +60,15 @@ import (
 )
 
 const (
-	inRow         = 64 << 10         // maximum bytes of a raw message that is stored in a row
+	inRow         = 64 << 10         // maximum size, in bytes, of a raw message that is stored in a row
 	memoryDefault = 256 << 20        // memory in bytes for processing all large messages together
 	memoryFactor  = 3                // memory for reading a message, as a multiple of the message size
 	takeWait      = time.Minute      // maximum wait for memory, after which a large message is refused with 451
 	readWait      = 10 * time.Second // maximum wait for memory, after which reading a large message fails
-	recipientsMax = 100              // recipients per message; RFC 5321 section 4.5.3.1.8
-	hopsMax       = 100              // Received fields per message; RFC 5321 section 6.3
-	inlineMax     = 25 << 20         // bytes of data URIs per response
-	authorMax     = 1 << 10          // bytes of the author's name in a shared email
+	recipientsMax = 100              // maximum number of recipients per message (RFC 5321 section 4.5.3.1.8)
+	hopsMax       = 100              // maximum number of Received fields per message (RFC 5321 section 6.3)
+	inlineMax     = 25 << 20         // maximum total size, in bytes, of data URIs per response
+	authorMax     = 1 << 10          // maximum length, in bytes, of the author's name in a shared email
 	judgeWait     = 20 * time.Second // time limit for checking a message's origin
 )
 
@@ -106,7 +107,7 @@ type Deps struct {
 type Service struct {
 	c      Config
 	p      Deps
-	memory *fairshare.Pool // memory in bytes, which sending networks and reading teams share
+	memory *fairshare.Pool // memory in bytes, shared by sending networks and reading teams
 }
 
 // New returns the receiving service. New fails if a required dependency is missing.
@@ -117,7 +118,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is like New but does not check the dependencies, for tests that need only few of them.
+// newService is like New but does not check the dependencies, for tests that need only a few of them.
 func newService(c Config, d Deps) *Service {
 	if c.Memory == 0 {
 		c.Memory = memoryDefault
@@ -179,5 +180,5 @@ type Content struct {
 	memory *reservation
 }
 
-// Close releases the memory of Content.
+// Close releases the memory that Content occupies.
 func (c *Content) Close() { c.memory.shrink(0) }

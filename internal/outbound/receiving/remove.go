@@ -28,9 +28,10 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveBefore deletes a team's oldest emails that were received before a given time and have ids greater than a given
-// id. RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of deleted
-// emails. RemoveBefore returns the id from which its next call must continue, or "" if no email remains to be deleted.
+// RemoveBefore deletes, oldest first, a team's emails that were received before the given time and whose ids are above
+// the given id. RemoveBefore deletes as many emails as fit in one short transaction. Metrics still count the events of
+// deleted emails. RemoveBefore returns the id at which the next call must continue, or "" if no email remains to be
+// deleted.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := storedBetween(ctx, s.p.DB.Reader, teamID, after, id.First(before))
@@ -64,7 +65,7 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 
 // remove deletes a team's emails in one transaction, and afterwards their blobs, except blobs that another team's email
 // uses. If remove is interrupted before it deletes all blobs, the sweep deletes the remaining blobs. If countersStay is
-// true, remove keeps emails whose events are not yet counted. The result contains the ids of the deleted emails.
+// true, remove keeps emails whose events are not yet counted. remove returns the ids of the deleted emails.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string

@@ -23,7 +23,7 @@ type outcome struct {
 	data    any
 }
 
-// reportedEmails returns the emails of some outcomes, without duplicates.
+// reportedEmails returns the emails that the given outcomes concern, without duplicates.
 func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	for _, o := range all {
 		if !slices.ContainsFunc(list, func(e *emails.BounceTarget) bool { return e.ID == o.email.ID }) {
@@ -33,7 +33,7 @@ func reportedEmails(all []outcome) (list []*emails.BounceTarget) {
 	return list
 }
 
-// addressesIn returns the recipients of an email's outcomes, without duplicates.
+// addressesIn returns the recipients in the outcomes for one email, without duplicates.
 func addressesIn(all []outcome, emailID string) (list []string) {
 	for _, o := range all {
 		if o.email.ID == emailID && !slices.Contains(list, o.address) {
@@ -43,9 +43,9 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. The result rest
-// contains the targets that receive the message as an email, including complaint addresses if the message is not a
-// valid complaint.
+// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. outcomes also
+// returns the targets that receive the message as an email, including complaint addresses if the message is not a valid
+// complaint.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
 	if len(rest) == len(m.to) {
@@ -154,7 +154,7 @@ func (s *Service) recipientsAt(p target) (near []string) {
 }
 
 // match returns the recipient that has one of the given names. If near contains only one recipient, match returns that
-// recipient for any names.
+// recipient whatever the names are.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
 		return address
@@ -194,9 +194,9 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 // atFeedback returns the outcomes of a message to a complaint address, if the message contains a proof that its sender
 // may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it.
 //
-// The first kind of proof is an email's return path or its value of [tokens.FeedbackField]. Both are signed and known
-// only at one destination, so the report may concern only the recipients at that destination. The second kind of proof
-// is the signature of a provider on the operator's list, whose report may concern all recipients.
+// The first kind of proof is an email's return path or its [tokens.FeedbackField] value. Both are signed and known only
+// at one destination, so the report may concern only the recipients at that destination. The second kind of proof is
+// the signature of a provider on the operator's list, whose report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil
@@ -226,7 +226,7 @@ func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report)
 }
 
 // matchProof returns the email to which a return path or feedback token belongs, and the email's recipients at the
-// token's destination. The returned email is nil if the text is neither a return path nor a feedback token.
+// token's destination. The returned email is nil if the string is neither a return path nor a feedback token.
 func (s *Service) matchProof(ctx context.Context, text string) (e *emails.BounceTarget, near []string, err error) {
 	made := tokens.ReturnPath
 	emailID, ok := tokens.ParseReturnPath(s.p.Keys, text)
@@ -253,7 +253,7 @@ func (s *Service) matchProof(ctx context.Context, text string) (e *emails.Bounce
 }
 
 // fromProvider reports whether a message was sent by a provider on the operator's list. The message must have exactly
-// one author, whose domain or address is on the operator's list, and a signature of the author's domain.
+// one author, whose domain or address is on the operator's list, and a signature by the author's domain.
 func (s *Service) fromProvider(m *incoming) bool {
 	if m.auth == nil || len(m.parsed.From) != 1 {
 		return false
@@ -267,8 +267,8 @@ func (s *Service) fromProvider(m *incoming) bool {
 	})
 }
 
-// proof matches the local part of a return path, or a feedback token, in a text: 42 characters of base32 after a
-// prefix, in upper or lower case.
+// proof matches the local part of a return path, or a feedback token: a prefix followed by 42 base32 characters, in
+// upper or lower case.
 var proof = regexp.MustCompile(`(?i)\b[bf]-[a-z2-7]{42}\b`)
 
 // quotedProofs returns the substrings of a report that look like return paths or feedback tokens, in lower case. The

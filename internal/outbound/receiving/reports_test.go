@@ -171,7 +171,7 @@ Content-Type: message/rfc822
 
 const fbl = "fbl@mx.postrider.test"
 
-// sent returns the header of an email to a destination, reduced to the given field names, as reports quote it.
+// sent returns the given fields from the header of an email to a destination, as reports quote them.
 func (f *fixture) sent(emailID, destination string, names ...string) string {
 	all := map[string]string{
 		"Return-Path":        "<" + f.returnTo(emailID, destination) + ">",

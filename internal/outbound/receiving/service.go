@@ -91,9 +91,9 @@ func (s *Service) raw(ctx context.Context, e *Email) (raw []byte, memory *reserv
 	return raw, memory, s.readError(ctx, e, err)
 }
 
-// readError classifies an error from reading a raw message. If a retry may succeed, it is an Unavailable fault; if the
-// email has been deleted, it is a NotFound fault. If the email still exists but its raw message is missing, readError
-// returns an internal error.
+// readError classifies an error from reading a raw message. If a retry may succeed, readError returns an Unavailable
+// fault. If the email has been deleted, readError returns a NotFound fault. If the email still exists but its raw
+// message is missing, readError returns an internal error.
 func (s *Service) readError(ctx context.Context, e *Email, err error) error {
 	switch {
 	case err == nil:
@@ -151,13 +151,13 @@ func (s *Service) File(ctx context.Context, teamID, emailID, fileID string) (Fil
 	return e.Files[i], nil
 }
 
-// FileURL returns a URL that downloads an attachment without an API key until the URL expires.
+// FileURL returns a temporary URL from which an attachment can be downloaded without an API key.
 func (s *Service) FileURL(teamID, emailID, fileID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/received/" + s.p.Keys.Sign(filePurpose, expires, teamID, emailID, fileID), expires
 }
 
-// RawURL returns a URL that downloads the raw message without an API key until the URL expires.
+// RawURL returns a temporary URL from which the raw message can be downloaded without an API key.
 func (s *Service) RawURL(teamID, emailID string, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	return s.c.PublicURL + "/download/raw/" + s.p.Keys.Sign(rawPurpose, expires, teamID, emailID), expires

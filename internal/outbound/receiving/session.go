@@ -48,7 +48,7 @@ func (c *session) Mail(_ context.Context, from string, o smtpserver.MailOptions)
 	return nil
 }
 
-// Rcpt adds a recipient, or refuses the recipient if this server does not accept its mail.
+// Rcpt adds a recipient, or refuses the recipient if this server does not accept mail for it.
 func (c *session) Rcpt(ctx context.Context, to string) error {
 	if len(c.to) >= recipientsMax {
 		return smtpserver.Refuse(452, "4.5.3", "Too many recipients; send the rest in another message")

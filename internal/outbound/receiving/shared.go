@@ -21,7 +21,7 @@ type shareClaims struct {
 }
 
 // Share returns a URL that shows the email to everyone who has the URL, for the duration that [tokens.ShareLifetime]
-// returns. Each call of Share creates a different URL. All URLs from Share work until they expire or until the email's
+// returns. Each call to Share creates a different URL. All URLs from Share work until they expire or until the email's
 // team is deleted.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := emails.ShareLifetime(expiresIn)

@@ -98,8 +98,8 @@ func rawInRow(ctx context.Context, r db.Reader, teamID, emailID string) (raw []b
 	return raw, nil
 }
 
-// threadsOf returns the thread ids of the teams' received emails that have one of the Message-IDs, by team and
-// Message-ID. Strangers can send emails with an existing Message-ID, so only the oldest email with a Message-ID counts.
+// threadsOf returns the thread ids of received emails with the given Message-IDs, by team and Message-ID. Strangers can
+// send emails with an existing Message-ID, so only the oldest email with a Message-ID counts.
 func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (map[string]map[string]string, error) {
 	rows, err := r.Query(ctx, `WITH own (team_id) AS (SELECT UNNEST(CAST($1 AS TEXT[]))),
 		refs (message_id) AS (SELECT UNNEST(CAST($2 AS TEXT[])))
@@ -119,7 +119,7 @@ func threadsOf(ctx context.Context, r db.Reader, teamIDs, messageIDs []string) (
 	return found, err
 }
 
-// usedBlobs returns the blob keys that an email of any team still uses, because teams share blobs.
+// usedBlobs returns those of the given blob keys that any team's emails still use, because teams share blobs.
 func usedBlobs(ctx context.Context, r db.Reader, keys []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT blob_key FROM received_emails WHERE blob_key = ANY($1) AND blob_key <> ''`,
 		keys)

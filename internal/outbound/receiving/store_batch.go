@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-const batchRows = 2000 // maximum emails per batch
+const batchRows = 2000 // maximum number of emails per batch
 
 // listBatchFrom reads a batch of a team's received emails and returns those that may be from an address.
 func listBatchFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Address, after string) ([]Email, string,

@@ -14,7 +14,7 @@ const (
 // storedEmail is a received email that is to be deleted.
 type storedEmail struct{ id, blobKey string }
 
-// storedBetween returns some of a team's received emails with ids in a range, oldest first.
+// storedBetween returns a batch of a team's received emails with ids in a range, oldest first.
 func storedBetween(ctx context.Context, r db.Reader, teamID, after, before string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key FROM received_emails WHERE team_id = $1 AND id > $2 AND id < $3 ORDER
 		BY id LIMIT $4`,
@@ -26,7 +26,7 @@ func storedBetween(ctx context.Context, r db.Reader, teamID, after, before strin
 }
 
 // deleteReceived deletes received emails with their raw messages and events. The query finds events by their email; the
-// expression on team_id keeps SQLite from scanning all events of the team.
+// expression on team_id keeps SQLite from scanning all of the team's events.
 func deleteReceived(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `DELETE FROM received_raws WHERE team_id = $1 AND email_id = ANY($2)`, teamID, ids)
 	tx.Queue(ctx, `DELETE FROM email_events WHERE team_id || '' = $1 AND email_id = ANY($2)`, teamID, ids)

@@ -22,7 +22,7 @@ import (
 type operations struct {
 	*fixture
 	t       *testing.T
-	files   string // a message with an attachment that replies to the email sent
+	files   string // a reply, with an attachment, to the sent email
 	sent    string // id of a sent email
 	n       int    // number of the last bounced recipient
 	email   receiving.Email
@@ -186,7 +186,7 @@ func (o *operations) writes() []operation {
 }
 
 // If any SQL statement of an operation fails, the operation returns an error. If a statement fails while a message is
-// received, the message is refused temporarily and nothing of it is stored.
+// received, the message is refused temporarily and no part of it is stored.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		o, team := newOperations(t, f), f.Acme.TeamID

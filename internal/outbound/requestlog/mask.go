@@ -13,15 +13,15 @@ const mask = "[redacted]"
 // linkTokenMin is the minimum length of a download link's token. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// MaskSecrets replaces the secrets in a text that suffice to gain access. These are tokens of download and shared
-// links, passwords and signatures in URLs, API keys except for their public part, and signing secrets. The text may be
-// JSON source, in which characters are escaped.
+// MaskSecrets replaces those secrets in a string that would give access to data. These secrets are tokens in download
+// and shared links, passwords and signatures in URLs, API keys except for their public part, and signing secrets. The
+// string may be JSON source, in which characters are escaped.
 func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 
-// span is the range of bytes in a text from the position from up to, but not including, the position to.
+// span is a half-open range of byte positions, which includes from but not to.
 type span struct{ from, to int }
 
-// maskSecrets does the same as [MaskSecrets] for a byte slice, which it does not modify. If the text contains no
+// maskSecrets does the same as [MaskSecrets] for a byte slice, which it does not modify. If the slice contains no
 // secrets, maskSecrets returns its argument.
 func maskSecrets(text []byte) []byte {
 	var all []span
@@ -167,8 +167,8 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns the end of the sequence of characters that starts at a given position and for which the function ok
-// returns true. The sequence may be empty.
+// run returns the end of the longest sequence of characters that starts at the given position and contains only
+// characters for which the function ok returns true. The sequence may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)
@@ -182,7 +182,7 @@ func run(text []byte, at int, ok func(c byte) bool) int {
 
 // char returns the character at a position and the number of bytes that encode it: one byte, or the length of a JSON
 // escape. Each byte of a non-ASCII character counts as a character. For escaped quotes, for control characters, and at
-// the end of the text, char returns 0.
+// the end of the input, char returns 0.
 func char(text []byte, at int) (c byte, n int) {
 	if at >= len(text) {
 		return 0, 0

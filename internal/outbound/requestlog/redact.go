@@ -25,13 +25,13 @@ const nameMax = 500
 // errTooLong means that a body is still too long after its strings were cut.
 var errTooLong = errors.New("the body is too long")
 
-// Redact returns a request or response body in the form in which the log stores it: JSON without spaces, or "" if the
-// body is empty or not JSON. Redact masks the contents of attachments and the values of secret members at any depth.
-// Redact also masks secrets within strings (see [MaskSecrets]) and cuts strings to longest bytes. If more than 64 KB
+// Redact returns a request or response body as the log stores it: JSON without spaces, or "" if the body is empty or
+// not JSON. Redact masks the contents of attachments and the values of secret members at any depth. Redact also masks
+// secrets within strings (see [MaskSecrets]) and cuts strings to the given maximum length in bytes. If more than 64 KB
 // remain, Redact returns a JSON object that states that the body was omitted.
 //
-// A member is secret if its name ends like that of a secret (token, signing_secret, X-Api-Key), in upper or lower case,
-// or has more than 500 bytes.
+// A member is secret if its name is longer than 500 bytes or, in upper or lower case, ends in a word for a secret, as
+// in token, signing_secret and X-Api-Key.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -165,9 +165,9 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 	return nil
 }
 
-// shorten cuts the strings in a JSON text that are longer than longest bytes, before the text is parsed. A large body
-// usually consists of one long string, and skipping it is much faster than parsing it. Text that is not JSON does not
-// become JSON.
+// shorten cuts the strings in a JSON text that exceed the given length in bytes, before the text is parsed. A large
+// body usually consists of one long string, and skipping it is much faster than parsing it. shorten never turns invalid
+// JSON into valid JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // bytes of body
@@ -197,8 +197,8 @@ func shorten(body []byte, longest int) []byte {
 	return append(out, body[copied:]...)
 }
 
-// stringEnd returns the position of the closing quote of the string that starts at a position, or -1 if the string is
-// not closed.
+// stringEnd returns the position of the closing quote of the string that starts at the given position, or -1 if the
+// string is not closed.
 func stringEnd(body []byte, from int) int {
 	for at := from; ; {
 		i := bytes.IndexByte(body[at:], '"')
@@ -217,8 +217,8 @@ func stringEnd(body []byte, from int) int {
 	}
 }
 
-// prefixLength returns the number of bytes of a JSON string, at most limit, that can be kept without splitting a
-// character or an escape.
+// prefixLength returns how many bytes of a JSON string, up to limit, can be kept without splitting a character or an
+// escape.
 func prefixLength(source []byte, limit int) int {
 	for n := 0; n < len(source); {
 		step := 1

@@ -54,7 +54,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The log stores no secret that suffices to gain access, whatever the name of its JSON member is and however it is
+// The log stores no secret that would give access to data, whatever the name of its JSON member and however it is
 // escaped.
 func TestMaskSecrets(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)

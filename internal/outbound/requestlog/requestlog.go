@@ -2,7 +2,7 @@
 //
 // # Life of an entry
 //
-// [Service.Add] receives a request after its client has received the response. Add removes secrets and file contents
+// [Service.Add] receives a request after the client has received the response. Add removes secrets and file contents
 // from the bodies (see [Redact]), limits their size, and appends the entry to a queue in memory. The method
 // [Service.Run] writes entries in batches. Entries that are older than the retention period are deleted by
 // [Service.Sweep].
@@ -35,10 +35,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Limits of the stored values, in bytes.
+// Limits on the stored values, in bytes.
 const (
-	bodyMax   = 64 << 10 // limit of each stored body in bytes
-	stringMax = 16 << 10 // limit of each string in a body; longer strings are cut
+	bodyMax   = 64 << 10 // maximum size of each stored body in bytes
+	stringMax = 16 << 10 // maximum length of each string in a body; longer strings are cut
 	// successMax replaces stringMax for successful requests. Objects that a successful request created can be read
 	// through other operations, and storing each email twice would double the disk writes of sending.
 	successMax = 1 << 10

@@ -17,16 +17,16 @@ import (
 
 const (
 	queueBytes    = 32 << 20               // of queued entries
-	entryOverhead = 512                    // estimated bytes of an entry without its bodies
-	addWait       = time.Second            // maximum wait of a request for space in the queue
+	entryOverhead = 512                    // estimated size, in bytes, of an entry without its bodies
+	addWait       = time.Second            // maximum time that a request waits for space in the queue
 	batchWait     = 100 * time.Millisecond // time during which entries are collected for a batch
 	batchRows     = 64
-	batchBytes    = 512 << 10 // maximum bytes of a batch, so that it does not block SQLite's only writer for long
+	batchBytes    = 512 << 10 // maximum batch size in bytes, which limits how long a batch blocks SQLite's only writer
 	retryWait     = time.Second
 	writeTimeout  = 30 * time.Second // for one batch
-	drainTimeout  = 10 * time.Second // maximum time to write the whole queue at shutdown
+	drainTimeout  = 10 * time.Second // time limit for writing the whole queue at shutdown
 	sweepRows     = 500
-	readRows      = 2000 // number of entries that one call of Batch examines
+	readRows      = 2000 // number of entries that one call to Batch examines
 )
 
 // Service writes, reads and deletes the entries of the request log.
@@ -34,7 +34,7 @@ type Service struct {
 	d         *db.DB
 	log       *slog.Logger
 	retention time.Duration
-	memory    *fairshare.Pool // bytes in the queue, which teams share
+	memory    *fairshare.Pool // queue memory in bytes, which teams share
 	wake      chan struct{}
 
 	mu      sync.Mutex
@@ -94,7 +94,7 @@ func (s *Service) Add(ctx context.Context, r Request) {
 }
 
 // stamp sets the id and the time of an entry to the same millisecond. The query from [selected] finds the entries of a
-// time span by their ids, so both must have the same time.
+// time span by their ids, so the id and the time must agree.
 func (e *Entry) stamp() {
 	e.ID, e.CreatedAt = id.New(), db.Now()
 	if at, _ := id.Time(e.ID); !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
@@ -102,7 +102,7 @@ func (e *Entry) stamp() {
 	}
 }
 
-// text cuts a text to at most limit bytes and removes invalid UTF-8 and NUL characters, which databases reject.
+// text cuts a string to at most limit bytes and removes invalid UTF-8 and NUL characters, which databases reject.
 func text(s string, limit int) string {
 	if len(s) > limit {
 		s = s[:limit]
@@ -111,7 +111,7 @@ func text(s string, limit int) string {
 }
 
 // Run writes queued entries until ctx ends, and then writes the remaining queued entries. Callers must end ctx only
-// after the last call of Add.
+// after the last call to Add.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -207,8 +207,8 @@ func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
 }
 
 // List returns a page of a team's entries without bodies, newest first, and whether there may be more. List examines at
-// most about 100,000 entries. If the page is not full after that, next is the cursor at which the caller can continue;
-// otherwise next is "". The page p must have a limit.
+// most about 100,000 entries. If the page is still not full, List also returns the cursor at which the caller can
+// continue; otherwise that cursor is "". The page p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {
 	if err := f.check(); err != nil {
@@ -218,7 +218,7 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 }
 
 // Batch examines up to 2,000 entries of a team after a cursor, newest first. Batch returns the entries that the filter
-// selects, without bodies. The result next is the cursor of the next batch, or "" after the last batch.
+// selects, without bodies. Batch also returns the cursor for the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {

@@ -25,8 +25,8 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 	return e, err
 }
 
-// insert adds entries and skips those that already exist, because an earlier attempt may have been committed although
-// its connection broke before the response.
+// insert adds entries and skips those that already exist. An earlier attempt may have been committed even though its
+// connection broke before the response.
 func insert(ctx context.Context, tx *db.Tx, all []Entry) {
 	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
 	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
@@ -133,7 +133,7 @@ func selections(teamID string, f Filter) (span, some page.Select, err error) {
 
 func scanEntry(r db.Row) (Entry, error) { return scan(r) }
 
-// like escapes a text for use in a LIKE pattern with ESCAPE '\'.
+// like escapes a string for use in a LIKE pattern with ESCAPE '\'.
 func like(s string) string { return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(s) }
 
 // nextTeam returns the team with the next greater id that has entries, or "" if no such team exists.
@@ -146,7 +146,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// deleteBefore deletes up to limit of a team's entries with ids lower than a given id, oldest first.
+// deleteBefore deletes, oldest first, up to limit of a team's entries whose ids are below the given id.
 func deleteBefore(ctx context.Context, tx *db.Tx, teamID, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM request_logs WHERE team_id = $1 AND id IN
 		(SELECT id FROM request_logs WHERE team_id = $1 AND id < $2 ORDER BY id LIMIT $3)`, teamID, before, limit)

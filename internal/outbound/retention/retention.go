@@ -4,14 +4,14 @@
 // The retention periods are settings of the installation, and each team may have shorter periods. The packages that own
 // the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a transaction of
 // a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that no team has to
-// wait for a team with millions of emails. After each batch, Run pauses as long as the batch took, so that it uses at
-// most half of the time of SQLite's only writer.
+// wait for a team with millions of emails. After each batch, Run pauses as long as the batch took, so that deletion
+// uses at most half of the time of SQLite's only writer.
 //
 // # Failures
 //
 // If Run stops or is killed at any point, the next run finds the remaining rows. An error for one team is returned
-// after all other teams have been processed. [Service.Run] ends after [runTime] at the latest. The next call of Run
-// starts with the first team again.
+// after all other teams have been processed. [Service.Run] ends after [runTime] at the latest. The next call to Run
+// starts again with the first team.
 //
 // # Out of scope
 //
@@ -29,12 +29,12 @@ import (
 
 const (
 	runTime        = 10 * time.Minute // maximum duration of one Run
-	batchesPerTurn = 50               // maximum number of batches of one rule and team before another task runs
+	batchesPerTurn = 50               // maximum number of batches for one rule and team before another task runs
 	teamsPerQuery  = 500              // number of teams that one query reads
 )
 
-// Step deletes one batch of a team's rows from before a time. The parameter after is the position at which to continue,
-// or "" for the first batch. The result next is the position of the next batch, or "" if no rows remain.
+// Step deletes one batch of a team's rows that are older than the given time. The parameter after is the position at
+// which to continue, or "" for the first batch. Step returns the position of the next batch, or "" if no rows remain.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
 // Rule describes a kind of rows that are deleted when they exceed their retention period.
@@ -52,8 +52,8 @@ type Service struct {
 	rules []Rule
 }
 
-// New returns the retention service. The installation's retention periods are in most, and now is the clock that
-// measures the age of rows.
+// New returns the retention service. The parameter most holds the installation's retention periods, and now is the
+// clock that measures the age of rows.
 func New(most teams.Retention, t *teams.Service, now func() time.Time, rules ...Rule) *Service {
 	return &Service{most, t, now, rules}
 }

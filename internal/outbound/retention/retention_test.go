@@ -105,7 +105,7 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// Run spends at most half of the time deleting, even if each team has only one batch.
+// Run spends at most half of its time deleting, even if each team has only one batch.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)

@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The number of messages that wait for one endpoint, and for all endpoints of a team, is limited. Without limits for
+// The number of messages that wait for one endpoint, and for all endpoints of a team, is limited. Without limits on
 // waiting messages, slow or unreachable endpoints would fill the disk. An endpoint that has reached its limit is full:
 // its new messages are recorded as failed, and the team is notified. Messages for a full endpoint appear as failed in
 // its history, and [Service.Recover] can deliver them. When a quarter of the backlog limit is free again, the endpoint
 // accepts messages again.
 //
 // The backlog is counted in jobs, each of which contains up to perJob messages of one chain. The backlog is counted
-// with the index on lanes and never in a transaction that blocks others. After a node has inserted an eighth of the
-// limit, it enqueues a job that measures the backlog. The job repeats the measurement as long as an endpoint is full.
-// Between measurements, the backlog may exceed its limit.
+// with the index on lanes, and never within a transaction that blocks others. After a node has inserted an eighth of
+// the limit, it enqueues a job that measures the backlog. The job repeats the measurement as long as an endpoint is
+// full. Between measurements, the backlog may exceed its limit.
 const (
 	endpointMax         = 100_000
 	teamMax             = 500_000
@@ -38,7 +38,7 @@ type entryCounter struct {
 	n  map[string]int
 }
 
-// When the transaction commits, add counts n more jobs of the team. If the count reaches step, add returns true,
+// When the transaction commits, add counts n more jobs for the team. If the count reaches step, add returns true,
 // because a measurement is due.
 func (c *entryCounter) add(tx *db.Tx, teamID string, n, step int) bool {
 	c.mu.Lock()
@@ -116,7 +116,7 @@ func (s *Service) measure(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// overfull returns the full endpoints, which have at least endpointMax waiting jobs. If the team has teamMax waiting
+// overfull returns the full endpoints: those with at least endpointMax waiting jobs. If the team has teamMax waiting
 // jobs in total, endpoints with at least an equal share of teamMax are also full. A full endpoint stays full until a
 // quarter of its limit is free.
 func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax int) map[string]bool {
@@ -143,8 +143,8 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// notifyFull notifies a team about its full endpoints, at most once an hour. A notice requires that the last notice
-// about at least one full endpoint is a day old.
+// notifyFull notifies a team about its full endpoints, at most once an hour. notifyFull sends a notice only if the last
+// notice about at least one of those endpoints is at least a day old.
 func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// rude starts a TCP server that reads a part of each request and then calls the function answer.
+// rude starts a TCP server that reads part of each request and then calls the function answer.
 func rude(t *testing.T, answer func(c net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -54,7 +54,7 @@ func forever(c net.Conn, head, more string) {
 }
 
 // TestBadReceivers: a receiver that stalls, responds endlessly, redirects or violates the protocol causes one failed
-// attempt with a reason and does not keep a worker busy. A good receiver still gets its messages, although there are
+// attempt with a reason and does not keep a worker busy. A good receiver still gets its messages, even if there are
 // only as many workers as one endpoint may occupy.
 func TestBadReceivers(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,7 @@ func eachEngine(b *testing.B, f func(b *testing.B, d *db.DB)) {
 	b.Run("postgres", func(b *testing.B) { f(b, dbtest.Postgres(b)) })
 }
 
-// record records n suppressions, several per transaction, with a number in each address.
+// record records n suppressions, several per transaction, for numbered addresses.
 func (f *fixture) record(b *testing.B, team string, from, n int) {
 	b.Helper()
 	f.Node.Update(func(tx *db.Tx) error {
@@ -74,9 +74,9 @@ func BenchmarkDrain(b *testing.B) {
 	})
 }
 
-// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with one endpoint each. Of the endpoints in
-// BenchmarkThousandEndpoints, 5 never answer and 5 need 5 seconds. BenchmarkThousandEndpoints reports the delay between
-// an event and its request at the fast endpoints.
+// BenchmarkThousandEndpoints records 500 events a second for 1,000 teams with one endpoint each. In
+// BenchmarkThousandEndpoints, 5 of the endpoints never answer, and 5 others take 5 seconds to answer.
+// BenchmarkThousandEndpoints reports the delay between an event and the resulting request, for the fast endpoints.
 func BenchmarkThousandEndpoints(b *testing.B) {
 	const teams, rate, seconds = 1000, 500, 10
 	eachEngine(b, func(b *testing.B, d *db.DB) {

@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// Limits of the header fields in a call.
+// Limits on the header fields in a call.
 const (
 	MaxCallHeaders = 20
 	maxHeaderName  = 100  // bytes
 	maxHeaderValue = 2000 // bytes
 )
 
-// callPurpose is the key derivation purpose of the secrets for calls.
+// callPurpose is the key derivation purpose for the secrets that sign calls.
 const callPurpose = "automation webhook"
 
 // Call posts a JSON body on behalf of a team to a URL that a user configured. Call returns the HTTP status of the
@@ -52,7 +52,8 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 		status = resp.StatusCode
 		_, err = io.CopyN(io.Discard, resp.Body, readMax)
 		resp.Body.Close()
-		// EOF from CopyN means that the body is shorter than readMax. Only EOF from Do means that there was no response.
+		// EOF from CopyN only means that the body is shorter than readMax. EOF from Do means that there was no
+		// response.
 		if errors.Is(err, io.EOF) {
 			err = nil
 		}

@@ -158,8 +158,8 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		// A request that is about to use the closed connection notices the closing before it writes, and uses another
-		// connection.
+		// A request that is about to use the closed connection notices before it writes that the connection is closed,
+		// and uses another connection.
 		idle.Conn.Close()
 	}
 	return true

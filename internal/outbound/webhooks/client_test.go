@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// The number of a team's connections to an address is counted across ports and host names. New connections replace idle
-// connections, but not connections that are in use. Each team has its own limit of connections to an address.
+// A team's connections to an address are counted across ports and host names. New connections replace idle connections,
+// but not connections that are in use. Each team has its own limit on connections to an address.
 func TestConnectionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	client := newClient(netguard.New(netguard.Options{AllowLoopback: true}), timeout)

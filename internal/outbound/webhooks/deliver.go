@@ -19,7 +19,7 @@ import (
 const (
 	perEndpoint = 32              // maximum number of concurrent attempts at one endpoint
 	lease       = 5 * time.Minute // of a job
-	handleTime  = 2 * time.Minute // after this time, a job with further messages releases its worker
+	handleTime  = 2 * time.Minute // after this time, a job that still has messages releases its worker
 	holdTime    = 200 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ func (s *Service) deliveries() jobs.Kind {
 func lane(teamID, endpointID string) string { return teamID + "|" + endpointID }
 
 // laneTeam returns the team id in a lane. A lane from an older release contains only the endpoint id, which laneTeam
-// then returns in place of the team id.
+// returns in place of the team id.
 func laneTeam(lane string) string {
 	team, _, _ := strings.Cut(lane, "|")
 	return team
@@ -91,7 +91,7 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 }
 
 // waitForEarlier reschedules a job whose chain has an earlier message that is not finished. The waiting job is
-// rescheduled to the earlier message's next attempt, or briefly if that attempt is in progress.
+// rescheduled to the earlier message's next attempt, or by a short time if that attempt is in progress.
 func (s *Service) waitForEarlier(ctx context.Context, j jobs.Job, next int64) error {
 	return s.p.DB.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
 		at := tx.Now().Add(holdTime)
@@ -113,8 +113,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop finishes a job of a deleted or disabled endpoint and marks the job's unfinished messages as failed. The
-// endpoint's health record is removed, so that its other jobs are dropped without delay.
+// drop finishes a job for a deleted or disabled endpoint and marks the job's unfinished messages as failed. drop also
+// removes the endpoint's health record, so that the endpoint's other jobs are dropped without delay.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -134,8 +134,8 @@ type openMessage struct {
 	open    bool
 }
 
-// try posts a message, records the result in the endpoint's health record, and returns the response and its verdict for
-// the nth attempt of a schedule.
+// try posts a message, records the result in the endpoint's health record, and returns the response and the verdict on
+// it as the nth attempt in a schedule.
 func (s *Service) try(ctx context.Context, e *Endpoint, messageID, payload string, schedule []time.Duration,
 	nth int) (answer,
 	verdict, error) {
@@ -224,8 +224,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads a response body and returns the part that is stored. Some of the remaining body is read and
-// discarded, because the connection could not be reused otherwise.
+// beginning reads a response body and returns the part that is stored. beginning reads and discards some of the
+// remaining body, because the connection could not be reused otherwise.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -247,7 +247,7 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// storable removes invalid UTF-8 and NUL characters, which databases reject, from a text.
+// storable removes from a string the invalid UTF-8 and NUL characters that databases reject.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// If the database fails at any point of a delivery or replay, either no request is made or the response is recorded. A
-// replay may also fail after its request, and is then repeated.
+// If the database fails at any point during a delivery or replay, either no request is made or the response is
+// recorded. A replay that fails after its request is repeated.
 func TestDeliveryWithoutDatabase(t *testing.T) {
 	for _, replay := range []bool{false, true} {
 		t.Run(map[bool]string{false: "delivery", true: "replay"}[replay], func(t *testing.T) {
@@ -68,7 +68,7 @@ func TestDeliveryWithoutDatabase(t *testing.T) {
 	}
 }
 
-// While the database is unavailable, no operation reports success or that a webhook does not exist.
+// While the database is unavailable, no operation reports success, and none reports that a webhook does not exist.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)

@@ -11,17 +11,17 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	cacheShared = 2 * time.Second // maximum delay until another node's change is visible if its notification is lost
+	cacheShared = 2 * time.Second // maximum delay of another node's change if its notification is lost
 	cacheAlone  = time.Minute     // cache duration on the only node
 	cacheMax    = 20_000          // cached teams
 )
 
-// endpointCache caches the endpoints of teams, so that an event of a team without endpoints needs only a look-up in
-// memory.
+// endpointCache caches the endpoints of teams, so that an event needs only a look-up in memory if its team has no
+// endpoints.
 //
-// Endpoints that a transaction reads are cached only after it commits, and only if no endpoint of the team has changed
-// since the read began. Without the two conditions for caching endpoints, an older state could replace a newer one in
-// the cache.
+// Endpoints that a transaction reads are cached only after it commits, and only if none of the team's endpoints has
+// changed since the read began. Without the two conditions for caching endpoints, an older state could replace a newer
+// one in the cache.
 type endpointCache struct {
 	d   *db.DB
 	ttl time.Duration
@@ -55,7 +55,7 @@ func (k *endpointCache) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { k.d.Hint(hintTopic, teamID) })
 }
 
-// bucket returns a team's index in the array epoch. Several teams may have the same bucket. Teams with the same bucket
+// bucket returns a team's index in the epoch array. Several teams may have the same bucket. Teams with the same bucket
 // only reload their endpoints more often than necessary.
 func bucket(teamID string) byte {
 	h := fnv.New32a()

@@ -16,8 +16,8 @@ import (
 // The transaction that records an event inserts the deliveries if the event has at most directMax endpoints. Inserting
 // more deliveries in the transaction that records an event would block other transactions for too long. For an event
 // with many endpoints, the transaction inserts only the message and a fan-out job, and the job inserts the deliveries
-// in steps. A fan-out job is also used if events that are recorded together have many deliveries, such as the events of
-// all recipients of an email.
+// in steps. A fan-out job is also used if events that are recorded together have many deliveries, such as the events
+// for all recipients of an email.
 //
 // A row in webhook_fanouts records the progress of a fan-out job. Each step of the job updates the row in the same
 // transaction that inserts deliveries, so that a crash neither skips an endpoint nor inserts a delivery twice. Until
@@ -54,8 +54,8 @@ func (s *Service) enqueueFanout(ctx context.Context, tx *db.Tx, m *entry) error 
 	return nil
 }
 
-// fanouts returns the job kind of fan-out jobs. Each team runs at most one fan-out job at a time, so that the job's
-// writes do not block others.
+// fanouts returns the job kind for fan-outs. Each team runs at most one fan-out job at a time, so that the job's writes
+// do not block others.
 func (s *Service) fanouts() jobs.Kind {
 	return jobs.Kind{Name: fanoutKind, Handle: s.fanOut, Workers: 8, PerLane: 1, Lease: lease,
 		Schedule: slices.Repeat([]time.Duration{5 * time.Second}, fanoutTries)}
@@ -81,8 +81,8 @@ func (s *Service) fanOut(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// fanOutStep inserts the deliveries of a message to the next endpoints. After the last endpoint, fanOutStep finishes
-// the job.
+// fanOutStep inserts deliveries of a message to the next batch of endpoints. After the last endpoint, fanOutStep
+// finishes the job.
 func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanoutJob) (done bool, err error) {
 	f, err := getFanout(ctx, tx.Reader, j.TeamID, p.Chain, p.Message)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Service) fanOutStep(ctx context.Context, tx *db.Tx, j jobs.Job, p fanou
 	return false, nil
 }
 
-// subscribersOf returns the endpoints that select events of a type.
+// subscribersOf returns the endpoints that select events of the given type.
 func subscribersOf(all []*Endpoint, t events.Type) (some []*Endpoint) {
 	for _, x := range all {
 		if x.wants(t) {

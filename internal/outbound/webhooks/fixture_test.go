@@ -34,7 +34,7 @@ type fixture struct {
 	notices []string
 }
 
-// config returns the configuration of most tests: the default schedule, with local endpoints allowed.
+// config returns the configuration that most tests use: the default schedule, with local endpoints allowed.
 func config() webhooks.Config {
 	return webhooks.Config{Schedule: []time.Duration{5 * time.Second, 5 * time.Minute, 30 * time.Minute, 2 * time.Hour,
 		5 * time.Hour,
@@ -96,7 +96,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// request is a request that the test receiver got.
+// request is a request that reached the test receiver.
 type request struct {
 	head       http.Header
 	path, from string
@@ -175,7 +175,7 @@ func (f *fixture) unsuppress(t testing.TB, address string) {
 	must(t, err)
 }
 
-// messages returns the messages of an endpoint, newest first.
+// messages returns an endpoint's messages, newest first.
 func (f *fixture) messages(t testing.TB, e webhooks.Endpoint) []webhooks.Message {
 	t.Helper()
 	all, _, err := f.Messages(t.Context(), f.Acme.TeamID, e.ID, "", page.Page{Limit: 100})

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestTellFull: a team is notified about its full endpoints at most once an hour. A notice requires that the last
-// notice about at least one full endpoint is a day old. The notice names at most ten endpoints.
+// TestTellFull: a team is notified about its full endpoints at most once an hour. A notice is sent only if the last
+// notice about at least one full endpoint is at least a day old. The notice names at most ten endpoints.
 func TestTellFull(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		const hour = time.Hour

@@ -10,14 +10,14 @@ import (
 )
 
 const (
-	firstAttempts = 4           // concurrent attempts at an endpoint without any response so far
+	firstAttempts = 4           // limit on concurrent attempts at an endpoint that has not responded yet
 	quick         = time.Second // an endpoint with at most this response time gets perEndpoint concurrent attempts
-	slowAttempts  = 2           // concurrent attempts at the slowest endpoint
-	failingRow    = 3           // consecutive failures until an endpoint gets fewer attempts, or a pause if it times out
-	failingLanes  = 2           // concurrent attempts at a failing endpoint
+	slowAttempts  = 2           // limit on concurrent attempts at the slowest endpoint
+	failingRow    = 3           // an endpoint with this many consecutive failures gets fewer attempts, or pauses
+	failingLanes  = 2           // limit on concurrent attempts at a failing endpoint
 	restPart      = 3           // the first pause after timeouts is the attempt's timeout divided by this constant
 	restMax       = 5 * time.Minute
-	crowdedFirst  = time.Second // the first pause of an endpoint whose address has too many connections
+	crowdedFirst  = time.Second // the first pause for an endpoint whose address has too many connections
 	crowdedMax    = 16 * time.Second
 	healthMax     = 100_000 // endpoints in memory
 	warnAfter     = 5       // the team is warned after Config.DisableAfter divided by this constant
@@ -29,9 +29,9 @@ const (
 // an endpoint gets a pause, then one attempt, then a longer pause, until the endpoint answers. During a pause, waiting
 // messages are not attempted and their schedules do not advance.
 //
-// The health state is only in memory and is empty when the process starts.
+// The health state is kept only in memory and is empty when the process starts.
 type health struct {
-	timeout time.Duration // time limit of an attempt
+	timeout time.Duration // time limit for an attempt
 
 	mu  sync.Mutex
 	all map[string]*condition

@@ -101,7 +101,7 @@ const replayMark = "replay:"
 
 // Replay schedules one more attempt for a message in any state, with the same id and payload and a new signature. A
 // replay does not change the message's retry schedule, except that a successful replay ends the schedule. While a
-// replay of a message waits or runs, further calls of Replay for that message have no effect.
+// replay of a message waits or runs, more calls to Replay for that message have no effect.
 func (s *Service) Replay(ctx context.Context, teamID, endpointID, messageID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)
@@ -172,7 +172,7 @@ func (s *Service) replayOne(ctx context.Context, j jobs.Job, messageID string) e
 }
 
 // follow enqueues a job for the messages that waited for a replayed message. The existing jobs of the waiting messages
-// are due only at the replayed message's next scheduled attempt, and are needless by then.
+// are due only at the replayed message's next scheduled attempt, and will be unnecessary by then.
 func (s *Service) follow(ctx context.Context, tx *db.Tx, d *deliveryResult) error {
 	next, err := openAfter(ctx, tx.Reader, d, perJob)
 	if err != nil || len(next) == 0 {
@@ -193,8 +193,8 @@ type recovery struct {
 	To       string `json:"to"`
 }
 
-// Recover redelivers every message that failed at an endpoint since a time, oldest first, each with a complete retry
-// schedule. Recover does not include messages that are older than the retention period.
+// Recover redelivers, oldest first, every message to an endpoint that failed after the given time. Each message gets a
+// complete retry schedule. Recover does not include messages that are older than the retention period.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
 	case since.IsZero():
@@ -215,25 +215,27 @@ func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since 
 	})
 }
 
-// firstAt returns an id that sorts after all messages from before the time t, and before all messages from t on.
+// firstAt returns an id that sorts after all messages created before the time t and before all messages created at or
+// after t.
 func firstAt(t time.Time) string { return fmt.Sprintf("%s%012x", messagePrefix, t.UnixMilli()) }
 
-// recoveries returns the job kind of recovery jobs. Each team runs at most one recovery job at a time.
+// recoveries returns the job kind for recoveries. Each team runs at most one recovery job at a time.
 func (s *Service) recoveries() jobs.Kind {
 	return jobs.Kind{Name: RecoverKind, Handle: s.recoverSome, Workers: 4, PerLane: 1, Lease: 15 * time.Minute,
 		Schedule: []time.Duration{time.Minute, 5 * time.Minute, time.Hour}}
 }
 
 const (
-	batch          = 100             // maximum rows per transaction of a recovery or sweep
+	batch          = 100             // maximum number of rows per transaction in a recovery or sweep
 	recoverStretch = 5_000           // number of messages that a recovery reopens before the team's next recovery runs
 	recoverWait    = 2 * time.Second // delay before a recovery continues if enough jobs wait for the endpoint
-	sweepStretch   = 50              // transactions for one endpoint before the sweep turns to the next endpoint
+	sweepStretch   = 50              // number of transactions for one endpoint before the sweep continues with the next
 )
 
-// recoverSome handles a recovery job: it reopens some failed messages, one batch per transaction, and enqueues another
-// job for further messages. After a crash, recoverSome continues with the messages that are still in the state Failed.
-// At most half of the endpoint's maximum backlog is used, so that the endpoint still accepts new messages.
+// recoverSome handles a recovery job: it reopens a limited number of failed messages, one batch per transaction, and
+// enqueues another job for the remaining messages. After a crash, recoverSome continues with the messages that are
+// still in the state Failed. recoverSome fills at most half of the endpoint's maximum backlog, so that the endpoint
+// still accepts new messages.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
 	if err := json.Unmarshal([]byte(j.Payload), &r); err != nil {
@@ -322,8 +324,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// sweepRound deletes some rows of each endpoint, and some messages, so that an endpoint with millions of rows does not
-// delay other endpoints. If more rows may remain to be deleted, sweepRound returns true.
+// sweepRound deletes a limited number of messages, and of rows per endpoint, so that an endpoint with millions of rows
+// does not delay other endpoints. If more rows may remain to be deleted, sweepRound returns true.
 func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err error) {
 	for last := ""; ; {
 		all, err := allEndpoints(ctx, s.p.DB.Reader, last, batch)
@@ -353,7 +355,7 @@ func (s *Service) sweepRound(ctx context.Context, before string) (more bool, err
 	return more || left, nil
 }
 
-// repeat calls the function do at most sweepStretch times, until do deletes nothing. If more rows may remain to be
+// repeat calls the function do until do deletes nothing, but at most sweepStretch times. If more rows may remain to be
 // deleted, repeat returns true.
 func (s *Service) repeat(ctx context.Context, do func(tx *db.Tx) (int64, error)) (more bool, err error) {
 	for range sweepStretch {

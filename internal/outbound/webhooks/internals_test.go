@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// A backlog measurement is due whenever enough jobs have been inserted since the last measurement. Only jobs of
+// A backlog measurement is due whenever enough jobs have been inserted since the last measurement. Only jobs from
 // committed transactions count.
 func TestEnteredIsMeasuredInParts(t *testing.T) {
 	d := dbtest.SQLite(t)
@@ -241,7 +241,7 @@ func TestJudgedAtItsEdges(t *testing.T) {
 	})
 }
 
-// The number of a team's connections to an address is limited, including connections that are being opened. A new
+// A team's connections to an address are limited in number, including connections that are being opened. A new
 // connection replaces an idle connection that has been used. Addresses without connections are removed from the count.
 func TestConnectionsAreCounted(t *testing.T) {
 	c := &connections{all: map[connKey]map[*connection]bool{}}
@@ -397,8 +397,8 @@ func TestJudgeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Ids consist of a prefix and 32 hexadecimal digits. The id from firstAt for a time t sorts before all ids from the
-// time t on.
+// Ids consist of a prefix and 32 hexadecimal digits. The id that firstAt returns for a time t sorts before all ids
+// created at or after t.
 func TestIDs(t *testing.T) {
 	good := strings.Repeat("0a", 16)
 	if err := CheckID("event_id", MessagePrefix, MessagePrefix+good); err != nil {
@@ -444,8 +444,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// An endpoint without a list of event types selects all types, an endpoint with a list selects only these types, and a
-// disabled endpoint selects none.
+// An endpoint without a list of event types selects all types, an endpoint with a list selects only the listed types,
+// and a disabled endpoint selects none.
 func TestWants(t *testing.T) {
 	for _, c := range []struct {
 		e    Endpoint

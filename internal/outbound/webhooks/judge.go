@@ -18,15 +18,15 @@ type answer struct {
 	took       time.Duration
 }
 
-// verdict is the consequence of an attempt for the message and the endpoint.
+// verdict describes what an attempt's result means for the message and the endpoint.
 type verdict struct {
 	state  State
 	wait   time.Duration // time until the next attempt if the state is Attempting
-	gone   bool          // whether the endpoint answered that it accepts no more requests
+	gone   bool          // whether the endpoint responded that it accepts no more requests
 	reason string        // why the attempt failed; "" for a success
 }
 
-// judge returns the consequence of an attempt's result. The parameter tries is the attempt's number in the message's
+// judge returns the verdict on an attempt's result. The parameter tries is the attempt's number in the message's
 // schedule, starting at 1.
 //
 // Any 2xx status is a success, even if reading the body fails, because the status shows that the receiver has the

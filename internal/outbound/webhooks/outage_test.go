@@ -17,7 +17,7 @@ import (
 // TestOutcomesOutliveAnOutage makes the database unavailable while an endpoint answers a delivery and a replay. When
 // the database is available again, the response is recorded, and no request is repeated.
 func TestOutcomesOutliveAnOutage(t *testing.T) {
-	t.Parallel() // runs after the tests in simulated time, which would otherwise have to catch up with its ids
+	t.Parallel() // runs after the simulated-time tests, whose clocks would have to catch up with its ids
 	d, proxy := dbtest.Proxied(t, time.Second)
 	f := loopback(t, d)
 	x := receive(t, func(n int, _ http.ResponseWriter, _ *http.Request) {

@@ -45,7 +45,8 @@ type header struct {
 	Value string `json:"value"`
 }
 
-// emailData is the data object of email events (webhook reference 2). Fields that the email does not have are omitted.
+// emailData is the data object of email events (webhook reference 2). Fields for which the email has no value are
+// omitted.
 type emailData struct {
 	EmailID     string             `json:"email_id"`
 	MessageID   string             `json:"message_id"`

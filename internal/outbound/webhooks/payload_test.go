@@ -176,7 +176,7 @@ func TestAcceptedEmail(t *testing.T) {
 }
 
 // Event types that are not in the API reference are sent only to endpoints that select them by name, and contain no
-// text of the email.
+// text from the email.
 func TestNamedEvents(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

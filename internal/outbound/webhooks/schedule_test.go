@@ -48,14 +48,14 @@ func failsUntil(works *atomic.Bool) func(int, http.ResponseWriter, *http.Request
 	}
 }
 
-// apart reports whether two times differ by the duration wait, allowing for jitter and some processing time.
+// apart reports whether two times differ by the given duration, allowing for jitter and some processing time.
 func apart(a, b time.Time, wait time.Duration) bool {
 	d := b.Sub(a)
 	return d >= wait*8/10 && d <= wait*12/10+2*time.Second
 }
 
-// TestSchedule: if a receiver fails four times and then works, five attempts are made at the times of the schedule. A
-// replay after a success adds one more attempt.
+// TestSchedule: if a receiver fails four times and then works, five attempts are made at the scheduled times. A replay
+// after a success adds one more attempt.
 func TestSchedule(t *testing.T) {
 	fails := func(n int, w http.ResponseWriter, _ *http.Request) {
 		if n < 4 {
@@ -163,8 +163,8 @@ func TestReplayFreesTheChain(t *testing.T) {
 	})
 }
 
-// When the last attempt of the schedule fails, the message has failed. Recover delivers the messages that failed since
-// a time, oldest first.
+// When the last attempt of the schedule fails, the message has failed. Recover delivers the messages that failed after
+// a given time, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool
 	bubble(t, config(), failsUntil(&works), func(t *testing.T, f *fixture, x *receiver) {

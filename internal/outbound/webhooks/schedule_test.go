@@ -199,7 +199,7 @@ func TestFailAndRecover(t *testing.T) {
 	})
 }
 
-// A 410 response disables the endpoint immediately. Waiting messages of a disabled endpoint fail, and are delivered
+// A 410 response disables the endpoint immediately. Messages that wait for a disabled endpoint fail, and are delivered
 // after the endpoint is enabled and recovered.
 func TestGone(t *testing.T) {
 	bubble(t, config(), func(n int, w http.ResponseWriter, _ *http.Request) {
@@ -240,7 +240,7 @@ func TestGone(t *testing.T) {
 }
 
 // If an endpoint fails at every attempt, the team is warned after a fifth of the time limit, and the endpoint is
-// disabled at the end. An endpoint that sometimes succeeds is not disabled.
+// disabled when the limit is reached. An endpoint that sometimes succeeds is not disabled.
 func TestDisableAfterDays(t *testing.T) {
 	c := config()
 	c.DisableAfter = 20 * time.Hour

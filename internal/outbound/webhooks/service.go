@@ -38,7 +38,7 @@ func New(c Config, p Deps) (*Service, error) {
 	return newService(c, p), nil
 }
 
-// newService is like New but does not check the dependencies, for tests that need only few of them.
+// newService is like New but does not check the dependencies, for tests that need only a few of them.
 func newService(c Config, p Deps) *Service {
 	if c.Workers == 0 {
 		c.Workers = 1024
@@ -58,7 +58,7 @@ func newService(c Config, p Deps) *Service {
 	return s
 }
 
-// newSecret generates a signing secret and returns it as text for the user and encrypted for the database.
+// newSecret generates a signing secret and returns it twice: in plain text for the user and encrypted for the database.
 func (s *Service) newSecret(endpointID string) (shown string, sealed []byte, err error) {
 	key := make([]byte, secretSize)
 	rand.Read(key)
@@ -114,7 +114,7 @@ func (s *Service) Get(ctx context.Context, teamID, endpointID string) (Endpoint,
 	return e, err
 }
 
-// open decrypts a signing secret of the endpoint.
+// open decrypts one of the endpoint's signing secrets.
 func (s *Service) open(e *Endpoint, sealed []byte) ([]byte, error) {
 	key, err := s.p.Keys.Open(sealPurpose, sealed, []byte(e.ID))
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Endpo
 	return listEndpoints(ctx, s.p.DB.Reader, teamID, p)
 }
 
-// Change describes a change of an endpoint; fields that are nil stay unchanged.
+// Change describes a change to an endpoint; nil fields leave the endpoint's values unchanged.
 type Change struct {
 	URL    *string
 	Events []string
@@ -180,7 +180,7 @@ func (s *Service) Update(ctx context.Context, teamID, endpointID string, c Chang
 	})
 }
 
-// Delete deletes an endpoint. Waiting messages of the endpoint are not delivered.
+// Delete deletes an endpoint. Messages that wait for the endpoint are not delivered.
 func (s *Service) Delete(ctx context.Context, teamID, endpointID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := lockEndpoint(ctx, tx, teamID, endpointID)

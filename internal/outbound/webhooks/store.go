@@ -107,7 +107,7 @@ func teamEndpoints(ctx context.Context, r db.Reader, teamID string) ([]*Endpoint
 	return all, nil
 }
 
-// endpointsAfter returns at most limit endpoints of a team with ids greater than after, in id order.
+// endpointsAfter returns, in id order, at most limit of a team's endpoints whose ids are greater than after.
 func endpointsAfter(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]*Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+
 		` FROM webhooks WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`,
@@ -141,7 +141,7 @@ func waitingJobs(ctx context.Context, r db.Reader, teamID string) (map[string]in
 	return waiting, nil
 }
 
-// waitingUpTo counts the waiting jobs for an endpoint, at most up to the given number.
+// waitingUpTo counts the waiting jobs for an endpoint, but stops at the given number.
 func waitingUpTo(ctx context.Context, r db.Reader, teamID, endpointID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM jobs WHERE kind = $1 AND lane = $2 LIMIT $3) x`, Kind,
 		lane(teamID, endpointID), most).Scan(&n)
@@ -172,8 +172,8 @@ func markWorking(ctx context.Context, tx *db.Tx, e *Endpoint) {
 		false)
 }
 
-// failedSince reports whether an endpoint has had no success since a time. The column failing_since is not sufficient,
-// because not every success clears it.
+// failedSince reports whether an endpoint has had no success since the given time. The column failing_since is not
+// sufficient, because not every success clears it.
 func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time) (bool, error) {
 	var n int
 	err := r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM webhook_deliveries
@@ -185,8 +185,8 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn records that the team was warned about a failing endpoint. If no other transaction has recorded the warning
-// before, warn returns true.
+// warn records that the team was warned about a failing endpoint. warn returns true if no other transaction has already
+// recorded the warning.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
 		true)
@@ -196,7 +196,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	return n > 0, nil
 }
 
-// disable disables a failing endpoint. If no other transaction has disabled the endpoint before, disable returns true.
+// disable disables a failing endpoint. disable returns true if no other transaction has already disabled the endpoint.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 500 // maximum rows deleted in one transaction
+const eraseRows = 500 // maximum number of rows deleted in one transaction
 
 // EraseTeam deletes a team's endpoints with their messages and attempts. EraseTeam first marks the endpoints as
 // deleted, so that no more messages are inserted.

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// inHand claims the only waiting job of a kind, as a worker does.
+// inHand claims the only waiting job of the given kind, as a worker does.
 func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Attempt: 1, CreatedAt: time.Now()}
@@ -27,7 +27,7 @@ func (f *fixture) inHand(t testing.TB, kind string) jobs.Job {
 	return j
 }
 
-// work handles a job once.
+// work calls the handler for a job once.
 func (f *fixture) work(t testing.TB, j jobs.Job) error {
 	t.Helper()
 	for _, k := range f.Kinds() {
@@ -63,7 +63,7 @@ func (f *fixture) enqueueBacklog(t testing.TB, team string) {
 	}))
 }
 
-// If any SQL statement of an operation or job fails, the operation or job returns an error and can be repeated.
+// If any SQL statement in an operation or job fails, the operation or job returns an error and can be repeated.
 // Deliveries are not part of this test, because recording a response is repeated until it succeeds.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -156,8 +156,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A recovery uses half of the endpoint's maximum backlog and enqueues another job for further messages. If half of the
-// maximum number of jobs already wait, a recovery reopens no message.
+// A recovery uses half of the endpoint's maximum backlog and enqueues another job for the remaining messages. If half
+// of the maximum number of jobs are already waiting, a recovery reopens no messages.
 func TestRecoverFillsHalf(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		c := config()

@@ -69,10 +69,10 @@ func fanoutLost(f *fanout, j jobs.Job) error {
 	return fmt.Errorf("insert deliveries of %s, attempt %d: %w", f.ID, j.Attempt, jobs.ErrLost)
 }
 
-// openMessages returns the unfinished messages of a job, in order. The result held is the time of the next attempt for
-// an earlier message of the same chain. If that attempt is in progress or a fan-out has not yet reached the endpoint,
-// held is 0; if no earlier message is unfinished, held is -1. Go code, not SQL, checks whether a message is unfinished,
-// because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
+// openMessages returns a job's unfinished messages, in order. The second result is the time of the next attempt for an
+// earlier message in the same chain. The second result is 0 if that attempt is in progress or a fan-out has not yet
+// reached the endpoint, and -1 if no earlier message is unfinished. Go code, not SQL, checks whether a message is
+// unfinished, because PostgreSQL would otherwise use the index on unfinished messages and scan a whole backlog.
 func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	ids []string) (open []openMessage, held int64, err error) {
 	rows, err := r.Query(ctx, `SELECT d.message_id, d.tries, d.status, m.payload, COALESCE((SELECT MAX(o.next_at)
@@ -97,7 +97,7 @@ func openMessages(ctx context.Context, r db.Reader, teamID, endpointID string,
 	return slices.DeleteFunc(all, func(m openMessage) bool { return !m.open }), held, nil
 }
 
-// openAfter returns at most limit other unfinished messages of a delivery's chain, in order.
+// openAfter returns, in order, at most limit other unfinished messages in a delivery's chain.
 func openAfter(ctx context.Context, r db.Reader, d *deliveryResult, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT o.message_id FROM webhook_deliveries d JOIN webhook_deliveries o
 			ON o.webhook_id = d.webhook_id AND o.chain = d.chain AND o.message_id <> d.message_id
@@ -160,7 +160,7 @@ func insertAttempt(ctx context.Context, tx *db.Tx, d *deliveryResult, a answer, 
 		a.at.UnixMicro(), a.took.Microseconds())
 }
 
-// trimAttempts deletes the oldest attempts of a message beyond the limit attemptsMax.
+// trimAttempts deletes a message's oldest attempts, so that at most attemptsMax remain.
 func trimAttempts(ctx context.Context, tx *db.Tx, d *deliveryResult) {
 	tx.Queue(ctx, `DELETE FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 AND team_id = $3 AND id <= (
 		SELECT id FROM webhook_attempts WHERE webhook_id = $1 AND message_id = $2 ORDER BY id DESC LIMIT 1 OFFSET $4)`,
@@ -229,7 +229,7 @@ func listAttempts(ctx context.Context, r db.Reader, teamID, endpointID, messageI
 		})
 }
 
-// allEndpoints returns endpoints of all teams, including deleted ones, in id order.
+// allEndpoints returns endpoints across all teams, including deleted ones, in id order.
 func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]Endpoint, error) {
 	rows, err := r.Query(ctx, `SELECT `+endpointColumns+` FROM webhooks WHERE id > $1 ORDER BY id LIMIT $2`, after, limit)
 	all, err := db.Collect(rows, err, scanEndpoint)
@@ -239,9 +239,9 @@ func allEndpoints(ctx context.Context, r db.Reader, after string, limit int) ([]
 	return all, nil
 }
 
-// sweepEndpoint deletes some rows of an endpoint's messages with ids lower than a given id, and returns the number of
-// rows. A deleted endpoint whose rows are all deleted is itself deleted after an hour, when no node inserts messages
-// for it any more.
+// sweepEndpoint deletes a batch of rows for an endpoint's messages whose ids are below the given id, and returns the
+// number of deleted rows. A deleted endpoint that has no rows left is itself deleted after an hour, when no node
+// inserts messages for it any more.
 func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, limit int) (n int64, err error) {
 	for _, table := range []string{"webhook_attempts", "webhook_deliveries"} {
 		gone, err := tx.Exec(ctx, sweepOf(table), e.ID, e.TeamID, before, limit)
@@ -257,7 +257,7 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	return n, nil
 }
 
-// sweepOf returns the SQL statement that deletes rows of an endpoint's oldest messages. The statement reads only the
+// sweepOf returns the SQL statement that deletes rows for an endpoint's oldest messages. The statement reads only the
 // rows that it deletes, by a range of message ids.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
@@ -265,7 +265,8 @@ func sweepOf(table string) string {
 		SELECT message_id FROM ` + table + ` WHERE webhook_id = $1 AND message_id < $3 ORDER BY message_id LIMIT $4) x)`
 }
 
-// sweepMessages deletes some messages of all teams with ids lower than a given id, and returns their number.
+// sweepMessages deletes a batch of messages, across all teams, whose ids are below the given id, and returns their
+// number.
 func sweepMessages(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM webhook_messages WHERE id IN (SELECT id FROM webhook_messages WHERE id < $1
 		ORDER BY id LIMIT $2)`,

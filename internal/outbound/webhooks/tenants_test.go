@@ -75,7 +75,7 @@ func (f *fixture) endpoints(t *testing.T, team, url string, n int) (all []webhoo
 	return all
 }
 
-// addresses records n suppression events of a team.
+// addresses records n suppression events for a team.
 func (f *fixture) addresses(t *testing.T, team string, n int) {
 	t.Helper()
 	for i := range n {
@@ -167,8 +167,8 @@ func TestLanesOfTheReleaseBefore(t *testing.T) {
 	})
 }
 
-// A transaction that records an event writes only few rows, however many endpoints select the event. The deliveries to
-// many endpoints are inserted in small steps.
+// A transaction that records an event writes only a few rows, however many endpoints select the event. The deliveries
+// to many endpoints are inserted in small steps.
 func TestManyEndpoints(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -331,7 +331,7 @@ func TestFullEndpoint(t *testing.T) {
 	})
 }
 
-// A recovery keeps space for new messages: it uses half of the maximum backlog, and continues when its messages have
+// A recovery leaves space for new messages: it uses half of the maximum backlog, and continues when its messages have
 // been delivered.
 func TestRecoverInParts(t *testing.T) {
 	t.Parallel()

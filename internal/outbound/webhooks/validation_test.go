@@ -119,7 +119,7 @@ func TestReplayOfDeletedRows(t *testing.T) {
 	}
 }
 
-// Waiting messages of a disabled endpoint fail.
+// Messages that wait for a disabled endpoint fail.
 func TestDisabledEndpointFailsItsMessages(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)

@@ -23,22 +23,22 @@
 //
 // Endpoints delay each other only if their team has reached one of its limits. Each endpoint has its own lane, and
 // failing or slow endpoints get few workers (health.go). Teams share the workers of a node as package fairshare
-// describes. Each team has a limit for its connections to one address (client.go) and a limit for its backlog
+// describes. Each team has a limit on its connections to one address (client.go) and a limit on its backlog
 // (backlog.go).
 //
-// No transaction is open during network calls. An attempt returns its result as a value, and only [judge] determines
-// the consequence. Package netguard checks each address when the client connects to it, and redirects are not followed.
+// No transaction is open during network calls. An attempt returns its result as a value, and only [judge] decides what
+// follows from it. Package netguard checks each address when the client connects to it, and redirects are not followed.
 // An attempt takes at most 15 seconds and reads about 64 KB of the response. The attempt stores the first KB of the
 // response, or 256 bytes after a success.
 //
 // # Failures
 //
-// An endpoint is disabled, and its team is notified, if it answers with 410 or if all attempts fail for the duration
-// Config.DisableAfter. Waiting messages of a disabled endpoint fail when they are due. New messages for a full endpoint
-// fail immediately. [Service.Recover] delivers failed messages again. The node that changes an endpoint applies the
-// change before it responds to the request. Other nodes are notified of the change, or notice it within seconds if the
-// notification is lost. Internal errors, such as an unavailable database, do not count as attempts of a message's
-// schedule.
+// An endpoint is disabled, and its team is notified, if it answers with 410 or if all attempts fail for as long as
+// Config.DisableAfter. Messages that wait for a disabled endpoint fail when they are due. New messages for a full
+// endpoint fail immediately. [Service.Recover] delivers failed messages again. The node that changes an endpoint
+// applies the change before it responds to the request. Other nodes are notified of the change, or notice it within
+// seconds if the notification is lost. Internal errors, such as an unavailable database, do not count as attempts in a
+// message's schedule.
 //
 // # Out of scope
 //
@@ -64,15 +64,15 @@ import (
 
 // Limits of webhooks.
 const (
-	timeout      = 15 * time.Second // time limit of an attempt, from the DNS look-up to the last byte of the response
-	failureMax   = 1 << 10          // stored bytes of the response to a failed attempt
-	successMax   = 256              // stored bytes of the response to a successful attempt
-	readMax      = 64 << 10         // maximum bytes of the response that are read after the stored bytes
-	attemptsMax  = 100              // maximum stored attempts per message, because replays can add many
+	timeout      = 15 * time.Second // time limit for an attempt, from the DNS look-up to the last byte of the response
+	failureMax   = 1 << 10          // maximum number of stored response bytes for a failed attempt
+	successMax   = 256              // maximum number of stored response bytes for a successful attempt
+	readMax      = 64 << 10         // maximum number of response bytes that are read after the stored bytes
+	attemptsMax  = 100              // maximum number of stored attempts per message, because replays can add many
 	rotationTime = 24 * time.Hour   // time after a rotation during which the previous secret also signs messages
 	secretSize   = 32               // bytes
 	maxPerTeam   = 1000             // endpoints
-	maxEvents    = 100              // maximum event types in a request's list, including duplicates
+	maxEvents    = 100              // maximum number of event types in a request's list, including duplicates
 )
 
 // Status says whether an endpoint receives messages.
@@ -108,7 +108,7 @@ type Endpoint struct {
 	Events         []events.Type // nil means all types except those of OptInTypes
 	Status         Status
 	Secret         string // whsec_ followed by base64; set only if a single endpoint is read
-	DisabledReason string // reason; empty unless failures disabled the endpoint
+	DisabledReason string // why failures disabled the endpoint; otherwise empty
 	DisabledAt     time.Time
 	FailingSince   time.Time // zero while the endpoint works; a success does not always clear it (see judged)
 	FullSince      time.Time // zero if the endpoint accepts new messages (see backlog.go)
@@ -120,7 +120,7 @@ type Endpoint struct {
 	fullNotified      time.Time // time of the team's last notice that the endpoint is full
 }
 
-// wants reports whether the endpoint is enabled and selects events of a type.
+// wants reports whether the endpoint is enabled and selects events of the given type.
 func (e *Endpoint) wants(t events.Type) bool {
 	types := e.Events
 	if types == nil {
@@ -136,10 +136,10 @@ type Config struct {
 	Retention    time.Duration   // retention period of messages and attempts
 	AllowHTTP    bool            // allows endpoints without TLS, for development
 	UserAgent    string
-	Workers      int           // maximum concurrent attempts; 0 means 1,024
-	EndpointMax  int           // approximate maximum of waiting jobs for one endpoint; 0 means 100,000
-	TeamMax      int           // maximum of waiting jobs for all endpoints of a team; 0 means 500,000
-	Timeout      time.Duration // time limit of an attempt; 0 means 15 seconds
+	Workers      int           // maximum number of concurrent attempts; 0 means 1,024
+	EndpointMax  int           // approximate maximum number of waiting jobs for one endpoint; 0 means 100,000
+	TeamMax      int           // maximum number of waiting jobs for all of a team's endpoints; 0 means 500,000
+	Timeout      time.Duration // time limit for an attempt; 0 means 15 seconds
 }
 
 // Deps holds the dependencies of a Service.

@@ -1,15 +1,15 @@
-// Package content stores what many emails have in common: sender, subject, texts and headers. The common parts of
-// emails are templates, which are filled with the values of each email. The text of a broadcast to a million
-// recipients, for example, is stored only once.
+// Package content stores what many emails have in common: sender, subject, body and headers. The common parts of emails
+// are templates, which are filled with the values of each email. The text of a broadcast to a million recipients, for
+// example, is stored only once.
 //
 // # Invariants
 //
 // A Content never changes after it is added, so every node caches its compiled form by id. A Content belongs to a team
 // and can be read only with the team's id. A Content is stored as long as an email refers to it. The database row of a
-// Content has a lower bound for the ids of the emails that refer to it, and the time of its last recorded use. Package
-// emails searches the recorded range of ids before [Service.RemoveUnused] deletes a Content that is not marked as kept.
-// Emails have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a Content to
-// which no email ever referred.
+// Content holds a lower bound for the ids of the emails that refer to it, and the time of its last recorded use.
+// Package emails searches the recorded range of ids before [Service.RemoveUnused] deletes a Content that is not marked
+// as kept. Emails have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a
+// Content to which no email has ever referred.
 //
 // The range of ids stays correct if a clock is set back or if the nodes' clocks differ by minutes. Each use of a
 // Content is recorded within an hour of its emails. The search for emails starts two hours before the first recorded
@@ -23,7 +23,7 @@
 // # Out of scope
 //
 // Package content stores no emails or recipients; package emails does. Package content does not validate emails;
-// package emails validates them after placeholders are filled. Package content gives placeholders no meaning.
+// package emails validates them after placeholders are filled. Package content does not interpret placeholders.
 package content
 
 import (
@@ -42,10 +42,10 @@ import (
 // Maximum sizes of an email's header lines in bytes, after placeholders are filled.
 const (
 	MaxSubject = 998
-	MaxMailbox = 320 + 2*MaxSubject // bytes of an address with its display name
+	MaxMailbox = 320 + 2*MaxSubject // maximum size, in bytes, of an address with its display name
 )
 
-// Content holds the parts that emails have in common. Each text in a Content is a template (see package render).
+// Content holds the parts that emails have in common. Each string in a Content is a template (see package render).
 type Content struct {
 	ID        string // set by Add if empty
 	TeamID    string
@@ -53,7 +53,7 @@ type Content struct {
 	Subject   string
 	ReplyTo   []string
 	HTML      *string // nil if there is no HTML part
-	Text      *string // nil: the text part is converted from the HTML; empty: no text part
+	Text      *string // if nil, the text part is converted from the HTML; if empty, there is no text part
 	Headers   []message.Field
 	CreatedAt time.Time // set by Add
 
@@ -74,9 +74,9 @@ type Compiled struct {
 	html          *render.HTML      // nil if no HTML was given
 	text          *render.Template  // nil if no text was given
 	convertedText string            // text part converted from the HTML, if the HTML has no placeholders
-	names         map[string]bool   // names of the placeholders; true if all placeholders with the name have a fallback
+	names         map[string]bool   // placeholder names; true if every placeholder with the name has a fallback
 	placeholders  int
-	size          int64 // bytes of the unfilled texts
+	size          int64 // total size, in bytes, of the unfilled templates
 }
 
 // Ref identifies a Content without holding its texts.
@@ -242,8 +242,8 @@ func fill(t *render.Template, v render.Values) *string {
 	return &text
 }
 
-// Size returns the total bytes of an email's HTML and given text. Size returns at least the bytes of the unfilled
-// texts, because these also occupy memory.
+// Size returns the total size, in bytes, of an email's HTML and given text. Size never returns less than the size of
+// the unfilled templates, because they also occupy memory.
 func (c *Compiled) Size(v render.Values) (n int64) {
 	for _, t := range c.bodyTemplates() {
 		n += int64(t.Len(v))
@@ -306,7 +306,7 @@ func (c *Compiled) templates() (all []*render.Template) {
 	return append(all, c.bodyTemplates()...)
 }
 
-// bodyTemplates returns the templates of the HTML and of the text, if they were given.
+// bodyTemplates returns the templates for the HTML and for the text, if they were given.
 func (c *Compiled) bodyTemplates() (all []*render.Template) {
 	if c.html != nil {
 		all = append(all, &c.html.Template)

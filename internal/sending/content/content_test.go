@@ -129,7 +129,7 @@ func TestUsesAreNoted(t *testing.T) {
 			t.Errorf("emails of it begin at %s, not at %s any more", from, first)
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // synctest starts in the year 2000: the clock goes back by eleven hours
+	synctest.Test(t, func(t *testing.T) { // synctest starts in 2000 again, so the clock goes back by eleven hours
 		d := dbtest.Open(t, path)
 		s := New(d)
 		all, err := s.Unused(t.Context(), "team", Unused{})

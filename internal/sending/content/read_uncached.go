@@ -12,8 +12,8 @@ func Read(ctx context.Context, r db.Reader, teamID, contentID string) (Content, 
 	return get(ctx, r, teamID, contentID)
 }
 
-// Size returns the total bytes of the HTML and the texts of some of a team's Contents. Size does not load the texts. A
-// missing Content counts as 0 bytes.
+// Size returns the total size, in bytes, of the HTML and text in the given Contents of a team. Size does not load the
+// texts. A missing Content counts as 0 bytes.
 func Size(ctx context.Context, r db.Reader, teamID string, contentIDs ...string) (int64, error) {
 	return sizeOf(ctx, r, teamID, contentIDs)
 }

@@ -16,19 +16,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of the cache of compiled Contents.
+// Limits on the cache of compiled Contents.
 const (
 	cacheCount = 10_000
 	cacheBytes = 64 << 20
 
 	perPlaceholder = 80 // bytes
 	perName        = 100
-	perLink        = 80 // bytes of a link in addition to its target
+	perLink        = 80 // estimated bytes per link, in addition to its target
 )
 
 // usedEvery is the interval at which a process records the use of a Content. The safety margin usedSlack is longer than
 // usedEvery. A Content is kept for at least usedSlack after a recorded use, and the search for its emails extends by
-// usedSlack around each use.
+// usedSlack before and after each use.
 const (
 	usedEvery = time.Hour
 	usedSlack = 2 * time.Hour
@@ -126,7 +126,7 @@ type recordedUse struct {
 // covers reports whether the recorded use u is recent enough for an email that is inserted now, so that no new record
 // is needed.
 func (u *recordedUse) covers(now time.Time) bool {
-	// The second condition handles a clock that was set back: RemoveUnused of another node may already have searched
+	// The second condition handles a clock that was set back: RemoveUnused on another node may already have searched
 	// past the recorded use.
 	return u != nil && now.Sub(u.at).Abs() < usedEvery && time.Since(u.since) < usedEvery
 }
@@ -142,7 +142,7 @@ func (s *Service) MarkUsed(ctx context.Context, tx *db.Tx, c Ref) {
 	}
 }
 
-// Delete deletes a Content to which no email ever referred. Deleting a missing Content is not an error.
+// Delete deletes a Content to which no email has ever referred. Deleting a missing Content is not an error.
 func (s *Service) Delete(ctx context.Context, tx *db.Tx, teamID, contentID string) {
 	remove(ctx, tx, teamID, contentID)
 }
@@ -165,7 +165,7 @@ type Unused struct {
 // Until returns an id that is greater than the ids of all emails that refer to the Content.
 func (u *Unused) Until() string { return id.First(db.Time(u.used).Add(usedSlack)) }
 
-// Unused returns some of a team's Contents that are not kept and were not used recently, sorted by the time of their
+// Unused returns a batch of a team's Contents that are not kept and were not used recently, sorted by the time of their
 // last use. The list continues after the Content in the parameter after. If the parameter after is the zero value, the
 // list starts with the first Content.
 func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Unused, error) {
@@ -200,8 +200,8 @@ func (s *Service) RemoveUnused(ctx context.Context, all []Unused) error {
 	return nil
 }
 
-// TeamsWithUnused returns some teams, in id order after a given id, that have a Content that is not kept and was not
-// used recently.
+// TeamsWithUnused returns a batch of teams, in id order after the given id, that have a Content that is neither kept
+// nor recently used.
 func (s *Service) TeamsWithUnused(ctx context.Context, after string) ([]string, error) {
 	return teamsWithUnused(ctx, s.d.Reader, after, s.d.Now().Add(-usedSlack))
 }

@@ -30,7 +30,7 @@ func (s step) read() float64 {
 	return n
 }
 
-// For many late hits of one recipient on one link, each query reads only a few rows per hit. This test uses the row
+// For many late hits by one recipient on one link, each query reads only a few rows per hit. This test uses the row
 // counts of PostgreSQL's query plans; a test in package cli checks that both databases use the indexes.
 func TestHitsOfOneLink(t *testing.T) {
 	const hits = 1000

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// clicks returns n clicks on one email, spread over several quarter hours up to the time last.
+// clicks returns n clicks in one email, spread over the given number of quarter hours that end at the given time.
 func (w *fixture) clicks(n, quarters int, last time.Time) []events.Event {
 	all := make([]events.Event, n)
 	for i := range all {
@@ -48,8 +48,8 @@ func (w *fixture) left(t *testing.T) (n int) {
 	return n
 }
 
-// RollUp recounts a quarter hour once and in few transactions, however many late events it has, even if all of them
-// concern one email.
+// RollUp recounts a quarter hour only once and in few transactions, however many late events it has, even if all of
+// them concern one email.
 func TestLateEventsAreCountedOnce(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		w, now := newFixture(t, d), time.Now()

@@ -12,7 +12,7 @@
 // than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries
 // immediately recount the quarter hours of late events; the next RollUp corrects the counters of those quarter hours.
 //
-// Events of deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
+// Events for deleted emails are still counted. [RetainCounts] adds them to separate counts per quarter hour
 // (email_counts_kept). A recount of a quarter hour adds the retained counts of deleted events to the count of the
 // remaining events. Deleted events count at the start of their quarter hour and are missing from breakdowns by email.
 // If an email's earlier opens or clicks were deleted, its next open or click counts as the first.
@@ -23,21 +23,21 @@
 // recipients are counted. A sent event counts the recipients to whom the email is sent. An open or click counts a
 // recipient only if it is that recipient's first open or click of the email. Recipient counts of periods add up: the
 // unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like other
-// events, but under a separate detail. A third number, People, counts recipients without bots, because a person may
+// events, but under a separate detail. A third number, People, counts recipients but ignores bots, because a person may
 // open an email after a bot has opened it.
 //
 // # Invariants
 //
 // The results always equal a simple count of all events, including deleted ones. The results do not depend on the order
-// in which events are recorded. An event that is not late is committed before RollUp counts the events of its time.
-// Committing before counting requires that transactions take less time than margin minus lateness, and that the nodes'
-// clocks differ by less than the same duration.
+// in which events are recorded. An event that is not late is committed before RollUp counts the events of its time. An
+// event is committed before it is counted only if transactions take less time than margin minus lateness, and the
+// nodes' clocks differ by less than that duration.
 //
 // # Failures
 //
 // Each step of RollUp writes in one transaction, which fails if another node has changed the version of the team's
 // state. Late entries are deleted only after the counters of all their quarter hours are correct. RollUp may stop at
-// any point, and may run concurrently on several nodes. While RollUp does not run, results remain correct but queries
+// any point, and may run concurrently on several nodes. While RollUp is not running, results remain correct but queries
 // become slower. Database errors are returned to the caller.
 //
 // # Out of scope
@@ -62,7 +62,7 @@ type Query struct {
 	DomainIDs    []string  // empty means all
 	EmailIDs     []string
 	BroadcastIDs []string
-	ByPeriod     func(time.Time) string // returns the name of the period at a time; nil means no breakdown by period
+	ByPeriod     func(time.Time) string // names the period that contains a time; nil means no breakdown by period
 	ByDomain     bool
 	ByEmail      bool
 	ByBroadcast  bool
@@ -83,7 +83,7 @@ type Count struct {
 // in a time span.
 type Usage struct{ Sent, Received int }
 
-// span is a range of times in microseconds since 1970, including from and excluding to.
+// span is a half-open range of times in microseconds since 1970, which includes from but not to.
 type span struct{ from, to int64 }
 
 // down returns the number of the last slot that starts at or before a time; up returns the number of the first slot
@@ -93,7 +93,7 @@ func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 
 // split divides a span into slots whose counters can be used, and spans whose events must be counted. Counters are
 // complete for all times before until, except the counters of dirty slots. The counters of the slots from low to high-1
-// can be used, except for dirty slots. The events in the spans of the result live must be counted.
+// can be used, except for dirty slots. The events in the returned spans must be counted.
 func split(all span, until int64, dirty []int64) (low, high int64, live []span) {
 	low, high = up(all.from), down(all.to)
 	high = max(low, min(high, up(until)))

@@ -68,7 +68,7 @@ func (w *fixture) update(t *testing.T, f func(tx *db.Tx) error) {
 	}
 }
 
-// happen records events of the fixture's emails in one transaction.
+// happen records events for the fixture's emails in one transaction.
 func (w *fixture) happen(t *testing.T, all ...events.Event) {
 	t.Helper()
 	var recorded []events.Event
@@ -338,7 +338,7 @@ func TestCountsOutliveEmails(t *testing.T) {
 	})
 }
 
-// RetainCounts does not permit the deletion of an email while one of its events is not yet counted.
+// RetainCounts does not allow an email to be deleted while one of its events is not yet counted.
 func TestKeepRefusesWhatIsNotCounted(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, now := newFixture(t, d), time.Now()

@@ -8,10 +8,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// RetainCounts preserves the counts of sent or received emails whose events are about to be deleted. Call RetainCounts
+// RetainCounts preserves the counts for sent or received emails whose events are about to be deleted. Call RetainCounts
 // in the transaction that deletes the events, before the deletion. RetainCounts returns the emails whose events may be
-// deleted now. An email is not returned if one of its events is not yet in the counters; that email can be deleted some
-// minutes later.
+// deleted now. An email is not returned if one of its events is not yet in the counters; that email can be deleted a
+// few minutes later.
 func RetainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) ([]string, error) {
 	at, err := getState(ctx, tx.Reader, teamID)
 	if err != nil {

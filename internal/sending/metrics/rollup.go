@@ -53,9 +53,9 @@ func (s *Service) rollTeam(ctx context.Context, teamID string, now time.Time) er
 	return ctx.Err()
 }
 
-// advance counts the next events before the time target, and reports whether more events may remain. The events are
-// read before the transaction, because events that are old enough to be counted no longer change. Late events are the
-// exception, and have late entries.
+// advance counts the next events before the target time, and reports whether more events may remain. The events are
+// read before the transaction, because events that are old enough to be counted no longer change. Late events, which
+// are the exception, are handled through their late entries.
 func (s *Service) advance(ctx context.Context, teamID string, at state, target int64) (more bool, err error) {
 	first, ok, err := nextEvent(ctx, s.d.Reader, teamID, at.until)
 	if err != nil || !ok || first >= target {
@@ -107,7 +107,8 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	return len(ids) == lateMax, nil
 }
 
-// recount replaces the counters of some slots; ok has the same meaning as for advanceState.
+// recount replaces the counters of the given slots. If the state has changed, recount changes nothing and returns
+// false, as advanceState does.
 func (s *Service) recount(ctx context.Context, teamID string, at *state, slots []int64) (ok bool, err error) {
 	var rows []row
 	for _, d := range slots {
@@ -126,8 +127,8 @@ func (s *Service) recount(ctx context.Context, teamID string, at *state, slots [
 	})
 }
 
-// advanceState stores the team's next state, in which events before the time until are counted, and calls f in the same
-// transaction. If the state has changed since it was read, advanceState changes nothing and returns false.
+// advanceState records the new time up to which a team's events are counted, and calls f in the same transaction. If
+// the state has changed since it was read, advanceState changes nothing and returns false.
 func (s *Service) advanceState(ctx context.Context, teamID string, at *state, until int64, f func(tx *db.Tx)) (ok bool,
 	err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {

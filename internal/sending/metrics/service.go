@@ -23,8 +23,8 @@ func New(d *db.DB) *Service { return &Service{d} }
 // Now returns the current time of the clock that events use.
 func (s *Service) Now() time.Time { return s.d.Now() }
 
-// Recorded inserts a late entry for each event at a time whose events may already be counted. The recorder calls
-// Recorded for every event.
+// Recorded inserts a late entry for each event that happened so long ago that RollUp may already have counted the
+// events of that time. The recorder calls Recorded for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for i := range all {
 		e := &all[i]

@@ -51,7 +51,7 @@ func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
 		l.emailID, l.at)
 }
 
-// lateIDs returns the ids of some of a team's late entries, oldest first.
+// lateIDs returns the ids of a batch of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (x string, err error) {
@@ -65,7 +65,7 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 }
 
 // dirtySlots returns the slots whose counters are wrong, in order, up to a given time. Counters are wrong in the slots
-// of late events, and in the slots of later opens and clicks of the same email, which may no longer be the first. The
+// of late events, and in the slots of later opens and clicks in the same email, which may no longer be the first. The
 // events of each email are read once, however many late entries the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
@@ -99,7 +99,7 @@ type groups struct{ slot, domain, email, broadcast bool }
 // filters holds conditions on ids.
 type filters struct{ domains, emails, broadcasts []string }
 
-// where returns the conditions as SQL text, and args with the conditions' arguments appended.
+// where returns the conditions as an SQL string, and appends their arguments to args.
 func (f filters) where(prefix string, args []any) (string, []any) {
 	text := ""
 	for _, c := range []struct {
@@ -121,16 +121,17 @@ func column(wanted bool, expression, none string) string {
 	return none
 }
 
-// recipientsOf is an SQL expression for the number of recipients that an event e counts (see the package comment). The
-// subqueries by email do not filter by team, because SQLite would then read all of the team's events instead of using
-// the key of the email.
+// recipientsOf is an SQL expression for the number of recipients that the event e contributes (see the package
+// comment). The subqueries by email do not filter by team, because SQLite would then read all of the team's events
+// instead of using the email's key.
 var recipientsOf = `CASE
 			WHEN e.type = 'sent' THEN (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.email_id AND p.state <>
 				'suppressed')
 			WHEN e.type IN ('opened', 'clicked') AND (` + earlier("") + ` OR ` + earlier(events.DetailMachine) + `) THEN 0
 			ELSE 1 END`
 
-// peopleOf is an SQL expression for the number of recipients that an event e counts if events of bots are ignored.
+// peopleOf is an SQL expression that is 1 if the event e is a recipient's first open or click not made by a bot, and 0
+// otherwise.
 var peopleOf = `CASE
 			WHEN e.type NOT IN ('opened', 'clicked') OR e.detail <> '' THEN 0
 			WHEN ` + earlier("") + ` THEN 0
@@ -193,7 +194,7 @@ func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []strin
 	})
 }
 
-// retainCounts adds the counts of some emails' events to the counts of deleted events.
+// retainCounts adds the counts of the given emails' events to the counts of deleted events.
 func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	// A fixed order of rows prevents deadlocks between two transactions.
 	tx.Queue(ctx, fmt.Sprintf(`INSERT INTO email_counts_kept (team_id, slot, domain_id, broadcast_id, type, detail,
@@ -209,7 +210,7 @@ func retainCounts(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 		slot.Microseconds(), recipientsOf, peopleOf, counted), teamID, emailIDs)
 }
 
-// sumCounters adds the counters of the slots from low to high-1, except the slots in without.
+// sumCounters adds up the counters of the slots from low to high-1, except the slots in without.
 func sumCounters(ctx context.Context, r db.Reader, teamID string, low, high int64, without []int64, g groups,
 	f filters) ([]row, error) {
 	args := []any{teamID, low, high}
@@ -252,7 +253,7 @@ func nextTeam(ctx context.Context, r db.Reader, after string) (team string, err 
 	return team, err
 }
 
-// nextEvent returns the time of a team's first event at or after a given time; ok is false if there is none.
+// nextEvent returns the time of a team's first event at or after the given time, or false if there is none.
 func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at int64, ok bool, err error) {
 	err = r.QueryRow(ctx, `SELECT created_at FROM email_events WHERE team_id = $1 AND created_at >= $2
 		ORDER BY created_at LIMIT 1`,

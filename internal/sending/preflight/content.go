@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// phoneSubject is the maximum number of characters of a subject that mail apps on phones display.
+// phoneSubject is the maximum number of subject characters that mail apps on phones display.
 const phoneSubject = 50
 
 // subject checks whether phones display the complete subject.

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Limits of the DNS look-ups for one email.
+// Limits on the DNS look-ups for one email.
 const (
 	lookUpTime = 5 * time.Second
 	lookUpMax  = 40

@@ -15,13 +15,13 @@ import (
 const (
 	// clipped is the HTML size in bytes beyond which Gmail displays only the beginning.
 	clipped = 102 << 10
-	// maxHTML is the maximum number of bytes of HTML that are checked.
+	// maxHTML is the maximum amount of HTML, in bytes, that is checked.
 	maxHTML = 2 << 20
-	// maxLinkText is the maximum number of bytes of a link's text that are kept.
+	// maxLinkText is the maximum amount of a link's text, in bytes, that is kept.
 	maxLinkText = 2 * maxURL
 )
 
-// occurrences counts the findings of a check and holds the first different examples, at most maxDetails.
+// occurrences counts the findings of a check and holds the first distinct examples, at most maxDetails of them.
 type occurrences struct {
 	n    int
 	some []string
@@ -38,7 +38,7 @@ func (f *occurrences) add(format string, args ...any) {
 	}
 }
 
-// page holds the findings of all checks in an email's HTML.
+// page holds the findings of all checks that read an email's HTML.
 type page struct {
 	tracked int // estimated number of bytes that tracking adds to the HTML
 
@@ -296,8 +296,9 @@ func (p *page) results(in *Input) []Result {
 	}
 }
 
-// result returns the result of a check, which passes if it has no findings. The format things contains the number of
-// findings and a noun in the singular. The formatted things, in the plural if necessary, are inserted into format.
+// result returns the result of a check, which passes if it has no findings. The parameter things is a format for the
+// number of findings and a singular noun, such as "%d image". The formatted things, in the plural if necessary, are the
+// argument for format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)

@@ -7,8 +7,8 @@
 //
 // Checks report facts from the email and from DNS, and do not interpret the email's wording. Every check has a result,
 // in the same order for every email. The checks read at most the first 2 MiB of HTML, in linear time, and make at most
-// 40 DNS look-ups within 5 seconds. Details are few, short, and without control characters, whatever the email
-// contains.
+// 40 DNS look-ups within 5 seconds. Whatever the email contains, details are few and short and contain no control
+// characters.
 //
 // # Failures
 //
@@ -36,7 +36,7 @@ import (
 // Level is the severity of a result.
 type Level string
 
-// Levels in the order of increasing severity.
+// Levels in order of increasing severity.
 const (
 	Pass    Level = "pass"
 	Info    Level = "info"    // a hint, or the check could not be completed
@@ -54,7 +54,7 @@ type Result struct {
 	Details []string // examples, such as the affected links; at most maxDetails
 }
 
-// Worst returns the most severe level of some results, or Pass if there are no results.
+// Worst returns the most severe level among the given results, or Pass if there are no results.
 func Worst(all []Result) Level {
 	worst := 0
 	for _, r := range all {
@@ -63,7 +63,7 @@ func Worst(all []Result) Level {
 	return levels[worst]
 }
 
-// Input is an email in the form in which it would be sent, with the state of its sender domain.
+// Input is an email as it would be sent, with the state of its sender domain.
 type Input struct {
 	From    message.Address
 	ReplyTo []string
@@ -131,7 +131,7 @@ func result(id string, level Level, format string, args ...any) Result {
 	return Result{ID: id, Level: level, Message: fmt.Sprintf(format, args...)}
 }
 
-// with returns a copy of the result with some details, at most maxDetails.
+// with returns a copy of the result with at most maxDetails of the given details.
 func (r Result) with(details ...string) Result {
 	for _, d := range details[:min(len(details), maxDetails)] {
 		r.Details = append(r.Details, printable(d))
@@ -139,7 +139,7 @@ func (r Result) with(details ...string) Result {
 	return r
 }
 
-// printable returns an untrusted text as one short line without control characters.
+// printable returns an untrusted string as one short line without control characters.
 func printable(text string) string {
 	cut := len(text) > maxDetail
 	if cut {

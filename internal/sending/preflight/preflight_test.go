@@ -113,7 +113,7 @@ func TestEmails(t *testing.T) {
 		change func(*Input)
 		id     string
 		level  Level
-		shows  string // text that the message or the details contain
+		shows  string // expected in the message or in the details
 	}{
 		{"refused", func(in *Input) { in.Sender.Refused = "Verify it." }, "sender", Problem, "Verify it."},
 		{"DKIM record gone", func(in *Input) { in.Sender.Keys[0].State = Gone }, "dkim", Problem,
@@ -395,7 +395,7 @@ func (silent) TXT(ctx context.Context, _ string) ([]string, error) {
 	return nil, fmt.Errorf("%w: %w", resolve.ErrTemporary, ctx.Err())
 }
 
-// If DNS does not answer or look-ups are disabled, no check fails and Run returns soon.
+// If DNS does not answer or look-ups are disabled, no check fails and Run returns promptly.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := good()

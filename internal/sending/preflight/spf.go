@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// Limits of RFC 7208 section 4.6.4 for the DNS queries of one SPF evaluation.
+// Limits from RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
 const (
 	spfMax     = 10 // terms with look-ups
 	spfMaxVoid = 2  // look-ups without a result
 	spfNear    = 9  // number of terms at which a change to an included record could make the count exceed spfMax
 )
 
-// spf checks the SPF record of the return path's host, which receivers evaluate, with all records that it includes.
+// spf checks the SPF record that receivers evaluate, which is that of the return path's host, and all records that it
+// includes.
 func spf(ctx context.Context, a *lookUps, in *Input) Result {
 	const id = "spf"
 	host := in.Sender.ReturnPath
@@ -90,7 +91,7 @@ func (w *spfWalk) record(ctx context.Context, name string) (records []string, er
 	return records, err
 }
 
-// done reports whether further look-ups cannot change the result.
+// done reports whether the result is final, so that no more look-ups are needed.
 func (w *spfWalk) done() bool { return w.broken != "" || w.terms > spfMax }
 
 // fail ends the evaluation with the reason why the record cannot be evaluated.
@@ -278,7 +279,7 @@ func checkTerm(text string) string {
 	return ""
 }
 
-// isSpec reports whether a text can be a domain name, which may contain SPF macros.
+// isSpec reports whether a string can be a domain name, which may contain SPF macros.
 func isSpec(text string) bool {
 	if strings.Contains(text, "%") {
 		return len(text) <= 255

@@ -14,7 +14,7 @@ type target struct {
 	host   string // host of an http or https URL, in lower-case ASCII
 }
 
-// maxURL is the maximum number of bytes of a URL that are parsed for its scheme and host.
+// maxURL is the maximum number of leading bytes of a URL that are parsed to find its scheme and host.
 const maxURL = 2000
 
 // parseTarget parses a URL as browsers do, which accept more URLs than net/url. Browsers ignore spaces around a URL and
@@ -36,7 +36,7 @@ func parseTarget(address string) target {
 	return t
 }
 
-// hostOf returns the host at the start of the part of a URL after the slashes, or "" if the host is invalid.
+// hostOf returns the host from the part of a URL that follows the slashes, or "" if the host is invalid.
 func hostOf(authority string) string {
 	if end := strings.IndexAny(authority, `/\?#`); end >= 0 {
 		authority = authority[:end]
@@ -101,8 +101,8 @@ func isLocal(host string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// shownHost returns the host name that a link's text shows, or "". The result bare is true if the text consists only of
-// a name, such as example.com. A bare name is not necessarily meant as a host name.
+// shownHost returns the host name that a link's text shows, or "". shownHost returns bare == true if the text consists
+// only of a name, such as example.com. A bare name is not necessarily meant as a host name.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
@@ -127,8 +127,8 @@ func shownHost(text string) (host string, bare bool) {
 	return host, true
 }
 
-// isRegistered reports whether a host name is, or is below, a domain that can be registered. For names with an unknown
-// suffix, such as setup.exe, the result is false.
+// isRegistered reports whether a host name is, or is below, a domain that can be registered. isRegistered returns false
+// for names with an unknown suffix, such as setup.exe.
 func isRegistered(host string) bool {
 	if host == "" {
 		return false

@@ -15,7 +15,7 @@ type SyntaxError struct {
 	Reason string // predicate of a sentence whose subject is the placeholder
 }
 
-// Error returns the position of the placeholder, a quotation, and the reason.
+// Error returns the position of the placeholder, a quotation from it, and the reason for the error.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("line %d, column %d: the placeholder that begins with %q %s", e.Line, e.Column, e.Near, e.Reason)
 }

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/net/html"
 )
 
-// appendUnescaped appends an attribute value and replaces its character references with characters, by the HTML
-// standard's rules for attributes. A reference without a semicolon is replaced only if no letter, digit or equals sign
-// follows, so https://example.com/?a=1&copy=2 keeps its parameter. Replacing common references needs no memory
+// appendUnescaped appends an attribute value and replaces its character references with characters, according to the
+// HTML standard's rules for attributes. A reference without a semicolon is replaced only if no letter, digit or equals
+// sign follows, so https://example.com/?a=1&copy=2 keeps its parameter. Replacing common references needs no memory
 // allocation.
 func appendUnescaped(dst, value []byte) []byte {
 	for {
@@ -79,8 +79,8 @@ func appendReferred(dst, ref []byte) []byte {
 		return append(dst, '/')
 	}
 	text := html.UnescapeString(string(ref))
-	// UnescapeString also replaces a reference of which only the beginning is a known name. In attributes, a reference
-	// of which only the beginning is known is ordinary text.
+	// UnescapeString also replaces a reference if only the beginning of its name is known. In attributes, a reference
+	// is ordinary text if only the beginning of its name is known.
 	last, partial := text[len(text)-1], false
 	switch {
 	case ref[1] == '#':
@@ -95,9 +95,9 @@ func appendReferred(dst, ref []byte) []byte {
 	return append(dst, text...)
 }
 
-// target returns the URL that a browser would follow: the value without white space that URL parsers ignore. The value
-// is changed in place. If the result is not an absolute http or https URL with at most MaxTarget bytes, target returns
-// false.
+// target returns the URL that a browser would follow: the value without the white space that URL parsers ignore. The
+// value is changed in place. If the result is not an absolute http or https URL with at most MaxTarget bytes, target
+// returns false.
 func target(value []byte) ([]byte, bool) {
 	value = bytes.TrimFunc(value, func(r rune) bool { return r <= ' ' })
 	cleaned := value[:0]

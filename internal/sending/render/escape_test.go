@@ -151,7 +151,7 @@ func FuzzEscape(f *testing.F) {
 	})
 }
 
-// FuzzCheck checks that a text without errors in Check has no triple opening braces after filling.
+// FuzzCheck checks that a string in which Check finds no error contains no triple opening braces after filling.
 func FuzzCheck(f *testing.F) {
 	f.Add("{{{A|{{{b}}}")
 	f.Add("{{{A}} {{{B}}}")

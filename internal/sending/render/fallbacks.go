@@ -2,9 +2,9 @@ package render
 
 import "strings"
 
-// WithFallbacks adds a fallback to each placeholder in a text that has none. The function fallback returns the fallback
-// for a placeholder's name, or false if there is none. WithFallbacks ignores fallbacks that are too long or contain
-// braces.
+// WithFallbacks adds a fallback to each placeholder that has none, except the unsubscribe URL. The function fallback
+// returns the fallback for a placeholder's name, or false if there is none. WithFallbacks ignores fallbacks that are
+// too long or contain braces.
 func WithFallbacks(source string, fallback func(name string) (string, bool)) string {
 	t := Compile(source)
 	var out strings.Builder

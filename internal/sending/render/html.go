@@ -32,7 +32,7 @@ type HTML struct {
 	Template
 	links       []link
 	pixel       int // position in the source at which the tracking pixel is inserted
-	targetBytes int // total bytes of the targets of all links
+	targetBytes int // total size, in bytes, of the targets of all links
 }
 
 // link is an href attribute with the value source[start:end], which contains the placeholders slots[from:to]. The
@@ -64,8 +64,8 @@ func (h *HTML) Links() int { return len(h.links) }
 // TargetBytes returns the memory in bytes that the links' targets occupy.
 func (h *HTML) TargetBytes() int { return h.targetBytes }
 
-// Estimated bytes in the output for each replaced link and for the tracking pixel. If the output needs more bytes than
-// estimated, its buffer grows.
+// Estimated number of output bytes for each replaced link and for the tracking pixel. If the output needs more bytes
+// than estimated, its buffer grows.
 const (
 	spaceForLink  = 256
 	spaceForPixel = 512
@@ -74,8 +74,8 @@ const (
 // Track fills the placeholders like Fill and also replaces the links. For each link, Track calls the function link,
 // which appends the new href value to dst, or returns false to keep the original value. The new href value must not
 // need quotes or character references, and the function link must not retain target. Before the end of the body, Track
-// calls the function pixel, which appends an element. Each of the functions link and pixel may be nil. The number of
-// Track's memory allocations does not depend on the number of links.
+// calls the function pixel, which appends an element. The functions link and pixel may be nil. The number of Track's
+// memory allocations does not depend on the number of links.
 func (h *HTML) Track(values Values, link func(dst, target []byte) ([]byte, bool),
 	pixel func(dst []byte) []byte) string {
 	if link == nil && pixel == nil {
@@ -113,7 +113,7 @@ type trackWriter struct {
 	dst      []byte       // the inserted text
 }
 
-// copy writes the filled source up to a position.
+// copy writes the filled source up to the given position.
 func (f *trackWriter) copy(to int) {
 	f.slot = f.h.write(f.out, f.values, markup, f.at, to, f.slot)
 	f.at = to

@@ -285,7 +285,7 @@ var pieces = []string{"<a href=", `"http://a.example/"`, "'http://b.example/&amp
 	"<annotation-xml encoding=text/html>", "\x00", "\n", "data-postrider-no-track ", "href ",
 	"<br>", "<img>", "<b>", "</b>", "<noembed>", "<noframes>", "<option>", "</tr>"}
 
-// FuzzTrackPieces is like FuzzTrack, with the fragments in pieces in any order.
+// FuzzTrackPieces is like FuzzTrack, but combines the fragments in pieces in any order.
 func FuzzTrackPieces(f *testing.F) {
 	all := make([]byte, len(pieces))
 	for i := range all {

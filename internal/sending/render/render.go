@@ -22,7 +22,7 @@
 //
 // [HTML] also finds the links in HTML, and can replace them with tracked links.
 //
-// Apart from UnsubscribeURL, package render gives names and values no meaning.
+// Apart from UnsubscribeURL, package render does not interpret names and values.
 package render
 
 import (
@@ -146,7 +146,7 @@ func notOfName(r rune) bool {
 // Source returns the original text of the template.
 func (t *Template) Source() string { return t.source }
 
-// Names returns the distinct names of the placeholders, in the order of their first occurrence.
+// Names returns the distinct names of the placeholders, in order of first occurrence.
 func (t *Template) Names() (names []string) {
 	seen := map[string]bool{}
 	for _, s := range t.slots {
@@ -158,7 +158,7 @@ func (t *Template) Names() (names []string) {
 	return names
 }
 
-// Required returns the names of the placeholders without a fallback, in the order of the text. Names may repeat.
+// Required returns the names of the placeholders without a fallback, in order of appearance. Names may repeat.
 func (t *Template) Required() (names []string) {
 	for _, s := range t.slots {
 		if !s.optional {
@@ -206,7 +206,7 @@ func (t *Template) fill(values Values, form form) string {
 
 // write writes source[from:to] with its placeholders filled. The parameter slot is the index of the first placeholder
 // in that range; write returns the index of the first placeholder after the range. No placeholder may be partly outside
-// of the range. Errors of w are ignored, because w writes to memory.
+// the range. Errors from w are ignored, because w writes to memory.
 func (t *Template) write(w io.StringWriter, values Values, form form, from, to, slot int) int {
 	for ; slot < len(t.slots) && t.slots[slot].end <= to; slot++ {
 		s := &t.slots[slot]
@@ -226,7 +226,7 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 	return slot
 }
 
-// value returns the text that replaces the placeholder, and true if that text is a value or false if it is the
+// value returns the text that replaces the placeholder, and reports whether that text is a value rather than the
 // fallback.
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {

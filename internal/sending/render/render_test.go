@@ -85,8 +85,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// FuzzFill checks that all placeholder names occur in the text, that filling does not change a text without
-// placeholders, and that Line does not let a value start a new line.
+// FuzzFill checks that all placeholder names occur in the text, that filling does not change text without placeholders,
+// and that Line does not let a value start a new line.
 func FuzzFill(f *testing.F) {
 	f.Add("Dear {{{NAME|you}}}, {{{x}}}", "v")
 	f.Add("{{{{{{a}}}}}}", "{{{a}}}")
@@ -119,7 +119,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// Texts that resemble placeholders are compiled in linear time.
+// Text that resembles placeholders is compiled in linear time.
 func BenchmarkCompileHostile(b *testing.B) {
 	text := strings.Repeat("{{{", 100_000) + strings.Repeat("}}", 100_000)
 	b.SetBytes(int64(len(text)))

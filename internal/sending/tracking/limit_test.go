@@ -23,7 +23,7 @@ func (c *counted) repeat(n int, h tracking.Hit) {
 	c.flush()
 }
 
-// kinds returns the number of stored opens and clicks of an email by recipient and kind.
+// kinds returns the number of stored opens and clicks for an email, by recipient and kind.
 func (c *counted) kinds(emailID string) map[string]int {
 	c.T.Helper()
 	n := map[string]int{}

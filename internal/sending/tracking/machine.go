@@ -8,8 +8,7 @@ import (
 	"unicode"
 )
 
-// recognise returns the reason why a single hit is attributed to a bot, without considering other hits of the client,
-// or "" if there is none.
+// recognise returns the reason why a hit, considered on its own, is attributed to a bot, or "" if there is none.
 func recognise(h *Hit) Reason {
 	switch {
 	case h.Prefetch || isPrivacyProxy(h):
@@ -40,10 +39,10 @@ var programs = map[string]bool{
 	"axios": true, "headlesschrome": true, "phantomjs": true, "lighthouse": true,
 }
 
-// programEndings contains word endings in user agents that also identify bots.
+// programEndings contains word endings that also identify a user agent as a bot.
 var programEndings = []string{"bot", "crawler", "spider", "preview", "scanner"}
 
-// programNames contains names of several words in user agents that also identify bots.
+// programNames contains multi-word names that also identify a user agent as a bot.
 var programNames = []string{"go-http-client", "node-fetch", "existence discovery", "protocol discovery"}
 
 // isProgram reports whether a user agent names a crawler, a link previewer, a library or a similar bot.

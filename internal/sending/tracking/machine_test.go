@@ -79,8 +79,8 @@ func TestRightAfterDelivery(t *testing.T) {
 	})
 }
 
-// A client that follows several links within seconds is a bot. The client's earlier hits are also marked as hits of a
-// bot while they are not yet recorded.
+// A client that follows several links within seconds is a bot. The client's earlier hits are also marked as bot hits if
+// they are not yet recorded.
 func TestBursts(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		links := []string{"https://a.example/", "https://b.example/", "https://c.example/"}

@@ -60,7 +60,7 @@ func (s *Service) record(ctx context.Context, tx *db.Tx, batch []*pendingHit) er
 	return s.recorder.Record(ctx, tx, all...)
 }
 
-// withinLimit returns the events of a batch that may be recorded, in order: together with the stored events, at most
+// withinLimit returns the events in a batch that may be recorded, in order: together with the stored events, at most
 // recordedMax of each kind. If several nodes record hits at the same time, each may exceed the limit by one batch.
 func withinLimit(ctx context.Context, r db.Reader, emailIDs []string, all []events.Event) ([]events.Event, error) {
 	var recipients []string

@@ -16,16 +16,16 @@ import (
 )
 
 const (
-	bufferMax  = 64 << 20 // maximum bytes of hits that wait in memory
-	hitCost    = 512      // estimated bytes of a hit in addition to its strings
+	bufferMax  = 64 << 20 // maximum total size, in bytes, of the hits that wait in memory
+	hitCost    = 512      // estimated size, in bytes, of a hit without its strings
 	batchMax   = 500      // maximum number of hits per transaction
 	gather     = 200 * time.Millisecond
-	writeTime  = 30 * time.Second // time limit of one transaction
+	writeTime  = 30 * time.Second // time limit for one transaction
 	drainTime  = 10 * time.Second // time limit for recording the waiting hits at shutdown
 	retryAfter = time.Second
 	logEvery   = time.Minute // minimum interval between log lines about dropped hits
-	agentMax   = 512         // maximum stored bytes of a user agent
-	linkMax    = 8192        // maximum stored bytes of a link, which is also the maximum in a token
+	agentMax   = 512         // maximum stored length, in bytes, of a user agent
+	linkMax    = 8192        // maximum stored length, in bytes, of a link, which is also the maximum in a token
 
 	// recordedMax is the maximum number of opens, and of clicks, that are recorded for one recipient of an email. Hits
 	// by bots have a separate limit of the same size. Without recordedMax, following one link repeatedly could create
@@ -39,8 +39,8 @@ type Service struct {
 	recorder   *events.Recorder
 	emails     *emails.Service
 	log        *slog.Logger
-	wake       chan struct{} // signals that hits wait to be recorded
-	full       chan struct{} // signals that enough hits for a full batch wait
+	wake       chan struct{} // signals that hits are waiting to be recorded
+	full       chan struct{} // signals that enough hits for a full batch are waiting
 	failureLog lograte.Limiter
 
 	mu           sync.Mutex
@@ -61,7 +61,7 @@ type recipient struct {
 	position int
 }
 
-// pendingHit is a hit that waits to be recorded.
+// pendingHit is a hit that is waiting to be recorded.
 type pendingHit struct {
 	Hit
 	at      time.Time
@@ -143,8 +143,8 @@ func (s *Service) Dropped() int64 {
 	return s.dropped
 }
 
-// Run records hits until ctx ends. When ctx has ended, Run records the remaining hits and returns. Callers must call
-// Add only before ctx ends.
+// Run records hits until ctx ends. When ctx has ended, Run records the remaining hits and returns. Callers must not
+// call Add after ctx has ended.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -165,7 +165,7 @@ func (s *Service) Run(ctx context.Context) error {
 	}
 }
 
-// pause waits for a duration, or until ctx ends or the channel early is ready.
+// pause waits for the given duration, but returns earlier if ctx ends or the channel early is ready.
 func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -176,7 +176,7 @@ func pause(ctx context.Context, early <-chan struct{}, d time.Duration) {
 	}
 }
 
-// drain records the waiting hits at shutdown. After an error, drain retries until drainTime is over.
+// drain records the waiting hits at shutdown. After an error, drain retries until drainTime has passed.
 func (s *Service) drain(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, drainTime)
 	defer cancel()

@@ -4,12 +4,12 @@
 //
 // Package links responds to each request without using the database and passes the request to [Service.Add] as a hit.
 // Add stores the hit in memory and returns immediately. The method [Service.Run] records the hits in transactions of up
-// to 500 hits, at most every 200 ms unless 500 hits wait. Each hit becomes an event of the recipient whose message
+// to 500 hits, at most every 200 ms unless 500 hits wait. Each hit becomes an event for the recipient whose message
 // contained the link or pixel. Listeners of the event recorder update the emails' states and enqueue webhooks.
 //
 // A hit by a bot is recorded like any other hit, but is marked with the reason why it is attributed to a bot (see
-// [Reason]). Bots are recognized only by their requests and the timing of their requests. Bots that behave like people
-// are counted as people.
+// [Reason]). Bots are recognized only by their requests and by the timing of those requests. Bots that behave like
+// people are counted as people.
 //
 // # Invariants
 //
@@ -63,9 +63,9 @@ const (
 )
 
 const (
-	// deliveredWithin is the time after a delivery in which hits are attributed to a scanner of the recipient's mail
-	// host. A person needs longer than deliveredWithin to notice the message, open it and find a link. A scanner that
-	// checks messages before they are shown starts immediately, often before the mail host has responded.
+	// deliveredWithin is the time after a delivery during which hits are attributed to a scanner at the recipient's
+	// mail host. A person needs longer than deliveredWithin to notice the message, open it and find a link. A scanner
+	// that checks messages before they are shown starts immediately, often before the mail host has responded.
 	deliveredWithin = 2 * time.Second
 	// outcomeWithin is the normal delay between a delivery and the recording of its outcome. If the email is still
 	// being delivered when a hit is recorded within outcomeWithin, the hit came during the delivery. A hit that is

@@ -156,7 +156,7 @@ func TestOpensAndClicks(t *testing.T) {
 	})
 }
 
-// Opens and clicks of an email that was sent to a contact count for that contact, even if the address now belongs to
+// Opens and clicks in an email that was sent to a contact count for that contact, even if the address now belongs to
 // another contact.
 func TestHitsAreOfTheContact(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
@@ -277,7 +277,7 @@ func TestTextsOfClients(t *testing.T) {
 }
 
 // If a scanner follows a link before its mail host accepts the message, the hit does not affect the delivery, and the
-// email still becomes sent.
+// email's state still becomes sent.
 func TestHitDuringDelivery(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID := c.Send(testnode.Hello("ann@one.example", "bob@two.example"))
@@ -419,7 +419,7 @@ func TestStatementsOfHits(t *testing.T) {
 			}
 			trace.Take()
 			c.flush()
-			// Expect four reads, including one of the contact, two updates of states, and inserts of eight events each.
+			// Expect four reads, including one of the contact, two state updates, and inserts of eight events each.
 			if asked := len(trace.Take()); asked > 6+n/8 {
 				t.Errorf("%d hits take %d statements", n, asked)
 			}

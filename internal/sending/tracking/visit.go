@@ -70,7 +70,7 @@ func (v *visit) judge(at time.Time) Reason {
 
 const (
 	visitsMax = 20_000           // of a generation
-	visitsAge = 15 * time.Second // lifetime of a generation, which is longer than any entry is needed
+	visitsAge = 15 * time.Second // lifetime of a generation; no entry is needed for that long
 )
 
 // generations is a map that limits its memory and the age of its entries. Entries are in a young and an old map; when

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Opens and clicks are sent to webhook endpoints. A single query reads the emails of a batch of hits for the webhook
-// payloads.
+// Opens and clicks are sent to webhook endpoints. For the webhook payloads, a single query reads the emails of all hits
+// in a batch.
 func TestWebhooksOfHits(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := testnode.New(t, d, testnode.Options{})

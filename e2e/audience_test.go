@@ -7,8 +7,8 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// TestOfficialClientUsesContacts calls every operation of the official Go client on contacts, properties, segments,
-// topics and audiences.
+// TestOfficialClientUsesContacts calls every operation that the official Go client has for contacts, properties,
+// segments, topics and audiences.
 func TestOfficialClientUsesContacts(t *testing.T) {
 	n := start(t, nil)
 	c := client(t, n)
@@ -151,7 +151,7 @@ func listsAndRemovesContacts(t *testing.T, c *resend.Client, segmentID, contactI
 	}
 }
 
-// usesAudiences calls the audience operations; audiences are the former name of segments.
+// usesAudiences calls the audience operations; segments were formerly called audiences.
 func usesAudiences(t *testing.T, c *resend.Client) {
 	t.Helper()
 	audiences := c.Audiences //lint:ignore SA1019 older programs call it

@@ -8,7 +8,7 @@ import (
 	"github.com/resend/resend-go/v3"
 )
 
-// step, connection and automation are JSON objects of the API.
+// step, connection and automation are JSON objects in the API.
 type (
 	step struct {
 		Key    string         `json:"key"`

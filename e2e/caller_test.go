@@ -110,7 +110,7 @@ func authorizePath(redirect, clientID, scope string) string {
 		"code_challenge_method": {"S256"}}.Encode()
 }
 
-// codeFor returns an authorization code, which the official CLI exchanges for tokens.
+// codeFor returns the form with which the official CLI exchanges an authorization code for tokens.
 func codeFor(code string) url.Values {
 	return url.Values{"grant_type": {"authorization_code"}, "client_id": {grants.CLI}, "code": {code},
 		"redirect_uri": {anyLoopback}, "code_verifier": {oauthVerifier}}

@@ -97,7 +97,7 @@ func setClockBack(t *testing.T, engine string) {
 	if err := json.Unmarshal([]byte(a.text), &wanted); err != nil || wanted.Status != "approved" {
 		t.Errorf("approved with the clock set back: %s", a.text)
 	}
-	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // authorize the app at the real time
+	if p, err = granted(t.Context(), n.addr, key, "full_access"); err != nil { // authorize the app again
 		t.Fatal(err)
 	}
 	limited := p

@@ -27,7 +27,7 @@ import (
 
 const (
 	postersEach  = 8                // for each node
-	answerWait   = 40 * time.Second // request timeout of the posters; the node's own timeout is shorter
+	answerWait   = 40 * time.Second // the posters' request timeout; the node's own timeout is shorter
 	arrivalWait  = 3 * time.Minute  // time limit for accepted emails to arrive after the fault
 	burstFrom    = 1_000_000        // number of the first email that is posted in a burst
 	stillness    = 3 * time.Second  // wait after the last job, to detect duplicate deliveries
@@ -39,8 +39,8 @@ type fate int
 
 const (
 	accepted fate = iota // 200
-	refused              // an error that says that the email was not accepted
-	unclear              // an error that says that the email may have been accepted
+	refused              // an error that means that the email was not accepted
+	unclear              // an error after which the email may or may not have been accepted
 	silence              // no response or an incomplete response
 )
 
@@ -62,7 +62,7 @@ type cluster struct {
 	stop    context.CancelFunc
 	posters sync.WaitGroup
 
-	bursts int // emails posted by burst
+	bursts int // number of emails posted by burst
 
 	mu      sync.Mutex
 	fates   map[int]fate
@@ -211,7 +211,7 @@ func (w *cluster) burst(n *node) {
 		var batch []any
 		var numbers []int
 		for range 100 {
-			numbers = append(numbers, burstFrom+2*w.bursts) // even numbers, which have no idempotency key
+			numbers = append(numbers, burstFrom+2*w.bursts) // even numbers: these emails have no idempotency key
 			w.bursts++
 			batch = append(batch, w.make(numbers[len(numbers)-1]))
 		}
@@ -341,8 +341,8 @@ func (w *cluster) recorded() (map[int]bool, error) {
 	return all, err
 }
 
-// inHand counts the emails that a host received from a stopped node but whose outcome is not in the database. Such
-// emails may arrive twice.
+// inHand counts the emails that may arrive twice: a host received them from a stopped node, but their outcome is not in
+// the database.
 func (w *cluster) inHand(i int) {
 	w.t.Helper()
 	recorded, err := w.recorded()

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// diskFull puts the database on a small file system and keeps that file system full for half a minute. diskFull
-// requires root, because it mounts the file system.
+// diskFull puts the database on a small file system and keeps that file system full for half a minute. Mounting the
+// small file system requires root.
 func diskFull(t *testing.T, engine string) sum {
 	size := "64m"
 	if engine == "postgres" {

@@ -19,9 +19,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestChaosPeople signs users in and uses OAuth codes and tokens while the disk of SQLite is full or PostgreSQL is
-// down. During the fault, responses ask clients to retry. The retries succeed after the fault, because no failed
-// request was partly executed. TestChaosPeople mounts a file system, which requires root.
+// TestChaosPeople signs users in and uses OAuth codes and tokens while SQLite's disk is full or PostgreSQL is down.
+// During the fault, responses ask clients to retry. The retries succeed after the fault, because no failed request was
+// partly executed. TestChaosPeople mounts a file system, which requires root.
 func TestChaosPeople(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		dir, err := os.MkdirTemp("", "postrider-full-")

@@ -24,7 +24,7 @@ func TestKillAutomation(t *testing.T) {
 
 var subjectField = regexp.MustCompile(`(?im)^Subject: (.*?)\r?$`)
 
-// steps records which emails of an automation have arrived, by recipient and subject.
+// steps records which emails from an automation have arrived, by recipient and subject.
 type steps struct {
 	mu     sync.Mutex
 	ids    map[[2]string]string // Message-IDs

@@ -27,7 +27,7 @@ func TestKillImport(t *testing.T) {
 	onEachEngine(t, killImport)
 }
 
-// person is a contact in the JSON format of exports.
+// person is a contact in the JSON format that exports use.
 type person struct {
 	Email      string         `json:"email"`
 	FirstName  string         `json:"first_name"`
@@ -44,7 +44,7 @@ type importCounts struct{ Total, Created, Updated, Skipped, Failed int }
 type people struct {
 	file     []byte
 	counts   importCounts
-	failed   []string // the file's lines that must fail
+	failed   []string // the lines in the file that must fail
 	contacts map[string]person
 }
 
@@ -161,15 +161,15 @@ func killImport(t *testing.T, env []string) {
 	}
 	within := 0 // number of kills while the import was running
 	for r := range rounds {
-		// Each kill comes early in its part of the file, because the import may have progressed beyond its last
-		// progress event.
+		// No kill comes in the last part of the file, because the import may have progressed beyond its last progress
+		// event.
 		part := len(p.file) / (rounds + 1)
 		after := r*part + rand.IntN(part)
 		eventually(t, 2*time.Minute, "enough of the round is imported", func() bool {
 			look()
 			return i.Processed > 0 && i.Processed >= after
 		})
-		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // roughly one batch's import time
+		moment := time.NewTimer(rand.N(100 * time.Millisecond)) // roughly the time to import one batch
 		select {
 		case <-moment.C:
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestKillPrograms kills the program at random moments while users and connected apps use it. Clients of
+// TestKillPrograms kills the program at random moments while users and connected apps use it. The clients in
 // TestKillPrograms send emails under a team quota and a grant limit. Two users approve the same email at the same time,
 // an app refreshes its tokens, and invited users accept their invitations and sign in. At the end of TestKillPrograms,
 // counters equal the number of accepted emails, and each approval has sent one email. Retries that followed the
@@ -162,8 +162,8 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 	return accepted
 }
 
-// asksFor sends emails as a connected app that needs approval for each. In asksFor, two users approve each email at the
-// same time. asksFor returns the subjects of the emails.
+// asksFor sends emails as a connected app that needs approval for each, and returns the emails' subjects. In asksFor,
+// two users approve each email at the same time.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -197,7 +197,7 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 }
 
 // renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
-// may reuse the old refresh token for ten seconds. renews returns two counts: successful refreshes, and refusals after
+// may reuse the old refresh token for ten seconds. The results count the successful refreshes, and the refusals after
 // the ten seconds in which the old refresh token is valid.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair

@@ -20,7 +20,7 @@ import (
 	"time"
 )
 
-// heard collects the webhooks that the developer's local receiver received.
+// heard collects the webhooks that reached the developer's local receiver.
 type heard struct {
 	mu   sync.Mutex
 	got  []http.Header

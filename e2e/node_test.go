@@ -1,4 +1,4 @@
-// Package e2e builds and starts the program, and tests it from outside over HTTP, SMTP and the command line.
+// Package e2e builds and starts the program, and tests it from the outside over HTTP, SMTP and the command line.
 package e2e
 
 import (
@@ -73,7 +73,7 @@ type node struct {
 	env     []string
 	cmd     *exec.Cmd
 	out     *said
-	tail    int // bytes of output to print after a failed test; 0 means all
+	tail    int // number of output bytes to print after a failed test; 0 means all
 }
 
 // start runs postrider dev in a new folder, with additional arguments and environment variables.

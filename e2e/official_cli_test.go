@@ -52,7 +52,7 @@ func (c *officialCLI) command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// logIn runs the CLI's login command at a terminal and gives consent in the browser.
+// logIn runs the CLI's login command in a terminal and gives consent in the browser.
 func (c *officialCLI) logIn(consent func(address string)) {
 	c.t.Helper()
 	cmd := c.command("login", "--insecure-storage")

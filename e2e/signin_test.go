@@ -28,7 +28,7 @@ func (r *reader) types(label, text string) {
 	}
 }
 
-// hasPasskeys adds a virtual authenticator to the browser that stores passkeys and confirms every request.
+// hasPasskeys adds to the browser a virtual authenticator that stores passkeys and confirms every request.
 func (r *reader) hasPasskeys() {
 	r.t.Helper()
 	if _, err := chromedp.Call(r.tab, webauthn.Enable, webauthn.EnableParams{}); err != nil {
@@ -94,8 +94,8 @@ func TestPeopleSignIn(t *testing.T) {
 	}
 }
 
-// turnsOnTOTP sets up two-factor authentication. turnsOnTOTP returns a function that computes the TOTP code that will
-// be valid after a given duration.
+// turnsOnTOTP sets up two-factor authentication, and returns a function that computes the TOTP code that will be valid
+// after a given duration.
 func (r *reader) turnsOnTOTP() (code func(after time.Duration) string) {
 	t := r.t
 	t.Helper()

@@ -176,8 +176,8 @@ func (l *look) ask(t *testing.T) (reply, error) {
 	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
 }
 
-// TestTakenAway: if one node or a command revokes access, another node refuses it too: immediately after the
-// notification, or within seconds if the notification was lost.
+// TestTakenAway: when a node or a command revokes access, the other node refuses access as soon as it is notified, or
+// within seconds if the notification was lost.
 func TestTakenAway(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {

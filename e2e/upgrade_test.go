@@ -19,7 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// oldProgram returns the path of the program of an earlier release, from the environment: make upgrade OLD=path.
+// oldProgram returns the path of an earlier release's program, from an environment variable that make upgrade OLD=path
+// sets.
 func oldProgram(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("POSTRIDER_OLD_PROGRAM")

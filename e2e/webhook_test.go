@@ -23,8 +23,8 @@ func TestKillBeforeWebhook(t *testing.T) {
 	onEachEngine(t, killWebhooks)
 }
 
-// told records the webhooks that a receiver has received: each email's event types in the order of first arrival, and
-// the number of arrivals of each message.
+// told records the webhooks that reached a receiver: each email's event types in the order of first arrival, and how
+// many times each message arrived.
 type told struct {
 	mu     sync.Mutex
 	secret string

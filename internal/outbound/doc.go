@@ -2,6 +2,6 @@
 // log, notifications, received mail, retention, and personal-data requests. Most of the work in the outbound packages
 // runs when a job is due or an event is recorded.
 //
-// The outbound packages may import the package group campaigns and every group below it. Within the group outbound,
+// The outbound packages may import the package group campaigns and every group below it. Among themselves, the outbound
 // packages may import only requestlog.
 package outbound

@@ -4,7 +4,7 @@
 // # Invariants
 //
 // A setting is declared once, as a field of Config with tags. From a setting's tags, the package derives its key in the
-// file, variable, flag, default, and line in docs/configuration.md. A Config that Load returned without an error is
+// file, variable, flag, default, and line in docs/configuration.md. A Config that Load returns without an error is
 // valid and complete; it includes values derived from other settings or from the machine.
 //
 // # Failures
@@ -16,7 +16,7 @@
 // # Out of scope
 //
 // A Config does not contain data that changes while the program runs, such as teams' domains, keys and limits, which
-// are in the database. Only cli imports this package; it passes the other packages the values that they need.
+// are in the database. Only package cli imports config; cli passes the other packages the values that they need.
 package config
 
 import (

@@ -39,7 +39,7 @@ func TestCannotBeMended(t *testing.T) {
 	}
 }
 
-// Created files and folders give their owner all permissions, regardless of the umask.
+// Newly created files and folders give their owner all permissions, regardless of the umask.
 func TestUmask(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dir")
 	defer syscall.Umask(syscall.Umask(0o777))

@@ -9,7 +9,7 @@ import (
 
 // TestAt: ids from At contain the time in milliseconds and sort by time.
 func TestAt(t *testing.T) {
-	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // later than the time of all existing ids
+	at := time.UnixMilli(max(time.Now().UnixMilli(), last.Load()>>12) + 1) // later than the times of all existing ids
 	var all []string
 	for _, after := range []time.Duration{0, time.Microsecond, 999 * time.Microsecond, time.Millisecond, time.Hour} {
 		one := At(at.Add(after))

@@ -10,8 +10,8 @@ import (
 // Every is the minimum time between two lines that a [Limiter] allows.
 const Every = 10 * time.Second
 
-// Limiter allows one log line per period of Every. A Limiter's zero value is ready to use, and a Limiter is safe for
-// concurrent use.
+// Limiter allows one log line in each period of length Every. A Limiter's zero value is ready to use, and a Limiter is
+// safe for concurrent use.
 type Limiter struct {
 	mu   sync.Mutex
 	next time.Time

@@ -11,20 +11,21 @@
 //
 // # Invariants
 //
-// A tail shows every event whose transaction takes less than [overlap] at least once, roughly in order. Transactions
-// may commit in a different order than they began, so a tail rereads the messages of the last [overlap]. For a slow
-// reader, a tail holds at most one batch in memory. On each node, a team has at most [tailsMax] tails.
+// If an event's transaction takes less than [overlap], a tail shows the event at least once. Events appear roughly in
+// order. Transactions may commit in a different order than they began, so a tail rereads the messages of the last
+// [overlap]. For a slow reader, a tail holds at most one batch in memory. On each node, a team has at most [tailsMax]
+// tails.
 //
 // # Failures
 //
 // A lost notification delays events by a second. After a tail opens, other nodes notice within [refreshInterval] that
 // the team is watched; until then, the tail misses the events that they record. Tails also miss events that are
-// recorded after the lease has expired; [Tail.Missed] reports whether a tail resumed after an expired lease. If
+// recorded after the lease has expired; [Tail.Missed] reports whether a tail resumed after its lease had expired. If
 // rendering or inserting a payload fails, the transaction that records the event is rolled back.
 //
 // # Out of scope
 //
-// Package eventstream does not deliver webhooks and keeps no history; package webhooks does both.
+// Package eventstream does not deliver webhooks or keep a history; package webhooks does both.
 package eventstream
 
 import (
@@ -62,8 +63,8 @@ type Message struct {
 	Payload string
 }
 
-// Render returns an event's message, in the transaction that records the event. Tails do not show messages without an
-// id.
+// Render is called in the transaction that records an event, and returns the event's message. Tails do not show
+// messages without an id.
 type Render func(ctx context.Context, tx *db.Tx, e *events.Event) (Message, error)
 
 // Service manages the open tails on this node.

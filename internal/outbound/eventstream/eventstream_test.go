@@ -279,8 +279,8 @@ func TestLease(t *testing.T) {
 	})
 }
 
-// TestRenderFails: if an event of a watched team cannot be rendered, its transaction fails, so that tails never show an
-// event that was not recorded. Events of teams without a tail are not rendered.
+// TestRenderFails: if an event for a watched team cannot be rendered, its transaction fails, so that tails never show
+// an event that was not recorded. Events for teams without a tail are not rendered.
 func TestRenderFails(t *testing.T) {
 	d := dbtest.SQLite(t)
 	var recorder events.Recorder

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A batch of the sweep reads only the rows that it deletes, however many rows other teams have.
+// Each batch of the sweep reads only the rows that it deletes, however many rows other teams have.
 func TestSweepByTheIndex(t *testing.T) {
 	d := dbtest.SQLite(t)
 	rows, err := d.Query(t.Context(), `EXPLAIN QUERY PLAN `+deleteOldest, "msg_0", 500)

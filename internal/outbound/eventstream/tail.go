@@ -107,8 +107,8 @@ func (t *Tail) Next(ctx context.Context, idle time.Duration) ([]Message, error) 
 	}
 }
 
-// readNew reads new messages. readNew also rereads the messages of the last overlap period, because a transaction may
-// commit after a transaction that began later.
+// readNew reads new messages, and rereads the messages of the last overlap period, because a transaction may commit
+// after a transaction that began later.
 func (t *Tail) readNew(ctx context.Context) ([]Message, error) {
 	t.read = time.Now()
 	low := t.from

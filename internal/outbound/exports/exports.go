@@ -11,7 +11,7 @@
 //
 // An item that exists from the start of the export until its batch is read appears exactly once in the file. Items that
 // are added during the export are not included. Items that change during the export appear as they are when their batch
-// is read. A file never contains rows of another team.
+// is read. A file never contains another team's rows.
 //
 // CSV files follow RFC 4180, in UTF-8 without a byte order mark, with a header line. Text is written unchanged, unless
 // [Options] requests protection against spreadsheet formulas.
@@ -72,9 +72,9 @@ func (o Options) Text(s string) string {
 	return s
 }
 
-// ParseOptions parses the export options of a request or command. The format is "csv", "ndjson" or "" for CSV; formulas
-// is "keep", "quote" or "" for keep. If an option is invalid, ParseOptions returns an Invalid fault that names the
-// field.
+// ParseOptions parses the export options of a request or command. The parameter format is "csv" or "ndjson", and
+// formulas is "keep" or "quote"; empty strings mean "csv" and "keep". If an option is invalid, ParseOptions returns an
+// Invalid fault that names the field.
 func ParseOptions(format, formulas string) (o Options, err error) {
 	switch o.Format = Format(format); o.Format {
 	case "":

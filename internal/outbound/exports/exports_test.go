@@ -35,7 +35,7 @@ func newService(t *testing.T, d *db.DB) *Service {
 	return New(n.Contacts, n.Emails, n.Suppressions, requestlog.New(d, n.Log, time.Hour), n.Audit)
 }
 
-// insert inserts n rows of a team, many rows per statement.
+// insert inserts n rows for a team, many rows per statement.
 func insert(t *testing.T, d *db.DB, text string, from, n int, args func(i int) []any) {
 	t.Helper()
 	for i := from; i < from+n; {
@@ -149,8 +149,8 @@ func TestBatchesUseIndexes(t *testing.T) {
 	})
 }
 
-// A row that exists during the whole export occurs once in the file, even if other rows are added and deleted during
-// the export. Rows that are added during the export are not included.
+// A row that exists throughout the export appears once in the file, even if other rows are added and deleted during the
+// export. Rows that are added during the export are not included.
 func TestExportWhileRowsChange(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

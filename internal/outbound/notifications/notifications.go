@@ -39,10 +39,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the job kind of notices. A notice job's lane is the id of the notified team.
+// Kind is the job kind for notices. A notice job's lane is the id of the notified team.
 const Kind = "notice"
 
-// Config holds the settings of notices.
+// Config holds the settings for notices.
 type Config struct {
 	From         string // sender address, at a domain of the operator's team; if empty, no notices are sent
 	OperatorTeam string // id of the team that sends notices; empty means the oldest team

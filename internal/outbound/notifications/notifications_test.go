@@ -128,7 +128,8 @@ func TestMail(t *testing.T) {
 			t.Error("the recipient does not get the link")
 		}
 
-		// A team's own email with the private tag stays readable, because only Postrider can mark an email as private.
+		// A team's own email with the private tag remains readable, because only Postrider can mark an email as
+		// private.
 		own := testnode.Hello("ada@two.example")
 		own.Tags = []emails.Tag{emails.Private}
 		if e := n.Email(n.Send(own)); *e.Text != *own.Text {

@@ -117,8 +117,8 @@ type Automations func(ctx context.Context, teamID, contactID, after string) (som
 
 // Document writes all data that a team has stored about an address as one JSON document. The caller identifies the
 // address either directly or by its contact's id. The JSON document is yielded in chunks; each chunk is valid until the
-// next chunk is requested. Document reads all of the team's emails and broadcast recipients, so some chunks contain
-// only white space.
+// next chunk is requested. Document reads all of the team's emails and broadcast recipients; for batches without
+// matches, chunks contain only white space.
 func (s *Service) Document(ctx context.Context, teamID, idOrAddress string) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		w := &writer{yield: yield}
@@ -295,5 +295,5 @@ func (s *Service) eventsOf(ctx context.Context, teamID, emailID string, a erasur
 	}
 }
 
-// FormatTime formats a time in the format of the API's lists.
+// FormatTime formats a time as the API's lists do.
 func FormatTime(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.999999+00") }

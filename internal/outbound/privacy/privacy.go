@@ -77,7 +77,7 @@ type EraserReport struct {
 // Limits of erasures.
 const (
 	maxActive      = 100                  // maximum number of erasures in progress per team
-	firstPassDelay = time.Minute          // delay of the first pass after the request
+	firstPassDelay = time.Minute          // delay between the request and the first pass
 	passInterval   = 5 * time.Minute      // time between two passes
 	maxPasses      = 4                    // maximum number of passes, after which data that is still too recent remains
 	evidencePeriod = 400 * 24 * time.Hour // retention period of ended erasures, which are kept as evidence

@@ -210,7 +210,7 @@ func TestErase(t *testing.T) {
 	})
 }
 
-// While some data is too recent, an erasure runs further passes and adds their counts. A dry run has only one pass.
+// While some data is too recent, an erasure runs more passes and adds up their counts. A dry run has only one pass.
 func TestErasePasses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.soon = 2

@@ -111,7 +111,7 @@ func (s *Service) deleteBlob(ctx context.Context, key string) {
 	}
 }
 
-// unreadable is the defect of a message on which the parser panics.
+// unreadable is the defect that is reported for a message on which the parser panics.
 const unreadable = "The message could not be read."
 
 // parse parses a message. If the parser panics, parse returns only a defect, so that the message can still be stored.

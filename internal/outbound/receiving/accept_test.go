@@ -86,7 +86,7 @@ func TestWhoIsTaken(t *testing.T) {
 	})
 }
 
-// Adding a domain and disabling its receiving take effect immediately.
+// Adding a domain, or disabling receiving for it, takes effect immediately.
 func TestChangedDomain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if got := f.offer(t, "", "any@new.example"); got != "550 5.7.1" {

@@ -63,7 +63,7 @@ func sqliteTraced(t *testing.T, run func(t *testing.T, f *fixture, trace *dbtest
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { run(t, newFixture(t, d), trace) })
 }
 
-// offer starts an SMTP transaction and returns the reply to a recipient.
+// offer starts an SMTP transaction and returns the reply for a recipient.
 func (f *fixture) offer(t testing.TB, from, to string) string {
 	t.Helper()
 	_, err := f.begin(t, f.Service, from, to)

@@ -17,9 +17,9 @@ func withImages(html string, files []mailparse.File) string {
 }
 
 // writeWithImages writes HTML and replaces the cid: URLs (RFC 2392) of attached files with data URIs. The cid: URLs of
-// unknown files are kept. After the HTML has grown by inlineMax, writeWithImages also keeps all further cid: URLs,
+// unknown files are kept. After the HTML has grown by inlineMax, writeWithImages also keeps all remaining cid: URLs,
 // because the HTML may refer to one image many times. The memory use of writeWithImages does not depend on the size of
-// its output. writeWithImages fails only if writing to w fails.
+// its output. An error is returned only if writing to w fails.
 func writeWithImages(w io.Writer, html string, files []mailparse.File) error {
 	byID := map[string]*mailparse.File{}
 	for i := range files {

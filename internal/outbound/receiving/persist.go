@@ -24,8 +24,8 @@ const (
 	referencesMax = 20   // maximum number of Message-IDs looked up per message
 )
 
-// store inserts one received email per team, and records the events from reports. store returns needsRaw == true if a
-// row refers to the raw message.
+// store inserts one received email per team, and records the events from reports. The boolean result is true if a row
+// refers to the raw message.
 func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err error) {
 	outcomes, rest, err := s.outcomes(ctx, m)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 		var all []events.Event
 		m.emailIDs = m.emailIDs[:0]
 		for _, e := range rows {
-			// The id of a received email is created within the transaction that inserts the email. With an id that was
+			// The id of a received email is created within the transaction that inserts the email. If the id were
 			// created earlier, a client that polls the list could miss the email, because the client may already have
 			// read a greater id.
 			e.ID, e.CreatedAt = id.At(tx.Now()), tx.Now()

@@ -26,7 +26,7 @@
 //
 // # Failures
 //
-// If the disk is full, the client receives a 452 reply, and after any other internal error a 451 reply. The client
+// The client receives a 452 reply if the disk is full, and a 451 reply after any other internal error. The client
 // should retry later after a 451 or 452 reply. A refused message leaves nothing stored except possibly a blob without a
 // row, which [Service.Sweep] deletes. If only the response to the commit was lost, the client's retry may store the
 // message twice.

@@ -63,9 +63,10 @@ func (s *Service) Delete(ctx context.Context, teamID, emailID string) error {
 	return nil
 }
 
-// remove deletes a team's emails in one transaction, and afterwards their blobs, except blobs that another team's email
-// uses. If remove is interrupted before it deletes all blobs, the sweep deletes the remaining blobs. If countersStay is
-// true, remove keeps emails whose events are not yet counted. remove returns the ids of the deleted emails.
+// remove deletes a team's emails in one transaction, and then deletes their blobs, except those that another team's
+// emails use. If remove is interrupted before it deletes all blobs, the sweep deletes the remaining blobs. If
+// countersStay is true, remove keeps emails whose events are not yet counted. The ids of the deleted emails are
+// returned.
 func (s *Service) remove(ctx context.Context, teamID string, some []storedEmail, countersStay bool) (gone []string,
 	err error) {
 	var keys []string

@@ -43,8 +43,8 @@ func addressesIn(all []outcome, emailID string) (list []string) {
 	return list
 }
 
-// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. outcomes also
-// returns the targets that receive the message as an email, including complaint addresses if the message is not a valid
+// outcomes returns the outcomes of a message that was sent to return paths or complaint addresses. The targets that
+// receive the message as an email are returned too; they include complaint addresses if the message is not a valid
 // complaint.
 func (s *Service) outcomes(ctx context.Context, m *incoming) (all []outcome, rest []target, err error) {
 	rest = slices.DeleteFunc(slices.Clone(m.to), func(p target) bool { return p.report != nil || p.feedback })
@@ -191,12 +191,12 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 	return []outcome{{e, address, events.EmailComplained, &events.Complaint{}}}
 }
 
-// atFeedback returns the outcomes of a message to a complaint address, if the message contains a proof that its sender
-// may report complaints. A Message-ID is not a proof, because every participant of a conversation knows it.
+// atFeedback returns the outcomes of a message to a complaint address, if the message proves that its sender may report
+// complaints. A Message-ID is not a proof, because every participant in a conversation knows it.
 //
-// The first kind of proof is an email's return path or its [tokens.FeedbackField] value. Both are signed and known only
-// at one destination, so the report may concern only the recipients at that destination. The second kind of proof is
-// the signature of a provider on the operator's list, whose report may concern all recipients.
+// The first kind of proof is an email's return path or its [tokens.FeedbackField] value. Both kinds of value are signed
+// and known only at one destination, so such a report may concern only the recipients at that destination. The second
+// kind of proof is the signature of a provider on the operator's list, whose report may concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil

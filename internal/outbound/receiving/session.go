@@ -105,7 +105,8 @@ func (s *Service) trace(m *incoming) string {
 }
 
 // traceLength returns the length of a stored message's trace fields, or 0 if it has none. The date in the trace fields
-// follows the first line that ends with a semicolon, because no line ends with a value that the client chose.
+// follows the first line that ends with a semicolon. A client cannot fake that line, because no line ends with a value
+// that the client chose.
 func traceLength(raw []byte) int {
 	if !bytes.HasPrefix(raw, []byte("Return-Path: <")) {
 		return 0

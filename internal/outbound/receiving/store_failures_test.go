@@ -185,7 +185,7 @@ func (o *operations) writes() []operation {
 	}
 }
 
-// If any SQL statement of an operation fails, the operation returns an error. If a statement fails while a message is
+// If any SQL statement in an operation fails, the operation returns an error. If a statement fails while a message is
 // received, the message is refused temporarily and no part of it is stored.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {

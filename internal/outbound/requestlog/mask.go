@@ -13,8 +13,8 @@ const mask = "[redacted]"
 // linkTokenMin is the minimum length of a download link's token. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
 
-// MaskSecrets replaces those secrets in a string that would give access to data. These secrets are tokens in download
-// and shared links, passwords and signatures in URLs, API keys except for their public part, and signing secrets. The
+// MaskSecrets replaces all usable credentials in a string with a mask. The replaced values are tokens in download and
+// shared links, passwords and signatures in URLs, API keys except for their public part, and signing secrets. The
 // string may be JSON source, in which characters are escaped.
 func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 

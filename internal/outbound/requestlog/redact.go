@@ -30,8 +30,8 @@ var errTooLong = errors.New("the body is too long")
 // secrets within strings (see [MaskSecrets]) and cuts strings to the given maximum length in bytes. If more than 64 KB
 // remain, Redact returns a JSON object that states that the body was omitted.
 //
-// A member is secret if its name is longer than 500 bytes or, in upper or lower case, ends in a word for a secret, as
-// in token, signing_secret and X-Api-Key.
+// A member is secret if its name is longer than 500 bytes, or if it ends like token, signing_secret or X-Api-Key, in
+// upper or lower case.
 func Redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
@@ -166,8 +166,8 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 }
 
 // shorten cuts the strings in a JSON text that exceed the given length in bytes, before the text is parsed. A large
-// body usually consists of one long string, and skipping it is much faster than parsing it. shorten never turns invalid
-// JSON into valid JSON.
+// body usually consists of one long string, and skipping it is much faster than parsing it. Cutting strings never turns
+// invalid JSON into valid JSON.
 func shorten(body []byte, longest int) []byte {
 	var out []byte
 	copied := 0 // bytes of body

@@ -54,8 +54,7 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// The log stores no secret that would give access to data, whatever the name of its JSON member and however it is
-// escaped.
+// The log stores no usable credential, whatever the name of its JSON member and however it is escaped.
 func TestMaskSecrets(t *testing.T) {
 	token := strings.Repeat("aB3-_", 10)
 	for text, want := range map[string]string{

@@ -207,8 +207,8 @@ func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
 }
 
 // List returns a page of a team's entries without bodies, newest first, and whether there may be more. List examines at
-// most about 100,000 entries. If the page is still not full, List also returns the cursor at which the caller can
-// continue; otherwise that cursor is "". The page p must have a limit.
+// most about 100,000 entries. If the page is not full when List stops, List also returns the cursor at which the caller
+// can continue; otherwise that cursor is "". The page p must have a limit.
 func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page) (some []Entry, more bool, next string,
 	err error) {
 	if err := f.check(); err != nil {

@@ -4,7 +4,7 @@
 // The retention periods are settings of the installation, and each team may have shorter periods. The packages that own
 // the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a transaction of
 // a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that no team has to
-// wait for a team with millions of emails. After each batch, Run pauses as long as the batch took, so that deletion
+// wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took, so that deletion
 // uses at most half of the time of SQLite's only writer.
 //
 // # Failures
@@ -15,7 +15,8 @@
 //
 // # Out of scope
 //
-// Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention.
+// Package retention does not erase addresses or teams. Webhook messages and the request log have their own retention
+// periods.
 package retention
 
 import (

@@ -18,7 +18,7 @@ import (
 // accepts messages again.
 //
 // The backlog is counted in jobs, each of which contains up to perJob messages of one chain. The backlog is counted
-// with the index on lanes, and never within a transaction that blocks others. After a node has inserted an eighth of
+// using the index on lanes, and never within a transaction that blocks others. After a node has inserted an eighth of
 // the limit, it enqueues a job that measures the backlog. The job repeats the measurement as long as an endpoint is
 // full. Between measurements, the backlog may exceed its limit.
 const (
@@ -143,8 +143,8 @@ func overfull(waiting map[string]int, was map[string]bool, endpointMax, teamMax 
 	return now
 }
 
-// notifyFull notifies a team about its full endpoints, at most once an hour. notifyFull sends a notice only if the last
-// notice about at least one of those endpoints is at least a day old.
+// notifyFull notifies a team about its full endpoints, at most once an hour. A notice is sent only if the last notice
+// about at least one of the full endpoints is at least a day old.
 func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all []*Endpoint) error {
 	var urls []string
 	due := false

@@ -28,13 +28,13 @@ const callPurpose = "automation webhook"
 // Call posts a JSON body on behalf of a team to a URL that a user configured. Call returns the HTTP status of the
 // response, including error statuses. The same protections as for webhook endpoints apply: Call checks the address when
 // it connects and does not follow redirects. The time limit is Config.Timeout, and Call reads at most about 64 KB of
-// the response. Call signs the body like a webhook message, with the message id from its parameter and the secret that
-// CallSecret returns. Callers must use the same message id for all attempts.
+// the response. Call signs the body like a webhook message, using the given message id and the secret that CallSecret
+// returns. Callers must use the same message id for all attempts.
 //
 // If the team has too many connections to the address, Call returns an Unavailable fault. If Call returns an
-// Unavailable fault, it made no request, and the failure is not the receiver's fault. If the address is not allowed,
-// Call returns an Invalid fault. Errors of other kinds, except those of ctx, state briefly why there was no response.
-// Errors from Call do not include the URL, which may contain a secret.
+// Unavailable fault, Call made no request, and the receiver is not to blame. If the address is not allowed, Call
+// returns an Invalid fault. Other errors, except those from ctx, briefly state why there was no response. Errors from
+// Call do not include the URL, which may contain a secret.
 func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (
 	status int, err error) {
 	r, err := http.NewRequestWithContext(forTeam(ctx, teamID), http.MethodPost, url, strings.NewReader(string(body)))

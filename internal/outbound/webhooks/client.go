@@ -36,14 +36,14 @@ func newClient(guard *netguard.Guard, timeout time.Duration) *http.Client {
 			MaxIdleConns:           1000,
 			MaxIdleConnsPerHost:    perEndpoint,
 			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true, // so that responses are stored as the receiver sent them
+			DisableCompression:     true, // to store responses as the receiver sent them
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// connections counts the open connections by team and address. A connection counts for the team whose attempt opened it
-// until it is closed, even if another team reuses it.
+// connections counts the open connections by team and address. Until it is closed, a connection counts for the team
+// whose attempt opened it, even if another team reuses it.
 type connections struct {
 	guard *netguard.Guard
 
@@ -158,8 +158,8 @@ func (c *connections) acquire(x *connection) bool {
 	here[x] = true
 	c.mu.Unlock()
 	if idle != nil {
-		// A request that is about to use the closed connection notices before it writes that the connection is closed,
-		// and uses another connection.
+		// A request that is about to use the closed connection notices this before it writes, and uses another
+		// connection.
 		idle.Conn.Close()
 	}
 	return true

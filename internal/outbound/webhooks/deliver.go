@@ -23,15 +23,14 @@ const (
 	holdTime    = 200 * time.Millisecond
 )
 
-// Kinds returns the job kinds of this package: deliveries, recoveries, fan-outs to many endpoints, and backlog
-// measurements.
+// Kinds returns this package's job kinds: deliveries, recoveries, fan-outs to many endpoints, and backlog measurements.
 func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{s.deliveries(), s.recoveries(), s.fanouts(), s.backlogs()}
 }
 
 // deliveries returns the job kind that delivers messages. Teams share the workers, and an endpoint's health limits the
 // number of its workers (see [health]). Internal errors never end a delivery; a delivery ends after a success, after a
-// permanent failure, or after the last attempt of its schedule.
+// permanent failure, or after the last attempt in its schedule.
 func (s *Service) deliveries() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: s.c.Workers, PerLane: perEndpoint, Group: laneEndpoint,
 		Owner: laneTeam,
@@ -113,8 +112,8 @@ func (s *Service) giveBack(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// drop finishes a job for a deleted or disabled endpoint and marks the job's unfinished messages as failed. drop also
-// removes the endpoint's health record, so that the endpoint's other jobs are dropped without delay.
+// drop finishes a job for a deleted or disabled endpoint and marks the job's unfinished messages as failed. The
+// endpoint's health record is also removed, so that the endpoint's other jobs are dropped without delay.
 func (s *Service) drop(ctx context.Context, j jobs.Job, e *Endpoint) error {
 	s.health.forget(laneEndpoint(j.Lane))
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -224,8 +223,8 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 	return a, nil
 }
 
-// beginning reads a response body and returns the part that is stored. beginning reads and discards some of the
-// remaining body, because the connection could not be reused otherwise.
+// beginning reads a response body and returns the part that is stored. Some of the remaining body is read and
+// discarded, so that the connection can be reused.
 func beginning(resp *http.Response) (string, error) {
 	most := failureMax
 	if resp.StatusCode/100 == 2 {
@@ -247,7 +246,7 @@ func isTimeout(err error) bool {
 	return ok && t.Timeout()
 }
 
-// storable removes from a string the invalid UTF-8 and NUL characters that databases reject.
+// storable replaces invalid UTF-8 and NUL characters in a string, because databases reject them.
 func storable(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\ufffd"), "\x00", "\ufffd")
 }

@@ -96,7 +96,7 @@ func TestChangesCountAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, config(), noLoopback)
-		f.suppress(t, "before@example.net") // caches that the team has no endpoint
+		f.suppress(t, "before@example.net") // caches that the team has no endpoints
 		for i := range 20 {
 			e, err := f.Create(t.Context(), f.Acme.TeamID, "https://hooks.example.org", []string{"suppression.added"})
 			must(t, err)

@@ -11,13 +11,12 @@ import (
 
 const (
 	hintTopic   = "webhooks"
-	cacheShared = 2 * time.Second // maximum delay of another node's change if its notification is lost
-	cacheAlone  = time.Minute     // cache duration on the only node
+	cacheShared = 2 * time.Second // maximum delay before another node's change is seen if its notification is lost
+	cacheAlone  = time.Minute     // cache duration if this is the only node
 	cacheMax    = 20_000          // cached teams
 )
 
-// endpointCache caches the endpoints of teams, so that an event needs only a look-up in memory if its team has no
-// endpoints.
+// endpointCache caches teams' endpoints, so that an event needs only a look-up in memory if its team has no endpoints.
 //
 // Endpoints that a transaction reads are cached only after it commits, and only if none of the team's endpoints has
 // changed since the read began. Without the two conditions for caching endpoints, an older state could replace a newer

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// Erasing reads only the given team's messages, with an index.
+// Erasing reads only the given team's messages, using an index.
 func TestErasingReadsOneTeamsMessages(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d, config(), loopbackOnly)

@@ -123,7 +123,7 @@ func (h *health) forget(endpointID string) {
 	delete(h.all, endpointID)
 }
 
-// judged applies the consequence of an attempt to its endpoint: the start of a failing period, a warning to the team,
+// judged applies the consequences of an attempt to its endpoint: the start of a failing period, a warning to the team,
 // or disabling.
 func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) error {
 	now := tx.Now()

@@ -104,7 +104,7 @@ func TestOverfull(t *testing.T) {
 	}
 }
 
-// Waiting jobs are counted with an index, without reading the jobs.
+// Waiting jobs are counted using an index, without reading the jobs.
 func TestCountingByTheIndex(t *testing.T) {
 	t.Parallel()
 	d := dbtest.SQLite(t)

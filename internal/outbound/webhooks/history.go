@@ -96,7 +96,7 @@ const (
 	AttemptPrefix = attemptPrefix
 )
 
-// replayMark is the prefix of a replay job's payload, followed by the message id.
+// replayMark is the prefix of a replay job's payload; the message id follows it.
 const replayMark = "replay:"
 
 // Replay schedules one more attempt for a message in any state, with the same id and payload and a new signature. A
@@ -193,7 +193,7 @@ type recovery struct {
 	To       string `json:"to"`
 }
 
-// Recover redelivers, oldest first, every message to an endpoint that failed after the given time. Each message gets a
+// Recover redelivers, oldest first, every message that failed at an endpoint after the given time. Each message gets a
 // complete retry schedule. Recover does not include messages that are older than the retention period.
 func (s *Service) Recover(ctx context.Context, teamID, endpointID string, since time.Time) error {
 	switch {
@@ -234,7 +234,7 @@ const (
 
 // recoverSome handles a recovery job: it reopens a limited number of failed messages, one batch per transaction, and
 // enqueues another job for the remaining messages. After a crash, recoverSome continues with the messages that are
-// still in the state Failed. recoverSome fills at most half of the endpoint's maximum backlog, so that the endpoint
+// still in the state Failed. A recovery fills at most half of the endpoint's maximum backlog, so that the endpoint
 // still accepts new messages.
 func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	var r recovery
@@ -267,9 +267,9 @@ func (s *Service) recoverSome(ctx context.Context, j jobs.Job) error {
 	return nil
 }
 
-// recoverBatch reopens at most left failed messages of an endpoint. After the last failed message, recoverBatch
-// finishes the job. If failed messages remain, recoverBatch replaces the job with a job that starts after the reopened
-// messages.
+// recoverBatch reopens a batch of an endpoint's failed messages; the parameter left limits their number. After the last
+// failed message, recoverBatch finishes the job. If failed messages remain, recoverBatch replaces the job with a job
+// that starts after the reopened messages.
 func (s *Service) recoverBatch(ctx context.Context, tx *db.Tx, j jobs.Job, r *recovery,
 	left int) (done bool, err error) {
 	e, err := lockEndpoint(ctx, tx, j.TeamID, r.Endpoint)

@@ -64,7 +64,7 @@ func TestEnteredIsMeasuredInParts(t *testing.T) {
 	}
 }
 
-// The mean duration follows the latest responses, starts anew when an endpoint recovers, and is bounded.
+// The mean duration follows the latest responses, starts over when an endpoint recovers, and is bounded.
 func TestMeanOfAnswers(t *testing.T) {
 	h := &health{timeout: timeout}
 	is := func(want time.Duration) {

@@ -65,8 +65,8 @@ func (o *outbox) enqueue(ctx context.Context, tx *db.Tx, x *Endpoint, m *entry) 
 	o.add(outboxKey{m.TeamID, x.ID, m.chain}, m.ID)
 }
 
-// insertJobs inserts the outbox's jobs and returns their number per team. Messages of one chain share jobs, because
-// they are delivered one after the other anyway.
+// insertJobs inserts the outbox's jobs and returns their number per team. Messages in one chain share jobs, because
+// they must be delivered one after the other.
 func (o *outbox) insertJobs(ctx context.Context, tx *db.Tx, q *jobs.Queue) map[string]int {
 	n := map[string]int{}
 	for _, k := range o.keys {

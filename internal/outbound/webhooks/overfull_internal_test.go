@@ -2,7 +2,7 @@ package webhooks
 
 import "testing"
 
-// Once a team has reached its limit of waiting jobs, an endpoint with exactly an equal share of the limit is full.
+// Once a team has reached its limit on waiting jobs, an endpoint with exactly an equal share of the limit is full.
 func TestOverfullByShares(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -303,7 +303,7 @@ func (w *writer) domainToData(d *domains.Domain) domainData {
 	for _, r := range w.s.p.Domains.Records(d) {
 		kind := r.Kind
 		if kind == "Receiving" {
-			kind = "Receiving MX" // webhooks use another name than the API (API reference section 10)
+			kind = "Receiving MX" // webhooks use a different name than the API (API reference section 10)
 		}
 		data.Records = append(data.Records, record{kind, r.Name, r.Type, "Auto", string(r.Status), r.Value, r.Priority})
 	}

@@ -32,7 +32,7 @@ func bubble(t *testing.T, c webhooks.Config, answer func(n int, w http.ResponseW
 			time.Sleep(time.Until(last) + time.Second)
 		}
 		f := newFixture(t, dbtest.SQLite(t), c, loopbackOnly)
-		// Run only two job kinds, because each kind polls once a minute, which adds up in days of simulated time.
+		// Run only two job kinds, because each kind polls once a minute, which adds up over days of simulated time.
 		stop := f.run(webhooks.Kind, webhooks.RecoverKind)
 		do(t, f, x)
 		stop()
@@ -163,7 +163,7 @@ func TestReplayFreesTheChain(t *testing.T) {
 	})
 }
 
-// When the last attempt of the schedule fails, the message has failed. Recover delivers the messages that failed after
+// When the last attempt in the schedule fails, the message has failed. Recover delivers the messages that failed after
 // a given time, oldest first.
 func TestFailAndRecover(t *testing.T) {
 	var works atomic.Bool

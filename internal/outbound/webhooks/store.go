@@ -185,7 +185,7 @@ func failedSince(ctx context.Context, r db.Reader, e *Endpoint, since time.Time)
 	return n == 0, nil
 }
 
-// warn records that the team was warned about a failing endpoint. warn returns true if no other transaction has already
+// warn records that the team was warned about a failing endpoint, and returns true if no other transaction has already
 // recorded the warning.
 func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET warned = $3 WHERE id = $1 AND team_id = $2 AND NOT warned`, e.ID, e.TeamID,
@@ -196,7 +196,7 @@ func warn(ctx context.Context, tx *db.Tx, e *Endpoint) (bool, error) {
 	return n > 0, nil
 }
 
-// disable disables a failing endpoint. disable returns true if no other transaction has already disabled the endpoint.
+// disable disables a failing endpoint, and returns true if no other transaction has already disabled it.
 func disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE webhooks SET status = 'disabled', disabled_reason = $3, disabled_at = $4
 		WHERE id = $1 AND team_id = $2 AND status = 'enabled'`, e.ID, e.TeamID, reason, tx.Now().UnixMicro())

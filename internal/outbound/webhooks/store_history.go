@@ -52,7 +52,7 @@ func getFanout(ctx context.Context, r db.Reader, teamID, chain, messageID string
 }
 
 // advanceFanout records the last endpoint for which the fan-out has inserted a delivery. The transaction fails if a
-// concurrent attempt of the job has already advanced the fan-out.
+// concurrent attempt at the job has already advanced the fan-out.
 func advanceFanout(ctx context.Context, tx *db.Tx, f *fanout, last string, j jobs.Job) {
 	tx.QueueOne(ctx, fanoutLost(f, j),
 		`UPDATE webhook_fanouts SET after = $5 WHERE team_id = $1 AND chain = $2 AND message_id = $3

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A batch of the sweep reads only the rows that it deletes.
+// Each batch of the sweep reads only the rows that it deletes.
 func TestSweepReadsWhatItRemoves(t *testing.T) {
 	d := dbtest.Postgres(t)
 	const messages, limit = 2000, 50

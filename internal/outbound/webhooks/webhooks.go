@@ -16,9 +16,9 @@
 // endpoint is full, is disabled or answers with 410. Deleting an endpoint discards its waiting deliveries. If the node
 // crashes between a receiver's response and the commit, the message is sent again with the same id.
 //
-// All messages about one email (or one domain, contact, or suppressed address) form a chain. The messages of a chain
+// All messages about one email (or one domain, contact, or suppressed address) form a chain. The messages in a chain
 // reach an endpoint in the order in which they were recorded: each message waits until the earlier messages have
-// succeeded or permanently failed. Replayed and recovered messages are sent again, out of order. Messages of different
+// succeeded or permanently failed. Replayed and recovered messages are sent again, out of order. Messages in different
 // chains do not wait for each other.
 //
 // Endpoints delay each other only if their team has reached one of its limits. Each endpoint has its own lane, and
@@ -131,7 +131,7 @@ func (e *Endpoint) wants(t events.Type) bool {
 
 // Config holds the settings of the webhooks service.
 type Config struct {
-	Schedule     []time.Duration // delays after failed attempts; the message fails with the attempt after the last delay
+	Schedule     []time.Duration // delays after failed attempts; a failed attempt after the last delay is final
 	DisableAfter time.Duration   // time for which all attempts must fail before the endpoint is disabled
 	Retention    time.Duration   // retention period of messages and attempts
 	AllowHTTP    bool            // allows endpoints without TLS, for development

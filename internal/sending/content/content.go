@@ -8,12 +8,12 @@
 // and can be read only with the team's id. A Content is stored as long as an email refers to it. The database row of a
 // Content holds a lower bound for the ids of the emails that refer to it, and the time of its last recorded use.
 // Package emails searches the recorded range of ids before [Service.RemoveUnused] deletes a Content that is not marked
-// as kept. Emails have no index on their Content, which makes inserting an email cheaper. [Service.Delete] is for a
-// Content to which no email has ever referred.
+// as kept. Emails are not indexed by Content, which makes inserting an email cheaper. [Service.Delete] is for a Content
+// to which no email has ever referred.
 //
 // The range of ids stays correct if a clock is set back or if the nodes' clocks differ by minutes. Each use of a
-// Content is recorded within an hour of its emails. The search for emails starts two hours before the first recorded
-// use and ends two hours after the last one.
+// Content is recorded within an hour of the emails that use it. The search for emails starts two hours before the first
+// recorded use and ends two hours after the last one.
 //
 // # Failures
 //

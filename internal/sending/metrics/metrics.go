@@ -21,7 +21,7 @@
 //
 // Each event counts once, except that queued, scheduled and canceled events are not counted. In addition to events,
 // recipients are counted. A sent event counts the recipients to whom the email is sent. An open or click counts a
-// recipient only if it is that recipient's first open or click of the email. Recipient counts of periods add up: the
+// recipient only if it is that recipient's first open or click of the email. Recipient counts for periods add up: the
 // unique opens of a week are the sum of the unique opens of its days. Opens and clicks by bots are counted like other
 // events, but under a separate detail. A third number, People, counts recipients but ignores bots, because a person may
 // open an email after a bot has opened it.
@@ -47,8 +47,8 @@ package metrics
 
 import "time"
 
-// slot is the shortest period of a counter, a quarter hour. In every time zone, each hour starts at a multiple of a
-// slot since 1970.
+// slot is the shortest period of a counter, a quarter hour. In every time zone, each hour starts a whole number of
+// slots after the start of 1970 in UTC.
 const slot = 15 * time.Minute
 
 const (

@@ -472,7 +472,7 @@ func TestTooManyEmails(t *testing.T) {
 	}
 }
 
-// If a team has more different counters than one step allows, RollUp counts its events in shorter steps. An error for
+// If a team has more distinct counters than one step allows, RollUp counts its events in shorter steps. An error for
 // one team does not delay the counting of other teams.
 func TestRollOfManyCounters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

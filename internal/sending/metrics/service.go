@@ -69,7 +69,7 @@ func (s *Service) Count(ctx context.Context, teamID string, q Query) ([]Count, e
 // change once a minute per team.
 const combineTries = 5
 
-// combine adds the counters and the events that are not yet in the counters.
+// combine adds up the counters and the events that are not yet in the counters.
 func (s *Service) combine(ctx context.Context, teamID string, all span, g groups, f filters) (rows []row, err error) {
 	before, err := getState(ctx, s.d.Reader, teamID)
 	for try := 1; err == nil; try++ {

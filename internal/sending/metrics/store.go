@@ -137,7 +137,7 @@ var peopleOf = `CASE
 			WHEN ` + earlier("") + ` THEN 0
 			ELSE 1 END`
 
-// earlier is the SQL condition that another event of the same email, type and recipient, with the given detail,
+// earlier is the SQL condition that another event for the same email, type and recipient, with the given detail,
 // occurred before the event e. The condition is evaluated for each open and click, and a recipient can follow a link
 // any number of times. The SQL condition earlier must read only one row: each of its parts uses the index
 // email_events_hits and repeats the condition of that partial index.
@@ -182,7 +182,8 @@ func countEvents(ctx context.Context, r db.Reader, teamID string, s span, g grou
 	return db.Collect(rows, err, scanRow)
 }
 
-// uncounted returns the emails that have an event at or after a time, or a late event that is not yet in the counters.
+// uncounted returns the emails that have an event at or after the given time, or a late event that is not yet in the
+// counters.
 func uncounted(ctx context.Context, r db.Reader, teamID string, emailIDs []string, until int64) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT e.email_id FROM email_events e WHERE e.email_id = ANY($2) AND e.team_id || '' = $1
 		AND e.created_at + 0 >= $3

@@ -87,7 +87,7 @@ func bracketed(host string) string {
 	return host
 }
 
-// FuzzTerm checks arbitrary SPF terms, because strangers can publish any record.
+// FuzzTerm checks arbitrary SPF terms, because anyone can publish any record.
 func FuzzTerm(f *testing.F) {
 	for _, seed := range []string{"+include:x.net", "a/24//64", "redirect=x", "-all", "ip4:1.2.3.4/33", "=", ":",
 		"exists:%{i}"} {

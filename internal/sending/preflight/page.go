@@ -297,8 +297,8 @@ func (p *page) results(in *Input) []Result {
 }
 
 // result returns the result of a check, which passes if it has no findings. The parameter things is a format for the
-// number of findings and a singular noun, such as "%d image". The formatted things, in the plural if necessary, are the
-// argument for format.
+// number of findings and a singular noun, such as "%d image". The formatted string, in the plural if necessary, is
+// inserted into the parameter format.
 func (f *occurrences) result(id string, level Level, format, things, pass string) Result {
 	if f.n == 0 {
 		return result(id, Pass, "%s", pass)

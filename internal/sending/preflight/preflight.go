@@ -1,14 +1,14 @@
-// Package preflight checks an email before it is sent and reports its problems. Problems are causes that may keep an
+// Package preflight checks an email before it is sent and reports its problems. A problem is anything that may keep an
 // email from being delivered or displayed as intended: missing DNS records, markup that mailbox providers cut off, drop
-// or distrust, and violated requirements for bulk mail. Each check has one result, with a sentence that says how to
+// or distrust, or violated requirements for bulk mail. Each check has one result, with a sentence that says how to
 // solve the problem.
 //
 // # Invariants
 //
 // Checks report facts from the email and from DNS, and do not interpret the email's wording. Every check has a result,
-// in the same order for every email. The checks read at most the first 2 MiB of HTML, in linear time, and make at most
-// 40 DNS look-ups within 5 seconds. Whatever the email contains, details are few and short and contain no control
-// characters.
+// and the order of the results is the same for every email. The checks read at most the first 2 MiB of HTML, in linear
+// time, and make at most 40 DNS look-ups within 5 seconds. Whatever the email contains, details are few and short and
+// contain no control characters.
 //
 // # Failures
 //
@@ -63,7 +63,7 @@ func Worst(all []Result) Level {
 	return levels[worst]
 }
 
-// Input is an email as it would be sent, with the state of its sender domain.
+// Input is an email as it would be sent, together with the state of its sender domain.
 type Input struct {
 	From    message.Address
 	ReplyTo []string

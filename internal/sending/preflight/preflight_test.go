@@ -292,8 +292,8 @@ func TestShorteners(t *testing.T) {
 	}
 }
 
-// If links are tracked, the text of a link may show a URL with another host than the tracking host to which the link
-// leads first.
+// If links are tracked, a link's text may show a URL whose host differs from the tracking host to which the link first
+// leads.
 func TestTextsOfTrackedLinks(t *testing.T) {
 	t.Parallel()
 	in := good()

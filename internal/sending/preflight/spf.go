@@ -11,7 +11,7 @@ import (
 // Limits from RFC 7208 section 4.6.4 on the DNS queries of one SPF evaluation.
 const (
 	spfMax     = 10 // terms with look-ups
-	spfMaxVoid = 2  // look-ups without a result
+	spfMaxVoid = 2  // maximum number of look-ups without a result
 	spfNear    = 9  // number of terms at which a change to an included record could make the count exceed spfMax
 )
 
@@ -72,7 +72,7 @@ func spf(ctx context.Context, a *lookUps, in *Input) Result {
 type spfWalk struct {
 	a       *lookUps
 	terms   int  // terms with look-ups
-	void    int  // look-ups without a result
+	void    int  // number of look-ups without a result
 	ptr     bool // whether the record contains the term ptr
 	anybody bool // whether the record allows everyone to send
 	unknown bool // whether a query got no definite answer

@@ -101,8 +101,8 @@ func isLocal(host string) bool {
 	return !strings.Contains(host, ".")
 }
 
-// shownHost returns the host name that a link's text shows, or "". shownHost returns bare == true if the text consists
-// only of a name, such as example.com. A bare name is not necessarily meant as a host name.
+// shownHost returns the host name that a link's text shows, or "". The boolean result is true if the text consists only
+// of a name, such as example.com. A bare name is not necessarily meant as a host name.
 func shownHost(text string) (host string, bare bool) {
 	text = strings.TrimSpace(text)
 	if text == "" || len(text) > maxURL || strings.ContainsAny(text, " \t\r\n\u00a0") {
@@ -127,8 +127,8 @@ func shownHost(text string) (host string, bare bool) {
 	return host, true
 }
 
-// isRegistered reports whether a host name is, or is below, a domain that can be registered. isRegistered returns false
-// for names with an unknown suffix, such as setup.exe.
+// isRegistered reports whether a host name is, or is below, a domain that can be registered. The result is false for
+// names with an unknown suffix, such as setup.exe.
 func isRegistered(host string) bool {
 	if host == "" {
 		return false

@@ -8,7 +8,7 @@ import (
 
 // SyntaxError describes a malformed placeholder.
 type SyntaxError struct {
-	Offset int    // offset of the opening braces in bytes
+	Offset int    // byte offset of the opening braces
 	Line   int    // from 1
 	Column int    // column in characters, starting at 1
 	Near   string // shortened text that starts at Offset

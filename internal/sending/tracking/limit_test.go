@@ -43,7 +43,7 @@ func (c *counted) kinds(emailID string) map[string]int {
 }
 
 // TestHitsWithoutEnd: following a link repeatedly creates a limited number of events, even after a restart. Hits of
-// other kinds are still recorded, even those of the same recipient.
+// other kinds are still recorded, even those by the same recipient.
 func TestHitsWithoutEnd(t *testing.T) {
 	each(t, func(t *testing.T, c *counted) {
 		emailID, other := c.delivered(time.Minute, "ann@one.example", "bob@one.example"), c.delivered(time.Minute,
@@ -91,7 +91,7 @@ func TestHitsWithoutEnd(t *testing.T) {
 	})
 }
 
-// Recording hits beyond the limit writes nothing to the database. Stored hits are counted with an index, once per
+// Recording hits beyond the limit writes nothing to the database. Stored hits are counted using an index, once per
 // batch.
 func TestStatementsBeyondTheLimit(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -79,7 +79,7 @@ func New(d *db.DB, recorder *events.Recorder, e *emails.Service, log *slog.Logge
 		full: make(chan struct{}, 1)}
 }
 
-// Add queues a new hit. Add never blocks; if too many hits wait, Add drops the new hit.
+// Add queues a new hit. Add never blocks; if too many hits are waiting, Add drops the new hit.
 func (s *Service) Add(h Hit) {
 	w := &pendingHit{Hit: h, at: s.d.Now()}
 	// The hit's strings are copied, because the original strings would keep the whole request in memory.
@@ -136,7 +136,7 @@ func (s *Service) drop(n int64) {
 	}
 }
 
-// Dropped returns the number of hits that were dropped since the process started because too many hits waited.
+// Dropped returns the number of hits dropped since the process started, because too many hits were waiting.
 func (s *Service) Dropped() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -227,7 +227,7 @@ func (s *Service) step(ctx context.Context) (left int, err error) {
 }
 
 // next returns the oldest waiting hits, up to batchMax. The hits remain in the queue until they are recorded or
-// dropped. If later hits have shown that the visitor of a waiting hit is a bot, next sets the reason of that hit.
+// dropped. If later hits have shown that the visitor of a waiting hit is a bot, next sets that hit's reason.
 func (s *Service) next() []*pendingHit {
 	s.mu.Lock()
 	defer s.mu.Unlock()

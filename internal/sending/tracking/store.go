@@ -14,8 +14,8 @@ type hitKind struct {
 	detail             string // of the event
 }
 
-// countStored returns the number of stored hits of each kind, at most recordedMax per kind. countStored counts only
-// hits on the given emails: those by the given recipients, and those without a known recipient. With the index
+// countStored returns the number of stored hits of each kind, at most recordedMax per kind. Only hits on the given
+// emails are counted: those by the given recipients, and those without a known recipient. With the index
 // email_events_hits, countStored reads no more rows per kind than it counts.
 func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string) (map[hitKind]int, error) {
 	n := map[hitKind]int{}

@@ -58,7 +58,7 @@ const (
 	ByPrefetch  Reason = "prefetch"   // the client loaded the URL in advance and may never show it to anyone
 	ByAddress   Reason = "address"    // the IP address belongs to a mail filter (see ranges.txt)
 	ByTiming    Reason = "timing"     // the hit came before the delivery or right after it
-	ByBurst     Reason = "burst"      // the client followed several links of the email within seconds
+	ByBurst     Reason = "burst"      // the client followed several links in the email within seconds
 	ByHead      Reason = "head"       // the client sent a HEAD request within seconds of the hit
 )
 
@@ -72,7 +72,7 @@ const (
 	// recorded after outcomeWithin may come from a person.
 	outcomeWithin = 5 * time.Second
 
-	// A client that follows two links of an email within pairWithin, or three within burstWithin, is considered a bot
+	// A client that follows two links in an email within pairWithin, or three within burstWithin, is considered a bot
 	// that follows all links. A person looks at the first page before opening the next link.
 	pairWithin  = time.Second
 	burstWithin = 5 * time.Second

@@ -24,7 +24,7 @@ func visitorOf(h *Hit) visitor {
 	return visitor{h.EmailID, h.Position, from}
 }
 
-// visit holds the latest requests of a visitor.
+// visit holds a visitor's latest requests.
 type visit struct {
 	links     []followedLink // the last three distinct links
 	reason    Reason         // ByBurst or ByHead

@@ -49,7 +49,7 @@ const (
 type cluster struct {
 	t       *testing.T
 	nodes   []*node
-	lives   []int // number of starts of each node
+	lives   []int // how many times each node was started
 	proxies []*pgproxy.Proxy
 	server  *dbtest.Server // nil on SQLite
 	blobs   string         // folder

@@ -114,7 +114,7 @@ func (n *node) withoutDisk(fail, heal func()) {
 			"redirect_uris": []string{anyLoopback}}, 201},
 	}
 	fail()
-	for range 12 { // failed requests must not count as wrong passwords, whose number per hour is limited
+	for range 12 { // failed requests must not count as wrong passwords, which are limited per hour
 		for _, s := range steps {
 			jar, err := cookiejar.New(nil)
 			if err != nil {

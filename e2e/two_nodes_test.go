@@ -107,8 +107,8 @@ func (o *office) command(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// joins adds a member to the team and returns the member's cookie jar with a session, and a connected app of that
-// member.
+// joins adds a member to the team and returns the member's cookie jar with a session, and an app that the member has
+// connected.
 func (o *office) joins(email, role string) (jar http.CookieJar, program caller) {
 	o.t.Helper()
 	jar = o.jar()

@@ -1,6 +1,6 @@
 // Package outbound groups the packages that exchange data with others: webhooks, the event stream, exports, the request
-// log, notifications, received mail, retention, and personal-data requests. Most of the work in the outbound packages
-// runs when a job is due or an event is recorded.
+// log, notifications, received mail, retention, and personal-data requests. The outbound packages do most of their work
+// when a job is due or an event is recorded.
 //
 // The outbound packages may import the package group campaigns and every group below it. Among themselves, the outbound
 // packages may import only requestlog.

@@ -39,8 +39,8 @@ func New() string {
 var last atomic.Int64
 
 // apart is one minute, in the same unit as last. If a time is at least a minute before the newest id, the clock was
-// probably set back, and At follows the clock. If At did not follow the clock back, all later ids of the process would
-// have a future time.
+// probably set back, and At follows the clock. If At did not follow the clock back, all later ids from the process
+// would have future times.
 const apart = 60_000 << 12
 
 // At returns a new id with the time t, which must be the current time from a clock that all nodes share. If this

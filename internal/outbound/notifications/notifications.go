@@ -11,8 +11,8 @@
 //
 // # Failures
 //
-// A notice is only logged, not sent, if no sender is configured or the team has no address. A notice is also only
-// logged if its email is refused, for example because the sender's domain is not verified. Notices that were only
+// A notice is only logged, not sent, if no sender is configured or the team has no address. If a notice's email is
+// refused, for example because the sender's domain is not verified, the notice is only logged. Notices that were only
 // logged are not retried. A notice to a deleted team is discarded. After other errors, the job is retried according to
 // its schedule; after the last retry it waits for an operator.
 //

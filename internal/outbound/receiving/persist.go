@@ -156,7 +156,7 @@ func receivedEvent(e *Email) events.Event {
 
 // threads returns the thread id of a message's conversation for each team. The conversation of a message is that of the
 // nearest received or sent email to which the message refers. Teams for which the message starts a new conversation are
-// not in the map. The query runs outside of the transaction, so that it does not block other transactions. If a message
+// not in the map. The query runs outside the transaction, so that it does not block other transactions. If a message
 // and its reply arrive at the same moment, the reply may start a second conversation.
 func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[string]string, error) {
 	if len(refs) == 0 || len(teamIDs) == 0 {
@@ -172,7 +172,7 @@ func (s *Service) threads(ctx context.Context, teamIDs, refs []string) (map[stri
 			found[teamID] = cmp.Or(found[teamID], known[teamID][ref])
 		}
 	}
-	// Among the sent emails of a conversation, the oldest determines the thread, because later emails have no thread
+	// Among the sent emails in a conversation, the oldest determines the thread, because later emails have no thread
 	// id.
 	var sent []string
 	for _, ref := range slices.Backward(refs) {

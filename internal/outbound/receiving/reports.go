@@ -194,9 +194,10 @@ func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcom
 // atFeedback returns the outcomes of a message to a complaint address, if the message proves that its sender may report
 // complaints. A Message-ID is not a proof, because every participant in a conversation knows it.
 //
-// The first kind of proof is an email's return path or its [tokens.FeedbackField] value. Both kinds of value are signed
-// and known only at one destination, so such a report may concern only the recipients at that destination. The second
-// kind of proof is the signature of a provider on the operator's list, whose report may concern all recipients.
+// The first kind of proof is an email's return path or its [tokens.FeedbackField] value. Return paths and feedback
+// tokens are signed and known only at one destination, so a report with one of them may concern only the recipients at
+// that destination. The second kind of proof is the signature of a provider on the operator's list, whose report may
+// concern all recipients.
 func (s *Service) atFeedback(ctx context.Context, m *incoming, r *report.Report) ([]outcome, error) {
 	if r.Kind != report.Complaint {
 		return nil, nil

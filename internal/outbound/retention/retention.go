@@ -5,7 +5,7 @@
 // the rows decide what to delete: each provides a [Step], which deletes one batch of a team's rows in a transaction of
 // a few milliseconds. Package retention decides when to delete. Run visits the teams in rounds, so that no team has to
 // wait for a team with millions of emails. After each batch, Run pauses for as long as the batch took, so that deletion
-// uses at most half of the time of SQLite's only writer.
+// takes at most half of the time that SQLite's only writer has.
 //
 // # Failures
 //
@@ -67,7 +67,7 @@ type task struct {
 	after  string
 }
 
-// Run deletes all rows that currently exceed their retention period. If Run stops after runTime, it also returns nil.
+// Run deletes all rows that currently exceed their retention period. Run also returns nil if it stops after runTime.
 func (s *Service) Run(ctx context.Context) error {
 	limited, cancel := context.WithTimeout(ctx, runTime)
 	defer cancel()

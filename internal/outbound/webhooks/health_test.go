@@ -40,8 +40,8 @@ func TestAttemptsByAnswers(t *testing.T) {
 	}
 }
 
-// An endpoint that times out gets longer and longer pauses, with one attempt between two pauses. The first response
-// from an endpoint ends its pauses.
+// An endpoint that times out gets longer and longer pauses, with one attempt between pauses. The first response from an
+// endpoint ends its pauses.
 func TestSilentEndpointRests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -257,8 +257,8 @@ func sweepEndpoint(ctx context.Context, tx *db.Tx, e *Endpoint, before string, l
 	return n, nil
 }
 
-// sweepOf returns the SQL statement that deletes rows for an endpoint's oldest messages. The statement reads only the
-// rows that it deletes, by a range of message ids.
+// sweepOf returns the SQL statement that deletes rows for an endpoint's oldest messages. The statement selects rows by
+// a range of message ids, so it reads only the rows that it deletes.
 func sweepOf(table string) string {
 	return `DELETE FROM ` + table +
 		` WHERE webhook_id = $1 AND team_id = $2 AND message_id <= (SELECT MAX(message_id) FROM (

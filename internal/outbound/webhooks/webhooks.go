@@ -12,7 +12,7 @@
 //
 // # Invariants
 //
-// Every delivery ends with a success or a failure. A delivery fails at the end of its schedule, or immediately if the
+// Every delivery ends in success or failure. A delivery fails at the end of its schedule, or immediately if the
 // endpoint is full, is disabled or answers with 410. Deleting an endpoint discards its waiting deliveries. If the node
 // crashes between a receiver's response and the commit, the message is sent again with the same id.
 //

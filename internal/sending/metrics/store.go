@@ -51,7 +51,7 @@ func insertLate(ctx context.Context, tx *db.Tx, teamID string, l late) {
 		l.emailID, l.at)
 }
 
-// lateIDs returns the ids of a batch of a team's late entries, oldest first.
+// lateIDs returns a batch of the ids of a team's late entries, oldest first.
 func lateIDs(ctx context.Context, r db.Reader, teamID string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM email_counts_late WHERE team_id = $1 ORDER BY id LIMIT $2`, teamID, limit)
 	return db.Collect(rows, err, func(r db.Row) (x string, err error) {

@@ -151,7 +151,7 @@ func (h *HTML) scan() {
 	var (
 		z       = htmltext.NewScanner(source)
 		before  = 0     // position after the previous token
-		end     = 0     // last position outside of comments and raw text, at which the pixel can be inserted
+		end     = 0     // last position outside comments and raw text, at which the pixel can be inserted
 		body    = -1    // position of the last </body>
 		root    = -1    // position of the last </html>
 		foreign = false // whether an SVG or MathML element was found

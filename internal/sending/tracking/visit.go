@@ -73,8 +73,8 @@ const (
 	visitsAge = 15 * time.Second // lifetime of a generation; no entry is needed for that long
 )
 
-// generations is a map that limits its memory and the age of its entries. Entries are in a young and an old map; when
-// the young map is full or too old, it replaces the old map.
+// generations is a map that limits its memory and the age of its entries. Entries are kept in a young map and an old
+// map; when the young map is full or too old, it replaces the old map.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
 	began      time.Time

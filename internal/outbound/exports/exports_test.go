@@ -83,7 +83,7 @@ func read(t *testing.T, e *Export, o Options) string {
 }
 
 // TestExportOfMany checks that the number of queries is proportional to the length of the export, whether its filter
-// selects all rows or few. TestExportOfMany also checks that only a few rows are in memory at a time.
+// selects all rows or only a few. TestExportOfMany also checks that only a few rows are in memory at a time.
 func TestExportOfMany(t *testing.T) {
 	t.Parallel()
 	const rows = 20_000

@@ -153,7 +153,7 @@ func (s *Service) recipientsAt(p target) (near []string) {
 	return near
 }
 
-// match returns the recipient that has one of the given names. If near contains only one recipient, match returns that
+// match returns the recipient that has one of the given names. If only one recipient is given, match returns that
 // recipient whatever the names are.
 func match(near []string, names ...string) string {
 	if address := named(near, names...); address != "" || len(near) != 1 {
@@ -173,7 +173,7 @@ func named(near []string, names ...string) string {
 	return ""
 }
 
-// complaint returns the outcome of an abuse report about one of the recipients in near. Reports that a message is not
+// complaint returns the outcome of an abuse report about one of the given recipients. Reports that a message is not
 // spam, and reports about authentication, are not complaints. The reported message's To field is ignored, because
 // another recipient may have complained.
 func complaint(e *emails.BounceTarget, near []string, r *report.Report) []outcome {

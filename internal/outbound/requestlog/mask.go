@@ -167,8 +167,8 @@ func signingSecrets(text []byte, all []span) []span {
 	}
 }
 
-// run returns the end of the longest sequence of characters that starts at the given position and contains only
-// characters for which the function ok returns true. The sequence may be empty.
+// run returns the end of the longest sequence of characters, starting at the given position, that all satisfy the
+// function ok. The sequence may be empty.
 func run(text []byte, at int, ok func(c byte) bool) int {
 	for at < len(text) {
 		c, n := char(text, at)

@@ -217,8 +217,8 @@ func (s *Service) List(ctx context.Context, teamID string, f Filter, p page.Page
 	return list(ctx, s.d.Reader, teamID, f, p)
 }
 
-// Batch examines up to 2,000 entries of a team after a cursor, newest first. Batch returns the entries that the filter
-// selects, without bodies. Batch also returns the cursor for the next batch, or "" after the last batch.
+// Batch examines up to 2,000 of a team's entries after a cursor, newest first. Batch returns the entries that the
+// filter selects, without bodies. Batch also returns the cursor for the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string,
 	err error) {
 	if err := f.check(); err != nil {

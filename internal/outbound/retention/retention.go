@@ -38,7 +38,7 @@ const (
 // which to continue, or "" for the first batch. Step returns the position of the next batch, or "" if no rows remain.
 type Step func(ctx context.Context, teamID string, before time.Time, after string) (next string, err error)
 
-// Rule describes a kind of rows that are deleted when they exceed their retention period.
+// Rule describes a kind of row that is deleted when it exceeds its retention period.
 type Rule struct {
 	Name   string
 	Period func(teams.Retention) time.Duration // retention period; 0 means that rows are kept forever

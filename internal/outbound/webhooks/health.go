@@ -130,8 +130,8 @@ func (s *Service) judged(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict)
 	switch {
 	case v.state == Success:
 		// A success clears failing_since only if failing_since is more than a minute old or the team was warned,
-		// because each clearing is a write. A remaining failing_since is harmless, because the endpoint's deliveries
-		// are checked before the endpoint is disabled.
+		// because every such change is a write. A remaining failing_since is harmless, because the endpoint's
+		// deliveries are checked before the endpoint is disabled.
 		if !e.FailingSince.IsZero() && (e.warned || now.Sub(e.FailingSince) > time.Minute) {
 			markWorking(ctx, tx, e)
 		}

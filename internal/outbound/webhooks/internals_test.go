@@ -527,8 +527,8 @@ func TestSettledDeliveries(t *testing.T) {
 	}
 }
 
-// If an SQL statement fails while an endpoint's team is warned or the endpoint is disabled, a later attempt repeats the
-// action.
+// If an SQL statement fails while an endpoint's team is being warned or the endpoint is being disabled, a later attempt
+// repeats the action.
 func TestJudgedWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		const limit = 5 * 24 * time.Hour

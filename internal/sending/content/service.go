@@ -173,7 +173,7 @@ func (s *Service) Unused(ctx context.Context, teamID string, after Unused) ([]Un
 }
 
 // AdvanceFrom records that no email with an id less than from refers to the Content. If the Content has been used since
-// u was read, AdvanceFrom does nothing.
+// the caller read u, AdvanceFrom does nothing.
 func (s *Service) AdvanceFrom(ctx context.Context, u Unused, from string) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error { return advanceFrom(ctx, tx, u, from) })
 }

@@ -35,7 +35,7 @@ const (
 )
 
 const (
-	singleRate = 10 // single emails per second during a broadcast
+	singleRate = 10 // single emails sent per second during a broadcast
 	aloneMost  = 100
 	askTimes   = 21 // repetitions of a request; the benchmark reports the median and the maximum
 	countTimes = 3  // repetitions of a request that reads the whole segment
@@ -47,12 +47,12 @@ type audienceRun struct {
 	contacts int
 	segment  string // id of the segment that contains all contacts
 	teamID   string
-	store    *node.Node // reads the measured node's database, because reading progress through the API would load the node
+	store    *node.Node // reads the measured node's database, because polling the API for progress would load the node
 }
 
 // audience measures the import of contacts with two properties, requests for contact lists and counts, and two
-// broadcasts to the contacts. Delivery is held during the first broadcast. During the second broadcast, the node
-// delivers, and single emails are sent to another host.
+// broadcasts to all contacts. Delivery is held during the first broadcast. During the second broadcast, the node
+// delivers email, and the benchmark also sends single emails to another host.
 func (b *measurement) audience(ctx context.Context, contacts int) error {
 	h, stop, err := b.beside(ctx, "--import-max-size", "100GB")
 	defer stop()
@@ -105,7 +105,7 @@ func (a *audienceRun) open(ctx context.Context) (err error) {
 	return nil
 }
 
-// restart restarts the node, so that the next measurement does not include the peak memory of earlier ones.
+// restart restarts the node so that earlier measurements do not affect the peak memory of the next one.
 func (a *audienceRun) restart(ctx context.Context, args ...string) error {
 	a.node.stop()
 	n, err := a.start(ctx, args...)
@@ -177,7 +177,7 @@ func (a *audienceRun) imports(ctx context.Context) error {
 	return nil
 }
 
-// crowdFilters are segment filters that match very different shares of the contacts.
+// crowdFilters are segment filters that match widely different proportions of the contacts.
 var crowdFilters = []struct {
 	name   string
 	filter string
@@ -196,7 +196,7 @@ func crowdRules(kind, plan, city string) string {
 		`},{"type":"rule","field":"contact.properties.city","operator":` + city + `}]}`
 }
 
-// asks measures requests for contact lists and contact counts.
+// asks measures the response times of requests for contact lists and contact counts.
 func (a *audienceRun) asks(ctx context.Context) error {
 	broadcastID, err := a.draft(ctx)
 	if err != nil {
@@ -248,7 +248,7 @@ func (a *audienceRun) asks(ctx context.Context) error {
 	return err
 }
 
-// times repeats a request and reports the median and the maximum of the response times.
+// times repeats a request and reports the median and maximum response times.
 func (a *audienceRun) times(ctx context.Context, name string, times int, method, path string, into any) error {
 	var took []time.Duration
 	for range times {
@@ -263,7 +263,8 @@ func (a *audienceRun) times(ctx context.Context, name string, times int, method,
 	return nil
 }
 
-// count polls a new segment until the response contains its size, because large segments are counted in the background.
+// count polls a new segment until the response contains the segment's size. Large segments are counted in the
+// background.
 func (a *audienceRun) count(ctx context.Context, name, segment string, want int) error {
 	var g struct{ Contacts *int }
 	start, answered := time.Now(), time.Duration(0)
@@ -292,7 +293,7 @@ func (a *audienceRun) count(ctx context.Context, name, segment string, want int)
 	return nil
 }
 
-// draft creates a broadcast to all contacts, with variables in its text.
+// draft creates a broadcast to all contacts, with template variables in its text.
 func (a *audienceRun) draft(ctx context.Context) (broadcastID string, err error) {
 	var made struct{ ID string }
 	err = a.ask(ctx, http.MethodPost, "/broadcasts", map[string]any{"from": "Bench <a@bench.example>",
@@ -326,7 +327,7 @@ func (a *audienceRun) held(ctx context.Context) error {
 	return a.results(ctx, broadcastID)
 }
 
-// results measures requests for the results of a broadcast, with long and empty recipient lists.
+// results measures requests for a broadcast's results and for long and empty lists of its recipients.
 func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	for _, what := range []string{"/results", "/recipients?limit=100&type=sent", "/recipients?limit=100&type=waiting",
 		"/recipients?limit=100&type=bounced"} {
@@ -338,7 +339,7 @@ func (a *audienceRun) results(ctx context.Context, broadcastID string) error {
 	return nil
 }
 
-// sayDisk reports the growth of each table, including its indexes, in bytes per recipient.
+// sayDisk reports how much each table and its indexes grew, in bytes per recipient.
 func (a *audienceRun) sayDisk(before, after map[string]int64) {
 	grew, all := map[string]int64{}, int64(0)
 	for table, size := range after {
@@ -356,9 +357,9 @@ func (a *audienceRun) sayDisk(before, after map[string]int64) {
 		all-grew["email_events"]-grew["jobs"], strings.Join(parts, ", "))
 }
 
-// delivered sends a second broadcast with delivery running. The node also delivers the emails of the first broadcast,
-// which are still in the queue. Until the second broadcast is completely enqueued, single emails are sent to another
-// host.
+// delivered sends a second broadcast with delivery running. The node also delivers the emails from the first broadcast,
+// which are still in the queue. Until the second broadcast is completely enqueued, the benchmark also sends single
+// emails to another host.
 func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error {
 	if err := a.restart(ctx); err != nil {
 		return err
@@ -393,8 +394,7 @@ func (a *audienceRun) delivered(ctx context.Context, crowd *smtpsink.Sink) error
 	return a.results(ctx, broadcastID)
 }
 
-// broadcast sends a broadcast to all contacts, and returns the broadcast's id and the time until all emails were
-// enqueued.
+// broadcast sends a broadcast to all contacts, and returns the broadcast's id and the time taken to enqueue all emails.
 func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID string, took time.Duration, err error) {
 	if broadcastID, err = a.draft(ctx); err != nil {
 		return "", 0, err
@@ -427,8 +427,8 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID s
 	return broadcastID, took, nil
 }
 
-// ask sends an API request and, if into is not nil, decodes the response into that variable. If body is nil, the
-// request has no body.
+// ask sends an API request and decodes the response into the variable that into points to, unless into is nil. If body
+// is nil, the request has no body.
 func (a *audienceRun) ask(ctx context.Context, method, path string, body, into any) error {
 	text := ""
 	if body != nil {

@@ -1,8 +1,8 @@
-// Package bench measures the performance of this program on this machine: accepting, delivering, receiving, submission,
-// hostile tenants, and campaigns. docs/performance.md has the results.
+// Package bench measures the performance of this program on the current machine: API requests, delivery, receiving,
+// SMTP submission, hostile tenants and campaigns. docs/performance.md has the results.
 //
 // The benchmark starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory
-// of the process from /proc. A benchmark fails if it cannot measure, but never because a result is slow.
+// of the process from /proc. A benchmark fails if it cannot take a measurement, but never because a result is slow.
 package bench
 
 import (
@@ -26,10 +26,10 @@ const apiKey = "re_bench_0123456789"
 const (
 	EnvUnsigned = "POSTRIDER_BENCH_UNSIGNED"
 	EnvLoopback = "POSTRIDER_BENCH_LOOPBACK"   // allows direct delivery to loopback addresses
-	EnvProfile  = "POSTRIDER_BENCH_CPUPROFILE" // file to which the node writes a CPU profile
+	EnvProfile  = "POSTRIDER_BENCH_CPUPROFILE" // path of the file to which the node writes a CPU profile
 )
 
-// Env holds what the command line passes to the benchmark.
+// Env holds the values and functions that package cli passes to the benchmark.
 type Env struct {
 	Out, ErrOut io.Writer
 	Version     string
@@ -153,8 +153,8 @@ func (b *measurement) run(ctx context.Context) error {
 	return b.drain(ctx)
 }
 
-// endToEnd measures the time from the first request until the outcome of the last email is recorded. endToEnd returns
-// the median rate in emails per second.
+// endToEnd measures the time from the first request until the outcome of the last email is recorded, and returns the
+// median rate in emails per second.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
 	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm up
 		return 0, err
@@ -180,7 +180,7 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 	return median(rates), nil
 }
 
-// halfLoad sends emails at the given rate, which is half of the end-to-end rate, and reports the latency of the API
+// halfLoad sends emails at the given rate, which is half the end-to-end rate, and reports the latency of the API
 // requests.
 func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float64) error {
 	l, err := b.load(ctx, n, int(rate*8), rate)
@@ -191,7 +191,8 @@ func (b *measurement) halfLoad(ctx context.Context, n *measuredNode, rate float6
 	return n.idle(ctx)
 }
 
-// drain fills a queue while delivery is held, and then measures how fast the queue is delivered under a light load.
+// drain fills the queue while delivery is held, and then measures how fast the node delivers the queue under a light
+// load.
 func (b *measurement) drain(ctx context.Context) error {
 	n, err := b.start(ctx, "--roles", "api")
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// bulkBatches is the number of batches of 100 bulk emails that are queued.
+// bulkBatches is how many batches of 100 bulk emails the benchmark enqueues.
 const bulkBatches = 1000
 
 // bulk reports the latencies of a team's single emails, first alone and then while the team sends bulk mail to the same

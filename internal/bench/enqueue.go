@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// enqueue measures how fast emails with the same content are enqueued to many recipients, without a separate node
+// enqueue measures how fast emails with the same content are enqueued for many recipients, without a separate node
 // process. Nothing is delivered.
 func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients int) error {
 	c.DataDir, c.BlobURL = b.data(), filepath.Join(b.data(), "blobs")
@@ -61,7 +61,7 @@ func (b *measurement) enqueue(ctx context.Context, c config.Config, recipients i
 	return nil
 }
 
-// mailing creates a team with a verified domain and an email content, and returns a mailing of that content.
+// mailing creates a team with a verified domain and the content of an email, and returns a mailing with that content.
 func (b *measurement) mailing(ctx context.Context, n *node.Node) (*emails.Mailing, error) {
 	if err := n.Teams.EnsureKey(ctx, "Bench", "bench", apiKey); err != nil {
 		return nil, err

@@ -36,10 +36,10 @@ const (
 	answerLimit     = 5 * time.Minute // time limit for the last delivery or webhook
 )
 
-// goodEvents are the event types that webhooks receive, one event of each type per delivered email.
+// goodEvents lists the event types that the webhook receives: one event of each type per delivered email.
 var goodEvents = []string{"email.sent", "email.delivered"}
 
-// hostileRun measures one team while the mail hosts and webhook endpoints of another team never answer.
+// hostileRun measures one team's latencies while another team's mail hosts and webhook endpoints never answer.
 type hostileRun struct {
 	*measurement
 	node   *measuredNode
@@ -50,15 +50,15 @@ type hostileRun struct {
 	silent    *httptest.Server
 
 	mu      sync.Mutex
-	posted  map[string]time.Time // time at which the email to a recipient was due
+	posted  map[string]time.Time // by recipient: time at which the email was due
 	arrived map[string]time.Duration
-	told    []time.Duration // latencies of webhooks; nil if the team has no webhooks
+	told    []time.Duration // webhook latencies; nil if the team has no webhooks
 	more    chan struct{}
 }
 
-// hostile starts a node that delivers to hosts on loopback. hostile reports the latencies of a well-behaved team, first
-// alone and then next to a hostile team. The hostile team sends email to hosts that never answer, has webhook endpoints
-// that never answer, and attaches files that never load.
+// hostile starts a node that delivers to hosts on loopback, and reports the latencies of a well-behaved team, first
+// alone and then alongside a hostile team. The hostile team sends email to hosts that never answer, has webhook
+// endpoints that never answer, and sends attachments whose URLs never finish loading.
 func (b *measurement) hostile(ctx context.Context) error {
 	h, stop, err := b.beside(ctx)
 	defer stop()
@@ -107,7 +107,7 @@ func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun
 	return h, stop, nil
 }
 
-// phase is a kind of load that continues during all measurements after its start.
+// phase is a kind of load that, once started, continues until the end of the benchmark.
 type phase struct {
 	name  string
 	begin func(context.Context) error
@@ -130,7 +130,7 @@ func (h *hostileRun) measure(ctx context.Context, phases []phase) error {
 	return nil
 }
 
-// serveHosts starts a DNS server, the good mail host, the silent mail hosts, and the HTTP servers of both teams.
+// serveHosts starts a DNS server, the good mail host, the silent mail hosts, and both teams' HTTP servers.
 func (h *hostileRun) serveHosts() (stop func(), err error) {
 	var stops []func()
 	stop = func() {
@@ -172,7 +172,7 @@ func (h *hostileRun) serveHosts() (stop func(), err error) {
 
 func silentHost(i int) string { return "127.0.1." + strconv.Itoa(1+i%silentHosts) }
 
-// acceptSilently accepts connections and never sends anything, until the listener is closed.
+// acceptSilently accepts connections until the listener is closed, and never sends anything on them.
 func acceptSilently(l net.Listener) {
 	var open []net.Conn
 	defer func() {
@@ -189,7 +189,7 @@ func acceptSilently(l net.Listener) {
 	}
 }
 
-// hostileZone answers DNS queries for good.example, with the sink as its mail host, and for the domains below
+// hostileZone answers DNS queries for good.example, whose mail host is the sink, and for the subdomains of
 // silent.example and crowd.example.
 func hostileZone(q dns.Question) []dns.RR {
 	name := strings.TrimSuffix(strings.ToLower(q.Name), ".")
@@ -320,9 +320,9 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 	return nil
 }
 
-// mail sends the good team's emails at the given rate per second until the function more returns false. mail returns
-// the delivery latency of each email, measured from the time at which the email was due. If attach is true, one email
-// in ten has an attachment that the node must fetch.
+// mail sends the good team's emails at the given rate per second until more(i) returns false, and returns the delivery
+// latency of each email, measured from the time at which the email was due. If attach is true, one email in ten has an
+// attachment that the node must fetch.
 func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(i int) bool) ([]time.Duration, error) {
 	h.mu.Lock()
 	clear(h.arrived)
@@ -355,7 +355,7 @@ func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(
 	return slices.Collect(maps.Values(h.arrived)), nil
 }
 
-// await waits until the function done returns at least want. await holds h.mu while it calls done.
+// await waits until the result of done() is at least want; h.mu is held during each call to done.
 func (h *hostileRun) await(ctx context.Context, what string, want int, done func() int) error {
 	limited, cancel := context.WithTimeout(ctx, answerLimit)
 	defer cancel()
@@ -394,7 +394,7 @@ func (h *hostileRun) took(to string) {
 	h.wake()
 }
 
-// hook is the HTTP server of the good team. The server provides the webhook endpoint and the attached file.
+// hook is the good team's HTTP handler, which serves the webhook endpoint and the attached file.
 func (h *hostileRun) hook(w http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	if r.Method == http.MethodGet {

@@ -26,7 +26,8 @@ const (
 	idleSessions = 500
 )
 
-// inbound measures receiving: stored messages per second, and the memory used by large messages and idle connections.
+// inbound measures how the node receives mail: stored messages per second, and the memory used by large messages and
+// idle connections.
 func (b *measurement) inbound(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,8 +78,8 @@ func (b *measurement) inbound(ctx context.Context) error {
 	return b.bigMessages(ctx, n, mx, t)
 }
 
-// serveDNS starts a DNS server for the measured node, so that sender authentication is measured without the network.
-// stop stops the server.
+// serveDNS starts a DNS server for the measured node, so that sender authentication does not depend on the network. The
+// caller must call stop to stop the server.
 func (b *measurement) serveDNS() (stop func(), err error) {
 	return b.answerDNS(func(q dns.Question) []dns.RR {
 		if q.Qtype != dns.TypeTXT || q.Name != "sender.example." {
@@ -89,7 +90,8 @@ func (b *measurement) serveDNS() (stop func(), err error) {
 	})
 }
 
-// answerDNS starts a DNS server that answers with the records of zone. stop stops the server.
+// answerDNS starts a DNS server that answers each question with the records that zone returns. The caller must call
+// stop to stop the server.
 func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), err error) {
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")
 	if err != nil {
@@ -113,7 +115,7 @@ func (b *measurement) answerDNS(zone func(dns.Question) []dns.RR) (stop func(), 
 	return func() { packets.Close(); <-done }, nil
 }
 
-// bigMessages reports the peak memory while messages of 30 MB arrive.
+// bigMessages reports the node's peak memory while it receives 30 MB messages.
 func (b *measurement) bigMessages(ctx context.Context, n *measuredNode, mx string, t smtpTraffic) error {
 	for _, together := range []int{1, 4} {
 		before := n.memoryMB("VmRSS")
@@ -247,7 +249,7 @@ func (s *smtpSession) say(text string, want int) error {
 	return err
 }
 
-// send sends a message. message must end with the final dot.
+// send sends a message, which must end with the line that contains only a dot.
 func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	for _, step := range []struct {
 		text string
@@ -264,8 +266,8 @@ func (s *smtpSession) send(t smtpTraffic, message []byte) error {
 	return err
 }
 
-// forgetPeak resets the recorded peak memory (proc_pid_clear_refs(5)).
+// forgetPeak resets the node's recorded peak memory (proc_pid_clear_refs(5)).
 func (n *measuredNode) forgetPeak() {
-	// If the process may not reset the peak, the benchmark reports the higher peak of the whole run.
+	// If the benchmark is not allowed to reset the peak, it reports the peak of the whole run.
 	_ = os.WriteFile("/proc/"+strconv.Itoa(n.pid)+"/clear_refs", []byte("5"), 0)
 }

@@ -21,7 +21,7 @@ type loadResult struct {
 }
 
 // load posts emails over persistent connections. If rate is 0, load posts as fast as the node answers. Any other rate
-// is in emails per second, and latency is measured from the time at which a request was due.
+// is in emails per second, and the latency of a request is measured from the time at which it was due.
 func (b *measurement) load(ctx context.Context, n *measuredNode, count int, rate float64) (loadResult, error) {
 	body, err := json.Marshal(map[string]any{"from": "Acme <hello@bench.example>", "to": "user@example.net",
 		"subject": "Receipt no. 1234567",
@@ -71,7 +71,7 @@ func (b *measurement) load(ctx context.Context, n *measuredNode, count int, rate
 
 func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 
-// post sends requests over one connection until the function next returns false.
+// post sends requests over one connection until next returns ok == false.
 func post(ctx context.Context, addr string, request []byte,
 	next func() (time.Time, bool)) (took []time.Duration, err error) {
 	c, err := net.Dial("tcp", addr)

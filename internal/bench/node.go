@@ -143,7 +143,7 @@ func (n *measuredNode) callAs(ctx context.Context, key, method, path, body strin
 	return text, answer.StatusCode, err
 }
 
-// idle waits until the outcome of every accepted email is recorded.
+// idle waits until the outcome of every accepted email has been recorded.
 func (n *measuredNode) idle(ctx context.Context) error {
 	for {
 		text, _, err := n.call(ctx, http.MethodGet, "/dev/waiting", "")
@@ -157,7 +157,7 @@ func (n *measuredNode) idle(ctx context.Context) error {
 		if waiting == 0 {
 			return nil
 		}
-		// The longer the queue is, the less often it is counted, because counting consumes the node's CPU time.
+		// A longer queue is counted less often, because counting uses the node's CPU time.
 		if err := pause(ctx, min(10*time.Millisecond+time.Duration(waiting)*50*time.Microsecond, time.Second)); err != nil {
 			return err
 		}
@@ -193,7 +193,8 @@ func (n *measuredNode) cpu() time.Duration {
 // peakMB returns the node's peak memory in MB.
 func (n *measuredNode) peakMB() float64 { return n.memoryMB("VmHWM") }
 
-// memoryMB returns a memory value of proc_pid_status(5) in MB. VmRSS is the node's current memory, VmHWM is its peak.
+// memoryMB returns a memory value from proc_pid_status(5) in MB. VmRSS is the node's current memory and VmHWM is its
+// peak.
 func (n *measuredNode) memoryMB(kind string) float64 {
 	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/status")
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Flag help and flag errors do not show the API key from the environment.
+// Help text and flag errors do not reveal the API key from the environment.
 func TestHelpHidesTheAPIKey(t *testing.T) {
 	t.Parallel()
 	getenv := func(name string) string { return map[string]string{"POSTRIDER_API_KEY": "re_hidden"}[name] }

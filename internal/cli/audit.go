@@ -89,8 +89,8 @@ func listAudit(flags *flag.FlagSet) action {
 	}
 }
 
-// printable replaces unprintable characters, because users choose the text and it could contain terminal escape
-// sequences. An empty text becomes "-".
+// printable replaces unprintable characters, because the text comes from users and could contain terminal escape
+// sequences. An empty string becomes "-".
 func printable(text string) string {
 	return orDash(strings.TrimSpace(strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -100,9 +100,9 @@ func printable(text string) string {
 	}, text)))
 }
 
-// acts maps commands to their actions in the audit log. Commands that manage users are missing, because the users
-// service writes their audit entries. The command "emails delete" is missing, because its action depends on the kind of
-// email.
+// acts maps commands to their actions in the audit log. Commands that manage users are not listed, because the users
+// service writes their audit entries. The command "emails delete" is not listed, because its action depends on the kind
+// of email.
 var acts = map[string]string{
 	"teams create":    "team.created",
 	"teams rename":    "team.renamed",
@@ -117,7 +117,7 @@ var acts = map[string]string{
 	"jobs retry":      "job.retried",
 }
 
-// recorded returns a context that makes services write an audit entry for a change by the given command.
+// recorded returns a context that makes services record changes in the audit log as made by the given command.
 func recorded(ctx context.Context, command string) context.Context {
 	return audit.With(ctx, audit.Entry{ActorKind: string(teams.SystemActor), Action: acts[command], Detail: "command"})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Changes and exports by operator commands appear in the affected team's audit log.
+// Changes and exports made by operator commands appear in the affected team's audit log.
 func TestCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -23,7 +23,7 @@ func TestCommandsAreRecorded(t *testing.T) {
 		p.must("teams", "suspend", "Acme")
 		p.must("teams", "resume", id)
 		p.must("teams", "limit", "Acme", "--daily", "100", "--rate", "7")
-		p.must("teams", "retention", "Acme") // only reads the retention, so it is not recorded
+		p.must("teams", "retention", "Acme") // only reads the retention periods, so it is not recorded
 		p.must("teams", "retention", "Acme", "--emails", "48h")
 		p.must("teams", "show", "Acme")
 		p.must("teams", "rename", "Acme", "Acme Ltd")
@@ -58,8 +58,8 @@ func TestCommandsAreRecorded(t *testing.T) {
 	})
 }
 
-// `teams members` lists the members of a team. A member's removal by a command takes effect on a running node
-// immediately.
+// `teams members` lists the members of a team. Removing a member with a command takes effect immediately on a running
+// node.
 func TestMembers(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -114,8 +114,8 @@ func TestMembers(t *testing.T) {
 	})
 }
 
-// Changes by commands are recorded in the audit log of the team given to the command. Changes by commands that concern
-// no team are recorded in an audit log that only the operator can read.
+// A change made by a command is recorded in the audit log of the team that the command names. Changes that concern no
+// team are recorded in an audit log that only the operator can read.
 func TestChangesByCommandsAreRecorded(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -176,7 +176,7 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 	})
 }
 
-// Control characters in texts that users choose, such as names of connected apps, are not printed to the terminal.
+// Control characters in values that users choose, such as the names of connected apps, are not printed to the terminal.
 func TestPrintable(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"": "-", " Notes ": "Notes", "a\x1b[2Jb\tc\n": "a?[2Jb?c?", "Ünï 7": "Ünï 7",

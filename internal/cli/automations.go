@@ -22,7 +22,7 @@ const automationsUsage = `use
 FILE is a JSON object with the members automation (steps and connections) and scenario. With --automation, FILE is only
 a scenario, and the other file has the steps and connections. The name - means standard input.`
 
-// manageAutomations simulates an automation, without a node and without a database.
+// manageAutomations simulates an automation without a node or a database.
 func manageAutomations(_ context.Context, e *env, args []string) error {
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		fmt.Fprintln(e.out, automationsUsage)
@@ -123,8 +123,8 @@ func readInput(path string) ([]byte, error) {
 		}
 		defer file.Close()
 	}
-	// The limit is twice the total limit of the scenario and the graph, because the file may contain other JSON members
-	// and white space.
+	// The limit is twice the combined limit for the scenario and the graph, because the file may contain other JSON
+	// members and white space.
 	const limit = 2 * (simulate.MaxScenario + engine.MaxText)
 	text, err := io.ReadAll(io.LimitReader(file, limit+1))
 	if err == nil && len(text) > limit {
@@ -133,7 +133,7 @@ func readInput(path string) ([]byte, error) {
 	return text, err
 }
 
-// printReport prints the steps of the simulated run as a table, then the emails, then the result.
+// printReport prints the steps of the simulated run as a table, followed by the emails and the result.
 func printReport(w io.Writer, r *simulate.Report) error {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, e := range r.Entries {

@@ -23,12 +23,12 @@ const backupUsage = "use: postrider backup FILE [--force] [--with-key]"
 const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; encrypted data cannot be read " +
 	"without it\n"
 
-// backup copies the database and the blobs of an SQLite installation into one tar archive with the layout of data_dir.
-// A node may be running during the backup.
+// backup copies the database and the blobs of an SQLite installation into one tar archive that has the same layout as
+// data_dir. A node may be running during the backup.
 //
 // Blobs are not deleted during a backup, and the copy of the database is a snapshot. Therefore the archive contains
-// every blob that the database refers to. The archive may contain some newer blobs, which the sweep deletes after a
-// restore. The archive gets its final file name after it is complete and synced to disk.
+// every blob that the database refers to. The archive may also contain a few newer blobs, which the sweep deletes after
+// a restore. The archive file is renamed to its final name only after it is complete and synced to disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")
@@ -99,7 +99,7 @@ func (b *archive) write(ctx context.Context, c config.Config, e *env) error {
 	})
 }
 
-// fill adds the database, the key and the blobs to the archive. snapshot is the name of a temporary file.
+// fill adds the database, the key and the blobs to the archive. The parameter snapshot is the name of a temporary file.
 func (b *archive) fill(ctx context.Context, c config.Config, e *env, snapshot string) (err error) {
 	d, err := openDB(ctx, c, newLogger(c, e.errOut))
 	if err != nil {
@@ -174,7 +174,7 @@ func (b *archive) add(from, name string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // PAX keeps fractions of a second
+	h.Name, h.Mode, h.Format = name, 0o600, tar.FormatPAX // the PAX format preserves fractions of a second
 	if err := b.tar.WriteHeader(h); err != nil {
 		return 0, err
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// runBench runs the benchmark with the default settings of development.
+// runBench runs the benchmark with the default development settings.
 func runBench(ctx context.Context, e *env, args []string) error {
 	return bench.Run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version,
 		Load: func(flags *flag.FlagSet, args []string) (config.Config, error) {

@@ -25,8 +25,8 @@ import (
 	_ "time/tzdata" // time zone data for machines without a time zone database
 )
 
-// Version is the release of this program: the source's tag, or a pseudo-version with the commit. Builds without a tag
-// and a commit, such as `go run`, have the version "dev".
+// Version is this program's version: the tag of the source, or a pseudo-version that contains the commit. Builds
+// without a tag or commit, such as those made by `go run`, have the version "dev".
 var Version = buildVersion(debug.ReadBuildInfo())
 
 func buildVersion(info *debug.BuildInfo, ok bool) string {
@@ -42,14 +42,14 @@ type command struct {
 	run           func(ctx context.Context, e *env, args []string) error
 }
 
-// env contains a command's environment variables and outputs.
+// env gives a command access to the environment variables and the output streams.
 type env struct {
 	getenv      func(string) string
 	out, errOut io.Writer
 }
 
-// apiKey returns the API key given by a flag, or else the API key from the environment. The environment's key is not
-// the flag's default value, because package flag prints default values in help and errors.
+// apiKey returns the API key given by a flag, or else the API key from the environment. The key from the environment is
+// not the flag's default value, because package flag prints default values in help and errors.
 func (e *env) apiKey(given string) string {
 	return cmp.Or(given, e.getenv("POSTRIDER_API_KEY"), e.getenv("RESEND_API_KEY"))
 }
@@ -82,8 +82,8 @@ func commands() []command {
 func Main(args []string, getenv func(string) string, out, errOut io.Writer) int {
 	e := &env{getenv: getenv, out: out, errOut: errOut}
 	if getenv("GOGC") == "" {
-		// The live heap is small compared with the allocation rate. Less frequent garbage collection uses about 20 MB
-		// more memory and saves about 5% of CPU time.
+		// The live heap is small compared with the allocation rate. Collecting garbage less often uses about 20 MB more
+		// memory and saves about 5% of CPU time.
 		debug.SetGCPercent(300)
 	}
 	if len(args) == 0 || args[0] == "help" || args[0] == "-h" || args[0] == "--help" {

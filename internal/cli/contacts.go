@@ -26,7 +26,7 @@ const contactsUsage = `use
 FIELD is email, first_name, last_name or unsubscribed; TYPE is string, number or boolean; FILE may be - for standard
 input. Without --map and --property, the columns named like the fields are imported.`
 
-const watchTries = 10 // consecutive failures after which the command stops watching an import
+const watchTries = 10 // number of consecutive failures after which the command stops watching an import
 
 // manageContacts imports contacts through the API of a node.
 func manageContacts(ctx context.Context, e *env, args []string) error {
@@ -124,7 +124,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	return m, nil
 }
 
-// fields returns the fields of the upload form, without the file.
+// fields returns the fields of the upload form, except for the file.
 func (m *importer) fields() (map[string]string, error) {
 	all := map[string]string{}
 	if m.onConflict != "" {
@@ -169,7 +169,7 @@ func (m *importer) upload(ctx context.Context) (importID string, err error) {
 	body, to := io.Pipe()
 	form := multipart.NewWriter(to)
 	go func() { to.CloseWithError(writeForm(form, fields, name, file)) }()
-	defer body.Close() // closing also ends the goroutine that runs writeForm
+	defer body.Close() // also ends the goroutine that runs writeForm
 	answer, err := m.ask(ctx, http.MethodPost, "", form.FormDataContentType(), body)
 	if err != nil {
 		return "", err
@@ -198,8 +198,8 @@ func writeForm(form *multipart.Writer, fields map[string]string, name string, fi
 	return form.Close()
 }
 
-// ask makes a request to the import API. ask returns an error for a status other than 2xx. The error is a refusal if a
-// retry would not help.
+// ask makes a request to the import API, and returns an error for any status other than 2xx. The error is a refusal if
+// a retry would not help.
 func (m *importer) ask(ctx context.Context, method, path, mediaType string, body io.Reader) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, m.base+"/contacts/imports"+path, body)
 	if err != nil {
@@ -264,8 +264,8 @@ func (m *importer) watch(ctx context.Context, importID string) (last watched, er
 	}
 }
 
-// stream reads the events of an import into last. stream returns nil when the import has ended, and an error if the
-// connection ends first.
+// stream reads the progress events of an import and stores the latest state in last. The result is nil when the import
+// has ended, or an error if the connection ends first.
 func (m *importer) stream(ctx context.Context, importID string, last *watched) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -297,8 +297,8 @@ func (m *importer) stream(ctx context.Context, importID string, last *watched) e
 	return ended(ctx, cmp.Or(lines.Err(), errors.New("the server closed the stream")))
 }
 
-// conclude prints the counts of an import and writes the failed rows to the file. conclude returns an error if the
-// import or any of its rows failed.
+// conclude prints the row counts of an import and writes the failed rows to a file. If the import or any of its rows
+// failed, conclude returns an error.
 func (m *importer) conclude(ctx context.Context, i watched) error {
 	c := i.Counts
 	fmt.Fprintf(m.e.out, "%d rows: %d created, %d updated, %d skipped, %d failed\n", c.Total, c.Created, c.Updated,
@@ -335,12 +335,12 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 	return errors.Join(err, file.Close())
 }
 
-// progress shows the progress of an import. On a terminal, the progress is a bar. In other outputs, the progress is a
-// line every 10%.
+// progress shows the progress of an import. On a terminal, the progress is drawn as a bar. Any other output gets one
+// line for every 10% of progress.
 type progress struct {
 	w        io.Writer
 	terminal bool
-	shown    int64 // tenths of the import for which a line was printed
+	shown    int64 // number of tenths of the import for which a line has been printed
 	drawn    bool
 }
 

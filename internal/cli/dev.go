@@ -23,7 +23,7 @@ import (
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture",
 	"rate_limit":   "1000",
-	"notice_from":  "Postrider <notices@resend.dev>", // sender of emails such as invitations, which go to the outbox
+	"notice_from":  "Postrider <notices@resend.dev>", // sender of system emails such as invitations; they go to the outbox
 	"sandbox_send": "true", "trust_domains": "true", "allow_loopback": "true", "log_level": "warn",
 	"hostname":       "localhost",
 	"shutdown_grace": "5s", "roles": "api,delivery,jobs,submission,receiving", "smtp_in_listen": "127.0.0.1:1025",
@@ -109,7 +109,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	return n.Run(ctx, listeners...)
 }
 
-// devKey returns the API key of the last run. On the first run, devKey creates and stores a key.
+// devKey returns the stored API key from earlier runs. On the first run, devKey creates and stores a key.
 func devKey(c config.Config) (string, error) {
 	path := filepath.Join(c.DataDir, "dev.key")
 	text, err := os.ReadFile(path)
@@ -126,14 +126,15 @@ func devKey(c config.Config) (string, error) {
 	return key, nil
 }
 
-// addVerified adds domains to the team of the API key, verifies them without DNS, and returns their normalized names.
+// addVerified adds domains to the team that owns the API key, verifies them without DNS, and returns their normalized
+// names.
 func addVerified(ctx context.Context, n *node.Node, key string, names []string) (verified []string, err error) {
 	who, err := n.Teams.Authenticate(ctx, key)
 	if err != nil {
 		return nil, fmt.Errorf("find the team of the development key: %w", err)
 	}
 	for _, name := range names {
-		// With the tracking subdomain, the developer can enable tracking without adding a subdomain first.
+		// The tracking subdomain allows the developer to enable tracking without adding a subdomain first.
 		d, err := n.Domains.AddVerified(ctx, who.TeamID, domains.NewDomain{Name: name, TrackingSubdomain: "links"})
 		if err != nil {
 			return nil, fmt.Errorf("--domain %s: %w", name, err)
@@ -143,7 +144,7 @@ func addVerified(ctx context.Context, n *node.Node, key string, names []string) 
 	return verified, nil
 }
 
-// domainsLine lists the verified domains and describes how to add others.
+// domainsLine returns a line that lists the verified domains and explains how to add others.
 func domainsLine(n *node.Node, verified []string) string {
 	if !n.Config.TrustDomains {
 		return "verified by DNS, as in production"

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// Development pages are served only at loopback host names, which prevents DNS rebinding.
+// Development pages are served only under loopback host names, which prevents DNS rebinding.
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -12,7 +12,7 @@ import (
 	"github.com/miekg/dns"
 )
 
-// nameserver is a DNS server on this machine. The server's negative answers have a TTL of one hour.
+// nameserver is a DNS server on this machine, whose negative answers have a TTL of one hour.
 type nameserver struct {
 	mu  sync.Mutex
 	rrs []dns.RR
@@ -45,8 +45,8 @@ func (s *nameserver) add(t *testing.T, text string) {
 	s.rrs = append(s.rrs, rr)
 }
 
-// A domain is verified as soon as its records exist, even if delivery has cached negative answers, because verification
-// does not use the DNS cache.
+// A domain is verified as soon as its records exist. Negative answers that delivery has cached do not matter, because
+// verification bypasses the DNS cache.
 func TestVerificationAsksAfresh(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

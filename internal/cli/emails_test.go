@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// naming returns the number of rows that contain an address, per table. If teamIDs is empty, naming counts the rows of
-// all teams.
+// naming returns, for each table, the number of rows that contain an address. If teamIDs is empty, naming counts the
+// rows of all teams.
 func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	n.t.Helper()
 	found := map[string]int{}
@@ -40,7 +40,7 @@ func (n *started) naming(address string, teamIDs ...string) map[string]int {
 	return found
 }
 
-// An erasure finds an address in every table, and leaves the data of other addresses and other teams unchanged.
+// An erasure removes an address from every table, and leaves the data of other addresses and other teams unchanged.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -129,8 +129,7 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// receivesAndNotifies adds a domain that receives mail, and a webhook endpoint with responses that contain
-// B@one.example.
+// receivesAndNotifies adds a domain that receives mail, and a webhook endpoint whose responses contain B@one.example.
 func (d *driver) receivesAndNotifies() {
 	d.t.Helper()
 	hook := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +159,7 @@ func checkErasureReports(t *testing.T, report, dry string) {
 	}
 }
 
-// shownEmail lists texts that the API must and must not return for an email.
+// shownEmail lists strings that must appear, and strings that must not appear, in the API's response for an email.
 type shownEmail struct {
 	id    string
 	has   []string
@@ -182,8 +181,8 @@ func (x shownEmail) check(n *started, key string) {
 	}
 }
 
-// onlySuppressionLeft checks that after an erasure only the suppression list has b@one.example. Rows that contain the
-// longer address bb@one.example are changed first, because the search would find them too.
+// onlySuppressionLeft checks that b@one.example remains only in the suppression list after an erasure. Rows that
+// contain the longer address bb@one.example are changed first, because the search would also find them.
 func (n *started) onlySuppressionLeft() {
 	n.t.Helper()
 	n.change(`UPDATE emails SET recipients = REPLACE(recipients, 'bb@', 'x@'), subject = ''`)
@@ -197,7 +196,7 @@ func (n *started) onlySuppressionLeft() {
 	}
 }
 
-// An address with non-ASCII letters is exported and erased in every spelling; similar addresses are kept.
+// An address with non-ASCII letters is exported and erased in every spelling, and similar addresses are kept.
 func TestEraseUnicodeAddress(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -241,7 +240,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 				t.Errorf("no report has %q:\n%s", want, report)
 			}
 		}
-		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // the search ignores ASCII case only
+		for _, spelling := range []string{"ÄÖlga@", "äölga@", "u00c4"} { // the search ignores case for ASCII letters only
 			if left := n.naming(spelling); len(left) > 0 {
 				t.Errorf("%s is named in %v", spelling, left)
 			}
@@ -282,8 +281,8 @@ func TestDeleteEmail(t *testing.T) {
 	})
 }
 
-// A team can erase an address through the API. The erasure job reports the erased data. After the job, the team's data
-// and request log no longer contain the address, and other teams' data is unchanged.
+// A team can erase an address through the API. The erasure job reports the erased data. After the job finishes, the
+// team's data and request log no longer contain the address, and other teams' data is unchanged.
 func TestEraseByAPI(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -321,7 +320,7 @@ func TestEraseByAPI(t *testing.T) {
 		ended := func(path, body string) string {
 			t.Helper()
 			erasure := n.made(key, path, body)
-			if !strings.Contains(body, "dry_run") { // a dry run starts immediately
+			if !strings.Contains(body, "dry_run") { // dry runs start immediately
 				n.due("privacy.erase")
 			}
 			text := ""

@@ -19,11 +19,11 @@ import (
 // table is a database table with a column team_id.
 type table struct {
 	name    string
-	columns [][2]string // pairs of column name and lower-case type
+	columns [][2]string // pairs of a column name and its lower-case type
 }
 
-// ownedTables returns the tables of the schema that have a column team_id. ownedTables omits sessions: they belong to
-// users, and their team_id is only the team that the user opened last.
+// ownedTables returns the tables in the schema that have a column team_id, except the table of sessions. Sessions
+// belong to users, and their team_id is only the team that the user opened last.
 func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	t.Helper()
 	query := `SELECT m.name, c.name, LOWER(c.type) FROM sqlite_master m, pragma_table_info(m.name) c
@@ -63,7 +63,7 @@ func ownedTables(t *testing.T, d *db.DB) (all []table) {
 	return owned
 }
 
-// order returns 0 for tables to which foreign keys refer, and 1 for other tables.
+// order returns 0 for tables that foreign keys refer to, and 1 for other tables.
 func order(x table) int {
 	if x.name == "domains" {
 		return 0
@@ -110,10 +110,10 @@ func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	}
 }
 
-// single lists the tables with one row per team.
+// single lists the tables that have one row per team.
 var single = []string{"live_tails", "email_counts_until", "email_bodies_until"}
 
-// After the deletion of a team, no table contains rows of the team, and the rows of another team are unchanged.
+// After a team is deleted, no table contains rows that belong to the team, and another team's rows are unchanged.
 func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -175,7 +175,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 			t.Errorf("%d rows of the deleted team are left in%s: give their owner an EraseTeam, and name it in node.build",
 				total, where)
 		}
-		const made = 1 // the audit entry of the team's creation
+		const made = 1 // the audit entry for the team's creation
 		if total, where := left("kept"); total != rows*(len(tables)-len(single))+len(single)+made {
 			t.Errorf("the other team has %d rows in%s", total, where)
 		}
@@ -239,7 +239,7 @@ func TestDeletedTeam(t *testing.T) {
 	})
 }
 
-// Emails that a team submitted before its deletion are not sent, even if their jobs still exist and are due.
+// Emails that a team submitted before it was deleted are not sent, even if their jobs still exist and are due.
 func TestMailOfADeletedTeamIsNotSent(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

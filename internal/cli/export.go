@@ -95,7 +95,7 @@ func spanFlags(flags *flag.FlagSet, from, to *time.Time) {
 }
 
 // writeExport adds the flags that all exports share, and returns the action that writes an export. If teamNeeded is
-// false and no team is given, writeExport passes "" as the team id to choose.
+// false and no team is given, the action calls choose with an empty team id.
 func writeExport(flags *flag.FlagSet, teamNeeded bool, choose func(ctx context.Context, s *exports.Service,
 	teamID string) (
 	*exports.Export, error)) action {

@@ -23,7 +23,7 @@ type exportedContact struct {
 	Properties   map[string]any `json:"properties"`
 }
 
-// imported returns the contact as an import stores it, with trimmed texts and without empty values.
+// imported returns the contact as an import stores it, with trimmed strings and without empty values.
 func (c exportedContact) imported() exportedContact {
 	trim := func(name *string) *string {
 		if name == nil || strings.TrimSpace(*name) == "" {
@@ -43,8 +43,8 @@ func (c exportedContact) imported() exportedContact {
 	return c
 }
 
-// exported exports the contacts selected by query. The function returns the contacts in the order of their addresses,
-// and the path of the exported CSV file.
+// exported exports the contacts selected by query, and returns the contacts sorted by address and the path of the
+// exported CSV file.
 func (n *started) exported(key, query string) (all []exportedContact, path string) {
 	n.t.Helper()
 	_, text := n.ask(key, http.MethodGet, "/contacts/export?format=ndjson"+query, "")
@@ -68,7 +68,8 @@ func (n *started) exported(key, query string) (all []exportedContact, path strin
 }
 
 // Another team can import an exported contacts file unchanged. The import creates the same contacts and values, except
-// for white space around texts. A segment that is exported and then imported into another segment has the same members.
+// for leading and trailing white space in strings. A segment that is exported and then imported into another segment
+// has the same members.
 func TestExportIsImportedAgain(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// The export command writes the same team data as the API's export. After a failed export, no incomplete file remains.
+// The export command writes the same data as an export through the API. After a failed export, no incomplete file
+// remains.
 func TestExport(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

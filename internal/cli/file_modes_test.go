@@ -10,7 +10,7 @@ import (
 )
 
 // Files that a node and commands create in data_dir are readable only by their owner, even if data_dir already existed
-// and was open to all users.
+// and was accessible to all users.
 func TestDataIsPrivate(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -55,7 +55,7 @@ func TestDataIsPrivate(t *testing.T) {
 		})
 		check("while the node runs")
 
-		// Files in data_dir may be readable by others if an older version or a copy command created them.
+		// Files in data_dir may be readable by other users if an older version or a copy command created them.
 		open := func() {
 			t.Helper()
 			must(filepath.WalkDir(p.dir, func(path string, e fs.DirEntry, err error) error {

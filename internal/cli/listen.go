@@ -22,14 +22,14 @@ import (
 const (
 	forwardTime = 15 * time.Second // timeout for posting an event, the same as for the server's webhooks
 	silence     = 45 * time.Second // a stream without data for this long is closed
-	lineMax     = 16 << 20         // maximum bytes in a line of the event stream
-	rememberMax = 10_000           // number of ids of shown messages to remember
+	lineMax     = 16 << 20         // maximum length of a line in the event stream, in bytes
+	rememberMax = 10_000           // number of shown message ids to remember
 	waitMax     = 10 * time.Second // longest wait between connection attempts
 )
 
 const secretPrefix = "whsec_"
 
-// listener shows a team's events when they happen and forwards them like a webhook.
+// listener shows a team's events as they happen and forwards them like a webhook.
 type listener struct {
 	e       *env
 	source  string // URL of the stream
@@ -157,7 +157,7 @@ func (l *listener) stream(ctx context.Context) (connected bool, err error) {
 	return true, l.events(ctx, answer.Body, func() { alive.Reset(silence) })
 }
 
-// ended returns the cause of the context's cancellation, or err if the context was not canceled.
+// ended returns the context's cancellation cause, or err if the context was not canceled.
 func ended(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -165,7 +165,7 @@ func ended(ctx context.Context, err error) error {
 	return err
 }
 
-// events reads server-sent events with one data line each, and calls the function alive for each line of the stream.
+// events reads server-sent events that have one data line each, and calls alive for every line of the stream.
 func (l *listener) events(ctx context.Context, body io.Reader, alive func()) error {
 	lines := bufio.NewScanner(body)
 	lines.Buffer(nil, lineMax)
@@ -178,7 +178,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 		case lines.Text() == "":
 			if event != "" {
 				l.handle(ctx, id, event, data)
-				// The loop reads no heartbeats while it forwards an event, so the timeout restarts afterwards.
+				// The loop does not read heartbeats while it forwards an event, so the timeout is restarted after forwarding.
 				alive()
 			}
 			id, event, data = "", "", ""
@@ -196,7 +196,7 @@ func (l *listener) events(ctx context.Context, body io.Reader, alive func()) err
 	return errors.New("the server closed it")
 }
 
-// handle shows an event and forwards it. handle skips events that were already shown before the stream was interrupted.
+// handle shows an event and forwards it, unless the event was already shown before the stream was interrupted.
 func (l *listener) handle(ctx context.Context, id, event, data string) {
 	if event == "gap" {
 		fmt.Fprintln(l.e.out, "Some events may have been missed while disconnected.")
@@ -223,7 +223,8 @@ func (l *listener) handle(ctx context.Context, id, event, data string) {
 	}
 }
 
-// deliver posts a payload once, signed like a webhook of the server, and returns a description of the result.
+// deliver posts a payload once, signed in the same way as the server's webhooks, and returns a description of the
+// result.
 func (l *listener) deliver(ctx context.Context, id, data string) string {
 	start := time.Now()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, l.forward, strings.NewReader(data))
@@ -238,6 +239,6 @@ func (l *listener) deliver(ctx context.Context, id, data string) string {
 		return "failed: " + err.Error()
 	}
 	defer answer.Body.Close()
-	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // reading the body allows reuse of the connection
+	io.Copy(io.Discard, io.LimitReader(answer.Body, 64<<10)) // reading the body allows the connection to be reused
 	return fmt.Sprintf("%s in %v", answer.Status, time.Since(start).Round(time.Millisecond))
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// A node serves MCP at /mcp for API keys, and the request log records the calls and the client.
+// A node serves MCP at /mcp to clients with an API key, and the request log records the calls and the client.
 func TestMCP(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -23,8 +23,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// More tests than CPUs run in parallel, because the tests mostly wait for nodes. The flag -test.parallel overrides
-	// this number.
+	// More tests than there are CPUs run in parallel, because tests mostly wait for nodes. The flag -test.parallel
+	// overrides this limit.
 	flag.Set("test.parallel", "6")
 	dbtest.Main(m)
 }
@@ -58,7 +58,7 @@ func eachEngine(t *testing.T, f func(t *testing.T, p *installation)) {
 	}
 }
 
-// command runs a command in the same way as the program does.
+// command runs a command in the same way as the program would.
 func (p *installation) command(args ...string) (out, errOut string, code int) {
 	var o, e bytes.Buffer
 	code = Main(args, func(name string) string { return p.vars[name] }, &o, &e)
@@ -75,7 +75,7 @@ func (p *installation) must(args ...string) string {
 	return strings.TrimSpace(out)
 }
 
-// refused runs a command that must fail. The error message must contain the given text.
+// refused runs a command that must fail with an error message that contains the given text.
 func (p *installation) refused(say string, args ...string) {
 	p.t.Helper()
 	if out, errOut, code := p.command(args...); code == 0 || !strings.Contains(errOut, say) || out != "" {
@@ -103,10 +103,10 @@ type started struct {
 	t    *testing.T
 	url  string
 	end  func()    // stops the node; after the first call, it does nothing
-	look db.Reader // the test's own queries use this reader
+	look db.Reader // used for the test's own queries
 }
 
-// start runs a node until the test ends. start calls the functions in before between opening and running the node.
+// start opens a node, calls each of the given functions, and then runs the node until the test ends.
 func (p *installation) start(before ...func(n *node.Node)) *started {
 	p.t.Helper()
 	c := p.config()
@@ -164,7 +164,7 @@ func (n *started) ask(key, method, path, body string) (int, string) {
 // eventually waits until a condition is true.
 var eventually = testnode.Until
 
-// count returns the number that a query selects.
+// count returns the number that a SELECT COUNT query returns.
 func (n *started) count(query string, args ...any) (found int) {
 	n.t.Helper()
 	if err := n.look.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {

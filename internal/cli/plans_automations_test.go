@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// happens sends a custom event for the contact with the given address.
+// happens sends a custom event for the contact that has the given address.
 func (d *driver) happens(event, address, payload string) {
 	d.t.Helper()
 	c, err := d.Contacts.Get(d.t.Context(), d.team, address)
@@ -29,7 +29,7 @@ func (d *driver) happens(event, address, payload string) {
 	}
 }
 
-// runs waits until an automation has the given number of runs with a status.
+// runs waits until an automation has the given number of runs with the given status.
 func (d *driver) runs(automationID, status string, n int) {
 	d.t.Helper()
 	eventually(d.t, fmt.Sprint(n, " runs are ", status), func() bool {
@@ -38,7 +38,7 @@ func (d *driver) runs(automationID, status string, n int) {
 	})
 }
 
-// automate calls all automation operations. hook is the URL of a test server.
+// automate calls all automation operations. The parameter hook is the URL of a test server.
 func (d *driver) automate(other *driver, hook string) {
 	d.t.Helper()
 	segment := d.do("POST", "/segments", `{"name":"Signed up"}`)
@@ -109,7 +109,7 @@ func (d *driver) automate(other *driver, hook string) {
 		"config":{"event_name":"kept"}}],"connections":[]}`)
 }
 
-// exportsRuns checks that an automation run is in the exported personal data of an address.
+// exportsRuns checks that an export of the personal data of an address includes an automation run.
 func (d *driver) exportsRuns(address string) {
 	d.t.Helper()
 	_, stored := d.ask(d.key, http.MethodGet, "/contacts/"+address+"/export", "")
@@ -121,7 +121,8 @@ func (d *driver) exportsRuns(address string) {
 	}
 }
 
-// erases erases an address that occurs in two automation runs: a run of its own contact and a run of another contact.
+// erases erases an address that occurs in two automation runs: one for the address's own contact and one for another
+// contact.
 func (d *driver) erases(address string) {
 	d.t.Helper()
 	a, err := erasure.Parse(address)

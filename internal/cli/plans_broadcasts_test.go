@@ -73,7 +73,7 @@ func (d *driver) sent(broadcastID, status string) {
 	})
 }
 
-// happened records every kind of event for an email of a broadcast.
+// happened records every kind of event for a broadcast email.
 func (d *driver) happened(ctx context.Context, broadcastID string) {
 	d.t.Helper()
 	var emailID, address string

@@ -5,7 +5,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// audience calls all operations on contacts, properties and segments.
+// audience calls every operation on contacts, properties and segments.
 func (d *driver) audience() {
 	d.t.Helper()
 	ctx := d.t.Context()

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// memberships calls all operations on team members, and reads the audit log.
+// memberships calls all operations on team members and reads the audit log.
 func (d *driver) memberships() {
 	d.t.Helper()
 	ctx := d.t.Context()

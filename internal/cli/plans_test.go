@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// longReads are the statements that may take longer when tables have more rows.
+// longReads lists the statements that may take longer as tables grow.
 var longReads = []dbtest.Allowed{
 	{Text: "UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''", Only: "sqlite",
 		Reason: "a node that starts asks it once"},
@@ -192,7 +192,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("DELETE", "/suppressions/"+s, "")
 
 	d.templates()
-	d.people() // called first, because the setup link works only while no user exists
+	d.people() // called first, because the setup link only works while no user exists
 	d.memberships()
 
 	webhook := d.do("POST", "/webhooks", fmt.Sprintf(`{"endpoint":%q,"events":["email.sent"]}`, hook.URL))
@@ -229,7 +229,7 @@ func (d *driver) everything(otherKey string) {
 	d.do("PATCH", "/emails/"+scheduled, `{"scheduled_at":"`+time.Now().Add(2*time.Hour).Format(time.RFC3339)+`"}`)
 	d.do("POST", "/emails/"+scheduled+"/cancel", "")
 	d.do("POST", "/emails", later)
-	waits(false) // the remaining waiting emails are from another domain
+	waits(false) // the other waiting emails are from another domain
 	d.due("emails.release")
 	d.do("POST", "/emails/batch", "["+hello+","+hello+"]")
 	auth := smtp.PlainAuth("", "postrider", d.key, "127.0.0.1")
@@ -245,7 +245,7 @@ func (d *driver) everything(otherKey string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, c := range all { // send a bounce for each email
+	for _, c := range all { // sends a bounce for each email
 		if err := d.mail(d.Port(node.PortInbound), nil, "", c.From, fmt.Sprintf(bounce, c.To[0])); err != nil {
 			t.Error(err)
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// people calls all user operations except passkeys and OpenID Connect.
+// people calls all user operations except those for passkeys and OpenID Connect.
 func (d *driver) people() {
 	t, ctx, from := d.t, d.t.Context(), users.Client{Address: "192.0.2.7"}
 	t.Helper()

@@ -29,7 +29,7 @@ func (n *started) change(text string, args ...any) {
 	}
 }
 
-// made makes a request that creates an object, and returns the object's id.
+// made sends a request that creates an object, and returns the object's id.
 func (n *started) made(key, path, body string) string {
 	n.t.Helper()
 	var answer struct{ ID string }
@@ -40,7 +40,7 @@ func (n *started) made(key, path, body string) string {
 	return answer.ID
 }
 
-// happened moves all events one hour into the past, and then runs the job that counts events for the metrics.
+// happened backdates all events by one hour, and then runs the job that counts events for the metrics.
 func (n *started) happened() {
 	n.t.Helper()
 	n.change(`UPDATE email_events SET created_at = created_at - $1`, time.Hour.Microseconds())
@@ -48,7 +48,7 @@ func (n *started) happened() {
 	d.cron("cron.metrics")
 }
 
-// totals returns the metrics of a team's emails.
+// totals returns the metrics for a team's emails.
 func (n *started) totals(key string) string {
 	n.t.Helper()
 	status, text := n.ask(key, http.MethodGet, "/emails/metrics?dimensions=domain", "")
@@ -59,7 +59,7 @@ func (n *started) totals(key string) string {
 	return string(answer.Totals) + string(answer.Data)
 }
 
-// Every endpoint treats a deleted email as if it had never existed. A deleted email stays counted in the metrics.
+// Every endpoint treats a deleted email as if it had never existed. A deleted email still counts in the metrics.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -182,7 +182,7 @@ func TestRetentionCommand(t *testing.T) {
 	})
 }
 
-// removals deletes all data of a team, so that the delete statements are traced.
+// removals deletes all of a team's data, so that the delete statements are traced.
 func (d *driver) removals(teamID string) {
 	d.t.Helper()
 	d.contentsOf(teamID)

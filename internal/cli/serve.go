@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// load reads the configuration and the command's own flags. load returns an error for positional arguments, because
-// package flag ignores all flags that follow a positional argument.
+// load reads the configuration and the command's own flags. Positional arguments cause an error, because package flag
+// ignores all flags that follow a positional argument.
 func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
 	flags.SetOutput(e.errOut)
 	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
@@ -81,8 +81,7 @@ func migrate(ctx context.Context, e *env, args []string) error {
 }
 
 // openBeside opens the services for a command. A node of the same installation may be running, even with SQLite, which
-// allows a second process for a short time. Closing the returned node notifies the running nodes of the command's
-// changes.
+// allows a second process for a short time. Closing the returned node notifies running nodes of the command's changes.
 func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
 	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
 }
@@ -100,7 +99,7 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
-// showJobs prints the waiting jobs and the parked jobs. With the argument retry, showJobs retries a parked job.
+// showJobs prints the waiting jobs and the parked jobs. With the argument "retry", showJobs retries a parked job.
 func showJobs(ctx context.Context, e *env, args []string) error {
 	retry := ""
 	if len(args) > 0 && args[0] == "retry" {

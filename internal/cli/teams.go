@@ -44,7 +44,8 @@ const keysUsage = `use one of
   postrider keys delete --team TEAM ID
 TEAM is an id or an exact name; put names with spaces in quotes`
 
-// action executes a verb. words are the verb's positional arguments. A node may be running while the action runs.
+// action executes a verb. The parameter words holds the verb's positional arguments. A node may be running while the
+// action runs.
 type action = func(ctx context.Context, e *env, n *node.Node, words []string) error
 
 // verb is a subcommand, such as create in `postrider teams create`.
@@ -88,7 +89,8 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 }
 
 // verbUsage returns a function that prints the usage text and the verb's own flags, which are the flags defined before
-// the call of verbUsage. The flags for settings are defined later and not printed, because there are too many of them.
+// the call to verbUsage. The flags for settings are defined later and are not printed, because there are too many of
+// them.
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
@@ -104,7 +106,7 @@ func verbUsage(flags *flag.FlagSet, usage string) func() {
 var errWords = errors.New("wrong number of words")
 
 // loadWords reads the configuration and the given number of positional arguments, which may precede or follow the
-// flags. Flags between positional arguments cause an error, because package flag stops at the first positional
+// flags. Flags between positional arguments cause an error, because package flag stops parsing at the first positional
 // argument.
 func (e *env) loadWords(flags *flag.FlagSet, args []string, count int) (c config.Config, words []string, err error) {
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
@@ -291,7 +293,7 @@ func retainTeam(flags *flag.FlagSet) action {
 	}
 }
 
-// showRetention prints a team's retention periods, and whether the team or the configuration sets each period.
+// showRetention prints a team's retention periods and says whether each is set for the team or by the configuration.
 func showRetention(ctx context.Context, n *node.Node, e *env, teamID string) error {
 	own, err := n.Teams.Retention(ctx, teamID)
 	if err != nil {
@@ -364,7 +366,7 @@ func listTeams(ctx context.Context, e *env, n *node.Node, _ []string) error {
 	}
 }
 
-// manageKeys runs the operator's commands for API keys, which are meant for the first key and for emergencies.
+// manageKeys runs the operator's API key commands, which are meant for creating the first key and for emergencies.
 func manageKeys(ctx context.Context, e *env, args []string) error {
 	return runVerb(ctx, e, "keys", keysUsage, []verb{{"create", 0, createKey}, {"list", 0, listKeys},
 		{"delete", 1, deleteKey}}, args)

@@ -16,7 +16,7 @@ import (
 
 const hello = `{"from":"a@resend.dev","to":"b@one.example","subject":"s","text":"t"}`
 
-// An API key belongs to the team given to `keys create`, even if several teams exist.
+// An API key belongs to the team that is named in `keys create`, even if several teams exist.
 func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -48,7 +48,7 @@ func TestKeysAreOfTheTeamThatIsNamed(t *testing.T) {
 	})
 }
 
-// teamOf returns the columns of a team in the output of `teams list`.
+// teamOf returns the columns of a team's row in the output of `teams list`.
 func (p *installation) teamOf(name string) (columns []string) {
 	p.t.Helper()
 	for line := range strings.Lines(p.must("teams", "list")) {
@@ -59,7 +59,7 @@ func (p *installation) teamOf(name string) (columns []string) {
 	return columns
 }
 
-// A running node enforces a quota immediately after a command sets it. All new teams except the first team get the
+// A running node enforces a quota immediately after a command sets it. Every new team except the first gets the
 // configured trial quota.
 func TestQuotaCommand(t *testing.T) {
 	t.Parallel()
@@ -177,8 +177,8 @@ func TestTeamsCommand(t *testing.T) {
 	})
 }
 
-// soon checks that the running node notices a command's change before the node's next regular check. The notification
-// of a change may be lost, so soon repeats the functions change and undo.
+// soon checks that the running node notices a command's change before the node's next regular check. A notification may
+// be lost, so soon calls change and undo repeatedly.
 func soon(t *testing.T, change, undo func(), noticed func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -208,8 +208,8 @@ func (n *started) submit(key string) error {
 	return c.Mail("a@resend.dev")
 }
 
-// A running node enforces the suspension of a team immediately: for HTTP requests, for SMTP submissions, and for
-// scheduled emails.
+// A running node immediately enforces the suspension of a team for HTTP requests, SMTP submissions and scheduled
+// emails.
 func TestSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// trackedToken returns the token of a tracked link, in the format of package emails.
+// trackedToken returns the token for a tracked link, in the format that package emails uses.
 func trackedToken(keys *keyring.Keyring, emailID string, position int, target string) string {
 	u := uuid.MustParse(emailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(position+1)), u[:]...)
@@ -51,8 +51,8 @@ func (d *driver) track(emailID string) {
 	}
 }
 
-// A stopping node records all opens and clicks to which it has responded. The records contain the client's IP address,
-// and opens and clicks by bots are counted separately.
+// Before a node stops, it records all opens and clicks that it has responded to. The records contain the client's IP
+// address, and opens and clicks by bots are counted separately.
 func TestNodeTracks(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

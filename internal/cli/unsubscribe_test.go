@@ -15,9 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/node"
 )
 
-// A recipient can unsubscribe with one click through the message's header. After the unsubscription, the next email
-// about the topic is not sent, and its event names the reason. Webhooks receive an event for the unsubscription and an
-// event for the unsent email.
+// A recipient can unsubscribe with one click through the List-Unsubscribe header field. After the recipient
+// unsubscribes, the next email about the topic is not sent, and its event states the reason. Webhooks receive one event
+// for the unsubscribe request and one for the unsent email.
 func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -96,8 +96,8 @@ func TestUnsubscribingByTheHeaderAlone(t *testing.T) {
 	})
 }
 
-// signedHeader returns the header fields of the only captured message, by lower-case name. signedHeader also checks
-// that a DKIM signature covers the List-Unsubscribe fields.
+// signedHeader returns the header fields of the only captured message, keyed by lower-case name, and checks that a DKIM
+// signature covers the List-Unsubscribe fields.
 func (n *started) signedHeader() map[string]string {
 	t := n.t
 	t.Helper()
@@ -117,7 +117,7 @@ func (n *started) signedHeader() map[string]string {
 	header := map[string]string{}
 	for _, f := range mailparse.Parse(raw).Header {
 		name := strings.ToLower(f.Name)
-		header[name] += strings.Join(strings.Fields(f.Value), " ") // a message has two signatures, which are concatenated
+		header[name] += strings.Join(strings.Fields(f.Value), " ") // the fields of a message's two signatures are joined
 	}
 	if header["list-unsubscribe-post"] != "List-Unsubscribe=One-Click" {
 		t.Fatalf("%s", raw)
@@ -132,8 +132,8 @@ func (n *started) signedHeader() map[string]string {
 	return header
 }
 
-// A message submitted over SMTP can name a topic in a header field. The sent message contains that topic's unsubscribe
-// link.
+// A message submitted over SMTP can specify a topic in a header field. The sent message contains that topic's
+// unsubscribe link.
 func TestSubmittedMessageHasATopic(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -143,8 +143,8 @@ func deleteUser(flags *flag.FlagSet) action {
 	}
 }
 
-// logSetup logs a link for creating the first user, if no user exists. logSetup only logs errors, so that they do not
-// prevent the node's start.
+// logSetup logs a link for creating the first user, if no user exists. Errors are logged and not returned, so that the
+// node still starts.
 func logSetup(ctx context.Context, n *node.Node) {
 	if !n.Has("api") {
 		return

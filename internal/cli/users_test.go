@@ -110,7 +110,7 @@ func TestUsersCommand(t *testing.T) {
 			t.Errorf("users:\n%s", list)
 		}
 
-		// A change to a user by a command takes effect on a running node immediately.
+		// A change that a command makes to a user takes effect immediately on a running node.
 		p.refused("User not found", "users", "disable", "eve@example.com")
 		p.must("users", "disable", "ada@example.com")
 		eventually(t, "the session has ended", func() bool {
@@ -149,7 +149,7 @@ func TestUsersCommand(t *testing.T) {
 	})
 }
 
-// A starting node logs the link for creating the first user.
+// When a node starts, it logs the link for creating the first user.
 func TestSetupIsLogged(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// writeWhole creates a file that only its owner can read. The file gets its final name after it is complete and synced
-// to disk.
+// writeWhole creates a file that only its owner can read. The file is renamed to its final name only after it is
+// complete and synced to disk.
 func writeWhole(name string, write func(f *os.File) error) (err error) {
 	dir := filepath.Dir(name)
 	f, err := os.CreateTemp(dir, filepath.Base(name)+".partial-*") // mode 0600

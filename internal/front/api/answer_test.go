@@ -19,11 +19,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// These constants repeat values of package wire.
+// These constants have the same values as in package wire.
 const (
-	responsesMax = 512 << 20        // bytes of memory for large responses
-	responseCost = 3                // bytes of memory that are reserved per response byte
-	memoryWait   = 10 * time.Second // maximum time for which a request waits for memory
+	responsesMax = 512 << 20        // memory for large responses, in bytes
+	responseCost = 3                // bytes of memory reserved for each byte of a response
+	memoryWait   = 10 * time.Second // maximum time that a request waits for memory
 )
 
 // large sends an email with an HTML body of the given size in bytes and returns the email's ID.
@@ -50,8 +50,8 @@ func (w *halting) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
-// asks sends a request from a halting client and returns when the response begins. The returned function end lets the
-// client receive the rest of the response.
+// asks sends a request from a halting client and returns when the response begins. When the test calls the returned
+// function end, the client receives the rest of the response.
 func (f *fixture) asks(t *testing.T, path string) (w *halting, end func()) {
 	t.Helper()
 	w = &halting{httptest.NewRecorder(), make(chan struct{}), make(chan struct{})}

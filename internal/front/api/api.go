@@ -1,5 +1,5 @@
-// Package api is the JSON API. Package api translates between JSON and the resources' services, and contains no
-// business rules. Package wire is the API's framework: decoding, limits, errors, streams and the OpenAPI document.
+// Package api is the JSON API. The package translates between JSON and the services behind the resources, and contains
+// no business rules. Package wire is the API's framework: decoding, limits, errors, streams and the OpenAPI document.
 //
 // # Shape
 //
@@ -13,26 +13,25 @@
 //
 // # Out of scope
 //
-// Package api does not repeat validations that a resource's service performs.
+// Package api does not repeat the validation that a resource's service performs.
 //
 // # To add a resource
 //
-//  1. Add the resource's service to [Services], and set it where the program builds the API.
+//  1. Add the resource's service to [Services], and set it in the code that builds the API.
 //  2. Write thing.go. The file contains request types named ...In, response types named ...Wire (one) and ...Item (in a
-//     list), a function from the resource's type to each response type, and the operations. Copy the form of
-//     operations from keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in createThingIn)
-//     (thingWire, error). Operations without input use [wire.None]. Package wire describes the types of fields, and
-//     [wire.Call] how to read parameters. An operation with a large response reserves memory with
+//     list), a function from the resource's type to each response type, and the operations. Follow the pattern of the
+//     operations in keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in createThingIn) (thingWire,
+//     error). Operations without input use [wire.None]. Package wire documents the field types, and [wire.Call]
+//     documents how to read parameters. An operation with a large response reserves memory with
 //     [wire.Call.ReserveMemory] before it reads the rows.
-//  3. Give each operation a line in routes.go, with the scope that an actor needs. The program does not start if an
-//     operation has no scope.
-//     Run the tests with -update, and review the changes in testdata/scopes.txt and testdata/actions.txt. The file
-//     testdata/actions.txt lists the audit log action of each operation. An operation that creates an object passes the
-//     object's ID to audit.Target in the same transaction. In paths, a literal segment takes precedence over a
-//     parameter.
+//  3. Add a line for each operation to routes.go, with the scope that an actor needs. The program does not start if an
+//     operation has no scope. Run the tests with -update, and review the changes in testdata/scopes.txt and
+//     testdata/actions.txt. The file testdata/actions.txt lists the audit log action that each operation records. An
+//     operation that creates an object passes the object's ID to audit.Target in the same transaction. In paths, a
+//     literal segment takes precedence over a parameter.
 //  4. Describe new query parameters in openapi.go.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and review the result. The tests
-//     require a successful scenario for each operation, status 404 for the IDs of other teams (add the thing to
+//     require a successful scenario for each operation, status 404 for other teams' IDs (add the thing to
 //     TestOtherTeams), and an OpenAPI document that agrees with the responses.
 package api
 
@@ -69,7 +68,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Services are the resources behind the API.
+// Services holds the services behind the API.
 type Services struct {
 	Teams        *teams.Service
 	Domains      *domains.Service
@@ -101,21 +100,20 @@ type Options struct {
 	Log       *slog.Logger
 	Version   string
 	PublicURL string // the installation's address, which is shown to clients without a token; may be empty
-	// Address returns the address by which a client reaches this installation. If Address is nil, all clients get
-	// PublicURL.
+	// Address returns the URL at which a client reaches this installation. If Address is nil, all clients get PublicURL.
 	Address          func(r *http.Request) string
-	RateLimit        int            // default request limit per team and second; 0 means no limit
-	Limits           *teams.Limiter // rate limiter that is shared with SMTP submission; nil creates a new limiter
+	RateLimit        int            // default limit on a team's requests per second; 0 means no limit
+	Limits           *teams.Limiter // rate limiter shared with SMTP submission; if nil, a new one is created
 	RequireUserAgent bool           // refuse requests without a User-Agent header
-	NoAliases        bool           // serve operations at their documented paths only
-	// Heartbeat is the time between comment lines in an idle stream of events; 0 means 15 seconds.
+	NoAliases        bool           // serve operations only at their documented paths
+	// Heartbeat is the time between comment lines in an idle event stream; 0 means 15 seconds.
 	Heartbeat time.Duration
 	BodyMax   int64                           // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
 	Ready     func(ctx context.Context) error // health check, which returns an error if the node cannot serve requests
-	DNS       resolve.Resolver                // DNS resolver for checks of emails; nil disables DNS queries
+	DNS       resolve.Resolver                // DNS resolver for checking emails; nil disables DNS queries
 
 	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
-	// waits until Observe returns.
+	// cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 

@@ -60,8 +60,8 @@ type fixture struct {
 	log  *testnode.Logged
 }
 
-// newFixture returns a fixture without DNS. fixture.verified verifies a domain, whereas API requests to verify a domain
-// leave it pending.
+// newFixture returns a fixture without DNS. The method fixture.verified verifies a domain, whereas a verification
+// request through the API leaves the domain pending.
 func newFixture(t testing.TB, d *db.DB, o Options) *fixture {
 	t.Helper()
 	return newFixtureOn(t, d, o, nil, "")
@@ -161,7 +161,8 @@ func (f *fixture) remember(t testing.TB) {
 	})
 }
 
-// do sends a request, see wiretest.Do. The Authorization header may contain the name of one of the fixture's keys.
+// do sends a request in the format of wiretest.Do. The Authorization header may contain the name of one of the
+// fixture's keys.
 func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	return wiretest.Do(t, f, f.keys, text)
@@ -172,13 +173,13 @@ func wantError(t testing.TB, w *httptest.ResponseRecorder, status int, name stri
 	wiretest.WantError(t, w, status, name)
 }
 
-// observe sets the observer of the API's requests.
+// observe sets the function that is called for each API request.
 func (f *fixture) observe(observe func(ctx context.Context, r RequestRecord)) {
 	f.Observe = observe
 	f.serve(f.operations())
 }
 
-// newRoute returns a fixture on SQLite with one more operation, POST /test, which calls the function do.
+// newRoute returns a fixture on SQLite with an additional operation, POST /test, which calls the function do.
 func newRoute[In, Out any](t testing.TB, o Options,
 	do func(context.Context, *wire.Call, In) (Out, error)) *fixture {
 	t.Helper()
@@ -192,8 +193,8 @@ func newRoute[In, Out any](t testing.TB, o Options,
 var shown = []string{"Allow", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
 	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
-// names replaces values that differ between test runs by placeholder names, and converts placeholder names back to
-// values. A value always has the same name.
+// names replaces values that differ between test runs with placeholder names, and converts placeholder names back to
+// values. Each value always gets the same name.
 type names struct {
 	of   map[string]string
 	back []string
@@ -239,7 +240,7 @@ func (n *names) hide(text string) string {
 
 func (n *names) show(text string) string { return strings.NewReplacer(n.back...).Replace(text) }
 
-// verified verifies a domain of the team Acme without DNS. If the domain does not exist, verified adds it.
+// verified verifies a domain of the team Acme without DNS, after adding the domain if it does not exist.
 func (f *fixture) verified(name string) domains.Domain {
 	f.T.Helper()
 	return f.Verified(f.Acme.TeamID, domains.NewDomain{Name: name})
@@ -273,7 +274,7 @@ func (f *fixture) segment(addresses ...string) string {
 	return segment.ID
 }
 
-// grant creates an OAuth grant for the team Acme. In the fixture's keys, the grant's access token has the name
+// grant creates an OAuth grant for the team Acme, and stores its access token in the fixture's keys under the name
 // "granted".
 func (f *fixture) grant(scopes string) string {
 	f.T.Helper()
@@ -316,7 +317,7 @@ func (f *fixture) goOn() {
 	stop()
 }
 
-// receive delivers a message by SMTP for a request of the form RECEIVE FROM TO... The function returns the SMTP reply.
+// receive delivers a message by SMTP for a request of the form RECEIVE FROM TO... and returns the SMTP reply.
 func (f *fixture) receive(t *testing.T, text string) string {
 	t.Helper()
 	head, message, _ := strings.Cut(text, "\n\n")
@@ -356,13 +357,13 @@ func (f *fixture) receive(t *testing.T, text string) string {
 //
 //	{"statusCode":401,...}
 //
-// Requests have the format that fixture.do reads. In place of a request, a command can prepare data: RECEIVE delivers
-// an email by SMTP. VERIFIED verifies a domain without DNS. SEGMENT creates a segment with the given addresses. MEMBER
-// creates a team member with an address and a role. QUOTA sets the daily and monthly quotas. BROADCASTS sends the
-// broadcasts. RUNS continues the automation runs. GRANT creates an OAuth grant with the given scopes; its access token
-// has the name "granted". Responses are compared byte for byte, after IDs, tokens and times are replaced by names. The
-// first ID in a file becomes <id1>, and later requests can use that name. Run the test with -update to write the
-// responses into the files, and review the difference.
+// Requests have the format that fixture.do reads. A command that prepares data can take the place of a request. RECEIVE
+// delivers an email by SMTP. VERIFIED verifies a domain without DNS. SEGMENT creates a segment with the given
+// addresses. MEMBER creates a team member with an address and a role. QUOTA sets the daily and monthly quotas.
+// BROADCASTS sends the broadcasts. RUNS continues the automation runs. GRANT creates an OAuth grant with the given
+// scopes; its access token has the name "granted". Responses are compared byte for byte, after IDs, tokens and times
+// are replaced by names. The first ID in a file becomes <id1>, and later requests can use that name. Run the test with
+// -update to write the responses into the files, and review the difference.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")

@@ -360,10 +360,10 @@ func (f *fixture) receive(t *testing.T, text string) string {
 // Requests have the format that fixture.do reads. A command that prepares data can take the place of a request. RECEIVE
 // delivers an email by SMTP. VERIFIED verifies a domain without DNS. SEGMENT creates a segment with the given
 // addresses. MEMBER creates a team member with an address and a role. QUOTA sets the daily and monthly quotas.
-// BROADCASTS sends the broadcasts. RUNS continues the automation runs. GRANT creates an OAuth grant with the given
-// scopes; its access token has the name "granted". Responses are compared byte for byte, after IDs, tokens and times
-// are replaced by names. The first ID in a file becomes <id1>, and later requests can use that name. Run the test with
-// -update to write the responses into the files, and review the difference.
+// BROADCASTS sends the broadcasts. RUNS runs the due automation jobs. GRANT creates an OAuth grant with the given
+// scopes; its access token has the name "granted". Responses are compared byte for byte after IDs, tokens and times
+// have been replaced with names. The first ID in a file becomes <id1>, and later requests can use that name. Run the
+// test with -update to write the responses to the files, and review the diff.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -378,7 +378,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// For each operation, at least one scenario has a successful request.
+// Every operation has a successful request in at least one scenario.
 func TestScenariosAreComplete(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/*/*.txtar")
@@ -410,8 +410,8 @@ func scenarioOptions(comment string) Options {
 		BodyMax:          map[bool]int64{true: 100}[has("body_max=100")]}
 }
 
-// playScenario runs a scenario and compares the responses with its file. If the responses differ and a UTC day ended
-// during the run, playScenario repeats the run, because daily counters were reset.
+// playScenario runs a scenario and compares the responses with those in the scenario's file. If the responses differ
+// and a UTC day ended during the run, playScenario repeats the run, because the daily counters were reset at midnight.
 func playScenario(t *testing.T, d *db.DB, file string) {
 	text, err := os.ReadFile(file)
 	if err != nil {

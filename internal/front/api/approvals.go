@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// ApprovalItem is an approval in a list.
+// ApprovalItem represents an approval in a list.
 type ApprovalItem struct {
 	ID          string       `json:"id"`
 	Status      string       `json:"status" enum:"pending,approved,rejected,expired,failed" doc:"Only pending approvals can change. The emails of approved ones were sent; those of failed ones could not be sent."`
@@ -38,7 +38,7 @@ type approvalWire struct {
 	Email *approvalEmail `json:"email" doc:"The email to be sent; null once it is decided."`
 }
 
-// approvalEmail is an email that waits for approval, with the content that would be sent.
+// approvalEmail is an email that is waiting for approval, with the content that would be sent.
 type approvalEmail struct {
 	From        string         `json:"from"`
 	To          []string       `json:"to"`
@@ -55,7 +55,7 @@ type approvalEmail struct {
 	TopicID     *string        `json:"topic_id" nullable:"true"`
 }
 
-// fieldsOut are header fields in the same order as in the message.
+// fieldsOut holds header fields in the same order as in the message.
 type fieldsOut []fieldOut
 
 type fieldOut struct {

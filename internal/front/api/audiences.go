@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Audiences are the former name of segments and have the same IDs. Some operations on audiences act on contacts (API
-// reference section 13).
+// "Audience" is the former name for a segment, and an audience has the same ID as its segment. Some audience operations
+// act on contacts (API reference section 13).
 
 type createAudienceIn struct {
 	Name string `json:"name" maxLength:"255" example:"Customers"`
@@ -60,8 +60,7 @@ func (a *API) listAudienceContacts(ctx context.Context, c *wire.Call, _ wire.Non
 	return a.contactsIn(ctx, c, audienceID)
 }
 
-// audienceContact returns the contact that the path identifies. The contact must be in the audience that the path
-// identifies.
+// audienceContact returns the contact that the path identifies, which must be in the audience that the path identifies.
 func (a *API) audienceContact(ctx context.Context, c *wire.Call) (contacts.Member, error) {
 	audienceID, err := c.ID("audience_id")
 	if err != nil {
@@ -88,8 +87,8 @@ func (a *API) updateAudienceContact(ctx context.Context, c *wire.Call, in update
 	return ref{"contact", at.ID}, err
 }
 
-// deleteAudienceContact deletes a contact and returns the ID or address from the path. As clients expect, the response
-// is the same if the contact does not exist (API reference section 12).
+// deleteAudienceContact deletes a contact and returns the ID or address from the path. The response is the same if the
+// contact does not exist, as clients expect (API reference section 12).
 func (a *API) deleteAudienceContact(ctx context.Context, c *wire.Call, _ wire.None) (contactGone, error) {
 	out := contactGone{Object: "contact", Contact: c.Param("contact"), Deleted: true}
 	if id.Valid(out.Contact) {

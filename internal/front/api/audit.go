@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// auditQuery are the query parameters of the audit log.
+// auditQuery lists the query parameters for reading the audit log.
 var auditQuery = slices.Clip([]string{"actor_id", "action", "target_id", "from", "to"})
 
-// auditItem is an entry of the audit log.
+// auditItem is an audit log entry.
 type auditItem struct {
 	ID        string      `json:"id"`
 	CreatedAt wire.DBTime `json:"created_at"`
@@ -30,15 +30,15 @@ type auditItem struct {
 	RequestID *string     `json:"request_id" doc:"The X-Request-Id of the response."`
 }
 
-// actorWire is the actor of an audit log entry or a request for approval.
+// actorWire is the actor who caused an audit log entry or requested an approval.
 type actorWire struct {
 	Type string  `json:"type" enum:"key,user,grant,system"`
 	ID   *string `json:"id" doc:"Null if the actor is the system."`
 	Name *string `json:"name" doc:"The name of the key or OAuth client, or the address of the user, at that time."`
 }
 
-// auditList is a page of the audit log. A page can have fewer entries than the limit although more entries match,
-// because one request reads a limited number of rows.
+// auditList is a page of the audit log. A page can have fewer entries than the limit even if more entries match,
+// because each request reads a limited number of rows.
 type auditList struct {
 	Object  string      `json:"object"`
 	HasMore bool        `json:"has_more"`
@@ -80,8 +80,8 @@ func auditFilter(q url.Values) (f audit.Filter, err error) {
 // pathParam matches a parameter in the path of a route.
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// readActions maps read operations to audit log actions. Only read operations that return secrets or exported data are
-// recorded.
+// readActions maps read operations to audit log actions. The audit log records only those read operations that return
+// secrets or exported data.
 var readActions = map[string]string{
 	"GET /emails/export":              "emails.exported",
 	"GET /contacts/export":            "contacts.exported",
@@ -131,16 +131,17 @@ var irregularActions = map[string]string{
 	"POST /webhooks/{webhook_id}/events/{webhook_event_id}/replay": "webhook.event_replayed",
 }
 
-// irregularNouns maps the first path segment to the resource's name if removing the final s would give a wrong name.
+// irregularNouns maps the first path segment to the resource's name, for plurals whose singular is not formed by
+// removing the final s.
 var irregularNouns = map[string]string{"contact-properties": "contact_property", "api-keys": "api_key"}
 
-// pastTense maps a method, or the last segment of a path, to a verb in the past tense.
+// pastTense maps a method, or the last segment of a path, to a past-tense verb.
 var pastTense = map[string]string{http.MethodPost: "created", http.MethodPatch: "updated", http.MethodDelete: "deleted",
 	"cancel": "cancelled", "duplicate": "duplicated", "erase": "erased", "pause": "paused", "publish": "published",
 	"recover": "recovered", "resend": "resent", "resume": "resumed", "send": "sent", "stop": "stopped",
 	"test": "tested", "verify": "verified"}
 
-// auditAction returns the audit log action of an operation, such as domain.created. Operations that send emails or
+// auditAction returns the audit log action for an operation, such as domain.created. Operations that send emails or
 // events are not recorded, because there may be thousands per second. Sent emails and events are recorded in the
 // request log and have their own lists.
 func auditAction(r *route) (x wire.AuditAction) {

@@ -21,8 +21,8 @@ import (
 
 const actionsFile = "testdata/actions.txt"
 
-// The audit action of each operation matches the table in testdata. Run the test with -update to write the table, and
-// review the difference. Each new operation adds a line to the table.
+// The audit action for each operation matches the table in testdata. Run the test with -update to write the table, and
+// review the diff. Each new operation adds a line to the table.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	var table bytes.Buffer
@@ -66,8 +66,8 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// An operation that changes something writes one audit entry in the same transaction. Failed operations, read
-// operations and operations that send emails write no audit entry.
+// An operation that changes data writes one audit entry in the same transaction. Failed operations, read operations and
+// operations that send emails write no audit entry.
 func TestRecordedOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

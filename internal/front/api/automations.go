@@ -19,7 +19,7 @@ import (
 // stepList is the JSON of a graph's steps, which package engine parses.
 type stepList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
+// UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
 func (l *stepList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -30,7 +30,7 @@ func (l stepList) MarshalJSONTo(e *jsontext.Encoder) error { return writeList(e,
 
 func (*stepList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a step without its config, which depends on the type of the step (docs/automations.md).
+// Schema describes a step without its config, which depends on the step's type (docs/automations.md).
 func (stepList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	var types []any
@@ -47,7 +47,7 @@ func (stepList) Schema(huma.Registry) *huma.Schema {
 // connectionList is the JSON of a graph's connections.
 type connectionList struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
+// UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
 func (l *connectionList) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	l.text, err = readPart(d, engine.MaxText)
 	return err
@@ -58,7 +58,7 @@ func (l connectionList) MarshalJSONTo(e *jsontext.Encoder) error { return writeL
 
 func (*connectionList) ElementTypes() []reflect.Type { return nil }
 
-// Schema describes a connection. A connection's type may be the name of a split step's branch.
+// Schema describes a connection. A connection's type may also be the name of a branch of a split step.
 func (connectionList) Schema(huma.Registry) *huma.Schema {
 	text := &huma.Schema{Type: huma.TypeString}
 	return &huma.Schema{Type: huma.TypeArray, MaxItems: new(engine.MaxSteps * engine.MaxBranches),
@@ -71,7 +71,7 @@ func (connectionList) Schema(huma.Registry) *huma.Schema {
 // scenarioPart is the JSON of a scenario.
 type scenarioPart struct{ text jsontext.Value }
 
-// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
+// UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
 func (p *scenarioPart) UnmarshalJSONFrom(d *jsontext.Decoder) (err error) {
 	p.text, err = readPart(d, simulate.MaxScenario)
 	return err
@@ -82,7 +82,7 @@ func (*scenarioPart) ElementTypes() []reflect.Type { return nil }
 // Schema describes a scenario as an object without fields. docs/automations.md describes the fields.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
 
-// readPart returns the JSON of the next value, or nil for null. readPart refuses values of more than limit bytes.
+// readPart returns the JSON of the next value, or nil for null, and rejects values longer than limit bytes.
 func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	value, err := d.ReadValue()
 	if err != nil || value.Kind() == 'n' {
@@ -96,10 +96,10 @@ func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	return bytes.Clone(value), nil
 }
 
-// formerEdges detects the field edges, the former name of connections, which is no longer accepted.
+// formerEdges detects the field "edges", a former name for connections that is no longer accepted.
 type formerEdges struct{ given bool }
 
-// UnmarshalJSONFrom reads any JSON value. The value null counts as an absent field.
+// UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
 func (e *formerEdges) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	e.given = err == nil && value.Kind() != 'n'
@@ -140,8 +140,8 @@ type updateAutomationIn struct {
 	Edges       formerEdges    `json:"edges,omitzero" hidden:"true"`
 }
 
-// AutomationItem is an automation in a list. AutomationItem is exported because Huma skips the fields of unexported
-// embedded types.
+// AutomationItem represents an automation in a list. AutomationItem is exported because Huma skips the fields of
+// unexported embedded types.
 type AutomationItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
@@ -207,8 +207,8 @@ type automationSecret struct {
 	SigningSecret string `json:"signing_secret" doc:"The secret of the team, which never changes."`
 }
 
-// automationSecret returns the secret that signs the requests of webhook steps. automationSecret requires a scope that
-// ends in :write, like reading a webhook's secret.
+// automationSecret returns the secret that is used to sign requests from webhook steps. As with a webhook's secret,
+// reading it requires a scope that ends in :write.
 func (a *API) automationSecret(_ context.Context, c *wire.Call, _ wire.None) (automationSecret, error) {
 	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
 }
@@ -253,14 +253,15 @@ func (a *API) stopAutomation(ctx context.Context, c *wire.Call, _ wire.None) (au
 	return automationStatus{"automation", id, string(one.Status)}, err
 }
 
-// runWait is the event or time for which a run waits.
+// runWait is the event or time that a run is waiting for.
 type runWait struct {
 	Step  string      `json:"step" doc:"The key of the step."`
 	Event *string     `json:"event" doc:"The event that ends the wait early; null if there is none."`
 	Until wire.DBTime `json:"until"`
 }
 
-// RunItem is a run in a list. RunItem is exported because Huma skips the fields of unexported embedded types.
+// RunItem represents an automation run in a list. RunItem is exported because Huma skips the fields of unexported
+// embedded types.
 type RunItem struct {
 	ID          string      `json:"id"`
 	Status      string      `json:"status" enum:"running,completed,failed,cancelled"`
@@ -317,7 +318,7 @@ type runWire struct {
 	Steps   []runStepWire `json:"steps" doc:"The steps that were started, in the order of the graph."`
 }
 
-// runList is a page of runs. A page can have fewer runs than the limit although more runs match, because one request
+// runList is a page of runs. A page can have fewer runs than the limit even if more runs match, because each request
 // reads a limited number of rows.
 type runList struct {
 	Object  string    `json:"object"`

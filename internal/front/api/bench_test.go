@@ -25,7 +25,7 @@ func (d discard) Header() http.Header         { return d.h }
 func (d discard) WriteHeader(int)             {}
 func (d discard) Write(p []byte) (int, error) { return len(p), nil }
 
-// BenchmarkPost measures a trivial operation with a body of 10 KB through the complete stack without the network.
+// BenchmarkPost measures a trivial operation with a 10 KB body through the complete stack, but without the network.
 // BenchmarkPostBare measures the same operation without package wire: its handler only decodes the body and encodes the
 // response.
 func BenchmarkPost(b *testing.B) {
@@ -67,14 +67,14 @@ func benchPost(b *testing.B, h http.Handler, key string) {
 	}
 }
 
-// BenchmarkPostHTTP is like BenchmarkPost, over a persistent connection.
+// BenchmarkPostHTTP is like BenchmarkPost, but uses a persistent HTTP connection.
 func BenchmarkPostHTTP(b *testing.B) {
 	f := newRoute(b, Options{RateLimit: 1 << 30, Log: slog.New(slog.DiscardHandler)},
 		func(_ context.Context, _ *wire.Call, in sendEmailIn) (emailID, error) { return emailID{in.From}, nil })
 	benchHTTP(b, f, f.keys["full"])
 }
 
-// BenchmarkHTTP measures net/http alone: the handler reads and discards the body.
+// BenchmarkHTTP measures net/http alone, with a handler that reads and discards the body.
 func BenchmarkHTTP(b *testing.B) {
 	benchHTTP(b, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)

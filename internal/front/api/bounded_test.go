@@ -17,10 +17,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// place is a path in a JSON body, which consists of field names, and of [] for list elements.
+// place is a path in a JSON body. Each element is a field name, or [] for the elements of a list.
 type place []string
 
-// last returns the path's last name, or "" if the path is empty and means the whole body.
+// last returns the path's last name, or "" if the path is empty and therefore means the whole body.
 func (p place) last() string {
 	if len(p) == 0 {
 		return ""
@@ -28,8 +28,8 @@ func (p place) last() string {
 	return p[len(p)-1]
 }
 
-// body returns a JSON body that contains text at the path p. If p ends in a field, the body contains the field repeat
-// times.
+// body returns a JSON body that contains the given text at the path p. If p ends in a field name, the field occurs the
+// given number of times.
 func (p place) body(text string, repeat int) string {
 	if len(p) == 0 {
 		return text
@@ -42,7 +42,7 @@ func (p place) body(text string, repeat int) string {
 	return inner.body("{"+strings.TrimSuffix(strings.Repeat(member+",", repeat), ",")+"}", 1)
 }
 
-// docList is a list, or an object with arbitrary names, in the request body of an operation.
+// docList is a list, or an object with arbitrary field names, in an operation's request body.
 type docList struct {
 	place
 	schema docSchema
@@ -73,7 +73,7 @@ func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	return all
 }
 
-// resolve returns the schema to which a $ref refers.
+// resolve returns the schema that a $ref refers to.
 func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	if name, ok := strings.CutPrefix(s.Ref, "#/components/schemas/"); ok {
 		return doc.Components.Schemas[name]
@@ -118,17 +118,16 @@ func (f *fixture) allocated(t *testing.T, method, path, key, body string) (uint6
 
 const (
 	elements = 1_000_000
-	// multiple is the number of bytes that a request may allocate per byte of its body, in addition to the constant
-	// small.
+	// multiple is how many bytes a request may allocate for each byte of its body, in addition to the constant small.
 	multiple = 10
 	small    = 512 << 10
 )
 
 func withIDs(path string) string { return pathParam.ReplaceAllString(path, id.New()) }
 
-// A request with a million elements in any list of the OpenAPI document is refused with an error that names the list.
-// Excess list elements and unknown fields use no memory. A JSON field with a list within its limit may be repeated
-// until the body is full.
+// For every list in the OpenAPI document, a request with a million elements is refused with an error that names the
+// list. Excess list elements and unknown fields use no memory. A JSON field with a list that is within its limit may be
+// repeated until the body reaches its maximum size.
 func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	doc, _ := readDocOf(t, f)
@@ -192,8 +191,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Hostile request bodies of other kinds use at most a small multiple of their size in memory. The limit allows an error
-// message to copy a very long field name a few times.
+// Other kinds of hostile request bodies use memory of at most a small multiple of their own size. The limit leaves room
+// for an error message that copies a very long field name a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000
@@ -263,7 +262,7 @@ func TestBatchWithALongList(t *testing.T) {
 	}
 }
 
-// bodyCost is the number of bytes of memory that package wire reserves for each byte of a request body.
+// bodyCost is how many bytes of memory package wire reserves for each byte of a request body.
 const bodyCost = 3
 
 // A large request body and its decoded values use at most the memory that is reserved for the body.

@@ -98,8 +98,8 @@ type broadcastRecipientItem struct {
 	ClickedLinks []clickedLink `json:"clicked_links,omitzero" doc:"Only with the type clicked; at most 100."`
 }
 
-// broadcastRecipientList is a page of recipients. A page can have fewer recipients than the limit although more match,
-// because one request reads a limited number of rows.
+// broadcastRecipientList is a page of recipients. A page can have fewer recipients than the limit even if more
+// recipients match, because each request reads a limited number of rows.
 type broadcastRecipientList struct {
 	Object  string                   `json:"object"`
 	HasMore bool                     `json:"has_more"`

@@ -105,7 +105,7 @@ func (in *createBroadcastIn) broadcast() (broadcasts.NewBroadcast, error) {
 	return n, in.ABTest.check()
 }
 
-// segmentOf returns the segment ID from the request field segment_id or audience_id.
+// segmentOf returns the segment ID given by the request field segment_id or audience_id.
 func segmentOf(segmentID, audienceID string) (string, error) {
 	if segmentID != "" && audienceID != "" && !strings.EqualFold(segmentID, audienceID) {
 		return "", fault.Invalidf("audience_id", "The `audience_id` field names another segment than `segment_id`, of which "+
@@ -137,8 +137,8 @@ type updateBroadcastIn struct {
 	ScheduledAt wire.ReadOnly `json:"scheduled_at,omitzero" hidden:"true"`
 }
 
-// change converts an update request to a broadcasts.Change. An empty string means no change in some fields, because
-// some clients send empty strings for fields that they do not change.
+// change converts an update request to a broadcasts.Change. In some fields, an empty string means no change, because
+// some clients send empty strings for the fields that they leave unchanged.
 func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	const instead = "Send or schedule a broadcast with POST /broadcasts/{broadcast_id}/send."
 	if err := cmp.Or(in.Send.Refuse("send", instead), in.ScheduledAt.Refuse("scheduled_at", instead),
@@ -212,8 +212,8 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 	return c, nil
 }
 
-// BroadcastItem is a broadcast in a list. BroadcastItem is exported because Huma skips the fields of unexported
-// embedded types.
+// BroadcastItem represents a broadcast in a list. BroadcastItem is exported because Huma skips the fields of
+// unexported embedded types.
 type BroadcastItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name"`
@@ -309,7 +309,7 @@ func (a *API) createBroadcast(ctx context.Context, c *wire.Call, in createBroadc
 	return ref{"broadcast", b.ID}, err
 }
 
-// requireSending returns a fault if the actor may write broadcasts but not send them.
+// requireSending returns a fault if the actor is allowed to write broadcasts but not to send them.
 func requireSending(c *wire.Call) error {
 	if err := c.RequireUnlimited(); err != nil {
 		return err

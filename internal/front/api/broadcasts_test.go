@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// After a contact's deletion, its entry in the recipient list has no contact_id but keeps its position. A recipient
-// whose address is suppressed after the email was enqueued is counted and listed as suppressed.
+// After a contact is deleted, its entry in the recipient list has no contact_id but keeps its position. If a
+// recipient's address is suppressed after the email was enqueued, the recipient is counted and listed as suppressed.
 func TestRecipientsOfBroadcasts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

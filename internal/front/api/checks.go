@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// checkEmailIn is either a draft, with the same fields as sendEmailIn, or the ID of a sent email.
+// checkEmailIn is either a draft with the same fields as sendEmailIn, or the ID of a sent email.
 type checkEmailIn struct {
 	EmailID     string                                   `json:"email_id,omitzero" format:"uuid" doc:"The ID of a sent email, instead of a draft. The API key must be allowed to read emails."`
 	From        string                                   `json:"from,omitzero" doc:"The sender as email@example.com or Name <email@example.com>."`
@@ -70,7 +70,8 @@ func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (em
 	case !id.Valid(in.EmailID):
 		return emailChecksWire{}, fault.New(fault.BadID, "email_id", "The `email_id` must be a valid UUID.")
 	}
-	// An API key that may only send emails can check drafts, but must not read emails that other keys sent.
+	// An API key that may only send emails can check drafts, but must not be able to read emails that were sent with other
+	// keys.
 	if err := c.Require(teams.EmailsRead); err != nil {
 		return emailChecksWire{}, err
 	}
@@ -112,7 +113,7 @@ func (a *API) getEmailChecks(ctx context.Context, c *wire.Call, _ wire.None) (em
 
 func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emailChecksWire, error) {
 	size, err := a.Services.Emails.TextSize(ctx, c.TeamID, emailID)
-	if err == nil && size > wire.LargeResponse { // the email's texts stay in memory during DNS queries
+	if err == nil && size > wire.LargeResponse { // the email's content stays in memory during DNS queries
 		err = c.ReserveMemory(ctx, size)
 	}
 	if err != nil {
@@ -125,7 +126,7 @@ func (a *API) checkSent(ctx context.Context, c *wire.Call, emailID string) (emai
 	return a.check(ctx, c, p, emailID)
 }
 
-// check runs all checks on an email of the actor's team. emailID is "" for a draft.
+// check runs all checks on an email that belongs to the actor's team. For a draft, emailID is "".
 func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID string) (emailChecksWire, error) {
 	from, err := a.checkedSender(ctx, c, p.From.Domain)
 	if err != nil {
@@ -141,8 +142,8 @@ func (a *API) check(ctx context.Context, c *wire.Call, p emails.Preview, emailID
 	return w, nil
 }
 
-// checkedSender returns the sender's domain data that the checks need. If the domain cannot send, checkedSender returns
-// no error, because the checks report the problem.
+// checkedSender returns the data about the sender's domain that the checks need. A domain that cannot send is not an
+// error here, because the checks report the problem.
 func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s preflight.Sender, err error) {
 	sender, err := a.Services.Domains.Sender(ctx, c.TeamID, name)
 	switch {

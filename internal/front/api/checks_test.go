@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The type of drafts has the same JSON fields as the type of emails to send.
+// The request type for checking a draft has the same JSON fields as the request type for sending an email.
 func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	t.Parallel()
 	fields := func(t reflect.Type) (all []string) {
@@ -56,7 +56,7 @@ func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	}
 }
 
-// checked returns a map from the name of each check in a response to its level.
+// checked returns the level of each check in a response, by the name of the check.
 func (f *fixture) checked(t *testing.T, request string) map[string]string {
 	t.Helper()
 	w := f.do(t, request)
@@ -87,7 +87,7 @@ func wantLevels(t *testing.T, what string, got map[string]string, pairs ...strin
 	}
 }
 
-// The checks use the sender domain's return path, DKIM keys, tracking settings and DNS records.
+// The checks take into account the sender domain's return path, DKIM keys, tracking settings and DNS records.
 func TestChecksOfADomain(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -104,7 +104,7 @@ func TestChecksOfADomain(t *testing.T) {
 		wantLevels(t, "a draft", f.checked(t, own), "sender", "pass", "dkim", "pass", "spf", "pass", "dmarc", "pass",
 			"alignment", "info", "text_part", "pass", "link_text", "pass")
 
-		// Tracked links point to a different host than their link text, but only after the tracking host is verified.
+		// A tracked link points to a different host than its link text, but only after the tracking host has been verified.
 		set := func(text string) {
 			t.Helper()
 			if err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -130,8 +130,8 @@ func TestChecksOfADomain(t *testing.T) {
 	})
 }
 
-// The checks report missing DNS records of a domain as a problem, although the node still accepts the domain's emails
-// for some time.
+// The checks report a domain's missing DNS records as a problem, although the node continues to accept emails from the
+// domain for some time.
 func TestChecksOfADomainThatIsGoing(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -209,8 +209,8 @@ func TestChecksOfEitherAndWithASender(t *testing.T) {
 	wantLevels(t, "with another sender", f.checked(t, request+`,"from":"b@example.org"}`), "sender", "pass")
 }
 
-// The checks report a link with a placeholder that is never replaced, such as any placeholder in a draft without a
-// template, or the unsubscribe link in an email without a topic.
+// The checks report links with a placeholder that is never replaced. Examples are any placeholder in a draft without a
+// template, and the unsubscribe link in an email without a topic.
 func TestChecksOfPlaceholders(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -45,11 +45,11 @@ func (segmentRef) Schema(huma.Registry) *huma.Schema {
 		{Type: huma.TypeObject, Properties: map[string]*huma.Schema{"id": one}, Required: []string{"id"}}}}
 }
 
-// topicRef is the ID of a topic. An empty string is refused, because an email without its topic would also go to
+// topicRef is the ID of a topic. An empty string is rejected, because without its topic the email would also go to
 // contacts who unsubscribed from the topic.
 type topicRef string
 
-// UnmarshalJSONFrom reads an ID. The value null counts as an absent field.
+// UnmarshalJSONFrom reads an ID. A null value is treated as an absent field.
 func (t *topicRef) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	given := d.PeekKind() != 'n'
 	if err := json.UnmarshalDecode(d, (*string)(t)); err != nil {
@@ -123,7 +123,7 @@ type updateContactIn struct {
 	Topics       wire.ReadOnly                           `json:"topics,omitzero" hidden:"true"`
 }
 
-// change converts the update request. name is the contact's ID or address in the path.
+// change converts the update request. The parameter name is the contact's ID or address from the path.
 func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	c := contacts.Change{FirstName: in.FirstName.Replacement(), LastName: in.LastName.Replacement(),
 		Unsubscribed: in.Unsubscribed, Properties: propertyValues(in.Properties)}
@@ -131,7 +131,7 @@ func (in *updateContactIn) change(name string) (contacts.Change, error) {
 	case in.Email == nil:
 	case id.Valid(name):
 		c.Address = in.Email
-	case !sameAddress(*in.Email, name): // some clients repeat the path's address in the body
+	case !sameAddress(*in.Email, name): // some clients repeat the address from the path in the body
 		return c, fault.Invalidf("email", "The `email` field is another address than that of the path. Name the contact by "+
 			"its id to change its address.")
 	}
@@ -191,8 +191,8 @@ type contactWire struct {
 	Properties map[string]valueWire `json:"properties" doc:"The contact's values by the keys of contact properties."`
 }
 
-// ContactItem is a contact in a list. ContactItem is exported because Huma skips the fields of unexported embedded
-// types.
+// ContactItem represents a contact in a list. ContactItem is exported because Huma skips the fields of unexported
+// embedded types.
 type ContactItem struct {
 	ID           string      `json:"id"`
 	Email        string      `json:"email"`
@@ -231,7 +231,7 @@ func (a *API) listContacts(ctx context.Context, c *wire.Call, _ wire.None) (wire
 	return a.contactsIn(ctx, c, segmentID)
 }
 
-// contactsIn returns a page of the contacts of a segment, or of all contacts if segmentID is "".
+// contactsIn returns a page of a segment's contacts, or of all contacts if segmentID is "".
 func (a *API) contactsIn(ctx context.Context, c *wire.Call, segmentID string) (wire.List[ContactItem], error) {
 	p, err := c.Page(0)
 	if err != nil {
@@ -271,7 +271,8 @@ func (a *API) deleteContact(ctx context.Context, c *wire.Call, _ wire.None) (con
 	return contactGone{"contact", at.ID, at.ID, true}, err
 }
 
-// contactSegmentWire has redundant fields because clients read different fields. The field id is the segment's ID.
+// contactSegmentWire has redundant fields because different clients read different fields. The field id is the
+// segment's ID.
 type contactSegmentWire struct {
 	Object    string `json:"object"`
 	ID        string `json:"id" doc:"The ID of the segment."`

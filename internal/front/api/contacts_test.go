@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// IDs in responses are in lower case, even if the request has them in upper case.
+// IDs in responses are in lower case even if the request contains them in upper case.
 func TestContactTopicsInLowerCase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -38,7 +38,7 @@ func TestLongestValues(t *testing.T) {
 	text := make([]rune, scalar.MaxText)
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range text {
-		text[i] = 0x20000 + random.Int32N(0xa000) // characters of 4 bytes, which compress badly
+		text[i] = 0x20000 + random.Int32N(0xa000) // 4-byte characters, which compress badly
 	}
 	long := string(text)
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -53,8 +53,8 @@ type recordWire struct {
 	Priority int    `json:"priority,omitzero" doc:"Only in MX records."`
 }
 
-// DomainItem is a domain in a list, without its DNS records. DomainItem is exported because Huma skips the fields of
-// unexported embedded types.
+// DomainItem represents a domain in a list, without its DNS records. DomainItem is exported because Huma skips
+// the fields of unexported embedded types.
 type DomainItem struct {
 	ID            string           `json:"id"`
 	Name          string           `json:"name"`

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// zone is a fake DNS with records that a test can change.
+// zone is a fake DNS resolver whose records a test can change.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -50,8 +50,8 @@ func (z *zone) CNAME(ctx context.Context, name string) (string, error) {
 	return z.Fake.CNAME(ctx, name)
 }
 
-// pointMX points the MX record of a name to a host of this installation. Return path hosts have such MX records, as do
-// domains that former customers no longer use here.
+// pointMX points the MX record of a name to one of this installation's hosts. Return path hosts have such MX records,
+// as do abandoned domains of former customers.
 func (z *zone) pointMX(name, host string) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -78,7 +78,7 @@ func (z *zone) install(root string, d shownDomain) {
 	}
 }
 
-// shownDomain has the fields of a response that these tests read.
+// shownDomain holds the response fields that these tests read.
 type shownDomain struct {
 	ID      string       `json:"id"`
 	Name    string       `json:"name"`
@@ -118,7 +118,7 @@ func (d *shownDomain) record(kind, typ string) string {
 	return ""
 }
 
-// looked requests the verification of a domain and waits until the function done returns true for the domain.
+// looked requests the verification of a domain and waits until done returns true for the domain.
 func (f *fixture) looked(t *testing.T, key, id, what string, done func(shownDomain) bool) shownDomain {
 	t.Helper()
 	if code, _, text := f.call(t, key, "POST /domains/"+id+"/verify", ""); code != 200 {
@@ -179,7 +179,7 @@ func smtpRcpt(t *testing.T, addr, to string) int {
 	return 250
 }
 
-// received returns the number of emails that the team of the given API key has received.
+// received returns the number of emails received by the team that owns the given API key.
 func (f *fixture) received(t *testing.T, key string) int {
 	t.Helper()
 	w := f.do(t, "GET /emails/receiving\nAuthorization: "+key)
@@ -201,7 +201,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 		f := newFixtureOn(t, d, Options{}, dns, "")
 		addr := f.port25(t)
 
-		// The other team adds the return path host as a domain before its owner adds the parent domain.
+		// The other team adds the return path host as a domain before the owner adds the parent domain.
 		stolen := f.add(t, "other", fmt.Sprintf(onlyReceiving, "send.acme.example"))
 		left := f.add(t, "other", fmt.Sprintf(onlyReceiving, "left.example"))
 		both := f.add(t, "other", `{"name":"gone.example","capabilities":{"receiving":"enabled"}}`)
@@ -253,7 +253,7 @@ func TestMailIsNotHijacked(t *testing.T) {
 	})
 }
 
-// A team can add neither hostnames under another team's domain nor those of the operator, in any spelling.
+// A team cannot add host names under another team's domain, or the operator's host names, in any spelling.
 func TestNamesOfOthersAreRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -266,7 +266,7 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			"xn--mnchen-3ya.example":    `{"name":"münchen.example"}`,
 			"in.postrider-user.example": fmt.Sprintf(onlyReceiving, "in.postrider-user.example"),
 		} {
-			own := f.add(t, "full", body) // succeeds although the other team has already added the return path host
+			own := f.add(t, "full", body) // succeeds even though the other team has already added the return path host
 			if name == "acme.example" {
 				acme = own.ID
 			}
@@ -336,8 +336,8 @@ func (f *fixture) refused(t *testing.T, request, body string, code int, words st
 	}
 }
 
-// Generating a DKIM key takes 0.1 s of CPU time. Requests that are refused or return an existing domain generate no
-// key.
+// Generating a DKIM key takes 0.1 s of CPU time. No key is generated for requests that are refused or that return an
+// existing domain.
 func TestNoKeysAreMadeForWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// headerFields are an email's custom header fields, which a request contains as a JSON object.
+// headerFields holds an email's custom header fields, which are a JSON object in the request.
 type headerFields []message.Field
 
-// UnmarshalJSONFrom keeps the order of the fields in the JSON object.
+// UnmarshalJSONFrom preserves the order of the fields in the JSON object.
 func (f *headerFields) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	*f = (*f)[:0]
 	if d.PeekKind() == 'n' {
@@ -150,14 +150,14 @@ func (a *API) sendEmail(ctx context.Context, c *wire.Call, in sendEmailIn) (emai
 	return emailID{id}, err
 }
 
-// batchIn is the list of emails of a batch.
+// batchIn is the list of emails in a batch.
 type batchIn struct {
 	emails []sendEmailIn
 	broken []error // the decoding error of each email, or nil
 }
 
 // UnmarshalJSONFrom reads the list of emails. If an email is invalid, UnmarshalJSONFrom records the error and
-// continues, so that a permissive batch can accept the other emails.
+// continues, so that the other emails in a permissive batch can still be accepted.
 func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '[' {
 		return fault.Invalidf("", "The request body must be an array of 1 to %d emails.", emails.MaxBatch)
@@ -173,7 +173,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		b.emails, b.broken = append(b.emails, sendEmailIn{}), append(b.broken, nil)
 		err := json.UnmarshalDecode(d, &b.emails[n])
 		if files := b.emails[n].Attachments; len(files) > 1 {
-			b.emails[n].Attachments = slices.Clone(files[:1]) // one is enough for the error about attachments
+			b.emails[n].Attachments = slices.Clone(files[:1]) // one is enough to cause the error about attachments
 		}
 		if e, ok := errors.AsType[*fault.Error](err); ok {
 			b.broken[n], err = e, skipTo(d, depth)
@@ -186,7 +186,7 @@ func (b *batchIn) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// countOn counts the remaining emails of a batch that is too large, and returns an error with the total.
+// countOn counts the remaining emails in a batch that is too large, and returns an error that states the total.
 func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	n := len(b.emails)
 	for ; d.PeekKind() != ']'; n++ {
@@ -197,7 +197,7 @@ func (b *batchIn) countOn(d *jsontext.Decoder) error {
 	return emails.BadBatchSize(n)
 }
 
-// skipTo reads until the end of the JSON value at the given depth.
+// skipTo skips input up to the end of the JSON value at the given depth.
 func skipTo(d *jsontext.Decoder, depth int) error {
 	for d.StackDepth() > depth {
 		if _, err := d.ReadToken(); err != nil {
@@ -250,7 +250,8 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 	return out, err
 }
 
-// EmailItem is an email in a list. EmailItem is exported because Huma skips the fields of unexported embedded types.
+// EmailItem represents an email in a list. EmailItem is exported because Huma skips the fields of unexported
+// embedded types.
 type EmailItem struct {
 	ID          string      `json:"id"`
 	MessageID   string      `json:"message_id"`
@@ -272,7 +273,7 @@ type emailWire struct {
 	Text    *string      `json:"text"`
 	Tags    []emails.Tag `json:"tags"`
 	TopicID *string      `json:"topic_id"`
-	// ThreadID is an extension of the API reference, which official clients ignore.
+	// ThreadID is an extension to the API reference; official clients ignore the field.
 	ThreadID string `json:"thread_id" doc:"The ID of the conversation, which all of its sent and received emails share."`
 }
 
@@ -355,7 +356,7 @@ func (a *API) shareEmail(ctx context.Context, c *wire.Call, in shareIn) (shareOu
 	return shareOut{"email", id, link}, err
 }
 
-// AttachmentItem is an attachment in a list.
+// AttachmentItem represents an attachment in a list.
 type AttachmentItem struct {
 	ID                 string       `json:"id"`
 	Filename           *string      `json:"filename"`

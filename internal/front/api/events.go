@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eventSchema is the schema of a custom event in a request.
+// eventSchema is a custom event's schema in a request.
 type eventSchema = wire.Object[string, maxEventFields]
 
 func schemaOf(in eventSchema) customevents.Schema {
@@ -42,8 +42,8 @@ type sendEventIn struct {
 	Payload   jsontext.Value `json:"payload,omitzero" doc:"An object of at most 32 KB. Fields that the schema defines must have the defined type or be null or absent."`
 }
 
-// CustomEventItem is a custom event in a list. CustomEventItem is exported because Huma skips the fields of unexported
-// embedded types.
+// CustomEventItem represents a custom event in a list. CustomEventItem is exported because Huma skips the fields
+// of unexported embedded types.
 type CustomEventItem struct {
 	ID        string             `json:"id"`
 	Name      string             `json:"name"`

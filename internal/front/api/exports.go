@@ -14,11 +14,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// exportQuery are the query parameters of all exports.
+// exportQuery lists the query parameters that all exports accept.
 var exportQuery = slices.Clip([]string{"format", "formulas"})
 
 // exportHandler returns a handler that streams the export returned by f. In the OpenAPI document, the type Row
-// describes a line of NDJSON.
+// describes one line of NDJSON.
 func exportHandler[Row any](f func(ctx context.Context, c *wire.Call) (*exports.Export, error)) wire.Handler {
 	return wire.Streaming[Row](func(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 		o, err := exports.ParseOptions(c.Query().Get("format"), c.Query().Get("formulas"))
@@ -53,8 +53,8 @@ func (a *API) exportLogs(_ context.Context, c *wire.Call) (*exports.Export, erro
 	return a.Services.Exports.Logs(c.TeamID, f), err
 }
 
-// readSpan reads the query parameters from and to. If a parameter is missing, its time stays zero, which means no
-// bound.
+// readSpan reads the query parameters from and to. If a parameter is missing, the corresponding time stays zero, which
+// means no bound.
 func readSpan(q url.Values, from, to *time.Time) (err error) {
 	for name, dst := range map[string]*time.Time{"from": from, "to": to} {
 		if q.Get(name) == "" {

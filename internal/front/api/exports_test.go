@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An export of request logs has the same rows as the list and no row of another team. The request log records the
-// export request without the exported data.
+// An export of the request log has the same rows as the list, and none that belong to another team. The request log
+// records the export request without the exported data.
 func TestExportOfLogs(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -10,7 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Extreme times and durations are either accepted with their exact value or refused with an error that names the field.
+// Extreme times and durations are either accepted with their exact values or refused with an error that names the
+// field.
 func TestExtremeTimes(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// rawQuote returns s as a JSON string, without changing its invalid UTF-8.
+// rawQuote returns s as a JSON string, and leaves invalid UTF-8 unchanged.
 func rawQuote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -34,8 +34,9 @@ func rawQuote(s string) string {
 	return b.String() + `"`
 }
 
-// TestFromForms sends an email for each form of a From value. If the value is accepted, all message parsers, API
-// responses and the DKIM signature agree on its address. Other values are refused with an error that names the field.
+// TestFromForms sends an email for each form of From value. If the value is accepted, all message parsers, the API
+// responses and the DKIM signature agree on the sender's address. Other values are refused with an error that names the
+// field.
 func TestFromForms(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -59,7 +60,7 @@ func TestFromForms(t *testing.T) {
 			}
 			if one.Takers != "both" && one.Takers != "api" {
 				refused++
-				// Text with forbidden characters is refused before the fields are checked.
+				// A value with forbidden characters is refused before the fields are checked.
 				named := strings.Contains(answer.Message, "`from`") || strings.Contains(one.Value, "\x00")
 				if w.Code != 422 || !named {
 					t.Errorf("%q: %d %s", one.Value, w.Code, w.Body)

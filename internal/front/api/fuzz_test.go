@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The fuzz test proves that no request causes a response with status 500 or more.
+// No request causes a response with a status of 500 or higher.
 func FuzzRequest(f *testing.F) {
 	a := newFixture(f, dbtest.SQLite(f), Options{BodyMax: 1 << 20})
 	a.verified("example.org")

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// grantItem is a grant in a list. As the API reference requires, grantItem has no field named object.
+// grantItem represents a grant in a list. As the API reference requires, grantItem has no field named "object".
 type grantItem struct {
 	ID            string      `json:"id"`
 	ClientID      string      `json:"client_id" doc:"The OAuth client that the grant was given to."`
@@ -19,11 +19,11 @@ type grantItem struct {
 	RevokedAt     wire.DBTime `json:"revoked_at" nullable:"true" doc:"Null while the grant is active."`
 	RevokedReason *string     `json:"revoked_reason" nullable:"true" doc:"Null while the grant is active."`
 	Client        grantClient `json:"client"`
-	// Limits is an extension of the API reference.
+	// Limits is an extension to the API reference.
 	Limits grantLimits `json:"limits" doc:"The limits that a user has set for the OAuth client."`
 }
 
-// grantLimits are the sending limits of a grant.
+// grantLimits holds a grant's sending limits.
 type grantLimits struct {
 	Recipients *int64 `json:"recipients_per_email" nullable:"true" doc:"To, Cc and Bcc together; null means no limit."`
 	Emails     *int64 `json:"emails_per_day" nullable:"true" doc:"Per UTC day, counted per recipient. Null means no limit."`
@@ -103,7 +103,7 @@ func (in *updateGrantIn) change(l *grants.Limits) error {
 	return nil
 }
 
-// grantWire is the response to a change of a grant.
+// grantWire is the response to a request that changes a grant.
 type grantWire struct {
 	Object string      `json:"object"`
 	ID     string      `json:"id"`

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// An email's custom header fields keep the order of the request. Fields with the value null are omitted.
+// An email's custom header fields keep their order from the request. Fields with the value null are omitted.
 func TestHeaderFieldsKeepTheirOrder(t *testing.T) {
 	t.Parallel()
 	want := headerFields{{Name: "B", Value: "1"}, {Name: "A", Value: "2"}, {Name: "C", Value: "true"}}

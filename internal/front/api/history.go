@@ -26,8 +26,8 @@ func eventToItem(e events.Entry) eventItem {
 	return w
 }
 
-// listEvents lists an email's timeline, oldest event first. If the request has no limit, listEvents returns all events,
-// unless there are too many opens and clicks for one response.
+// listEvents lists the events in an email's timeline, oldest first. If the request does not set a limit, listEvents
+// returns all events, unless there are too many opens and clicks for one response.
 func (a *API) listEvents(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[eventItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {
@@ -64,8 +64,8 @@ func attemptToItem(t emails.Attempt) attemptItem {
 		wire.DBTime(t.StartedAt), float64(t.Duration.Microseconds()) / 1000, wire.DBTime(t.NextAt)}
 }
 
-// listAttempts lists an email's delivery attempts, oldest first. If the request has no limit, the response has all
-// attempts, unless there are too many for one response.
+// listAttempts lists an email's delivery attempts, oldest first. If the request does not set a limit, the response
+// contains all attempts, unless there are too many for one response.
 func (a *API) listAttempts(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[attemptItem], error) {
 	id, err := c.ID("email_id")
 	if err != nil {

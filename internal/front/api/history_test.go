@@ -15,7 +15,7 @@ import (
 // entry is an event or a delivery attempt in an API response.
 type entry struct{ ID, Type, Reply string }
 
-// entries returns a page of a list. query is empty or begins with a question mark.
+// entries returns a page of a list. The query string is empty or begins with a question mark.
 func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry]) {
 	t.Helper()
 	answer := f.do(t, "GET "+path+query)
@@ -25,8 +25,8 @@ func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry
 	return got
 }
 
-// inPages reads a list of n entries, oldest first, and checks that a response to a request without a limit has at most
-// the given number of entries.
+// inPages reads a list of n entries, oldest first. inPages also checks that the response to a request without a limit has at
+// most the given number of entries.
 func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
 	t.Helper()
 	first := f.entries(t, path, "")
@@ -79,8 +79,8 @@ func (f *fixture) sent(t *testing.T) string {
 	return sent.ID
 }
 
-// Paging returns all events of an email, even if it has very many opens. The field has_more tells whether more events
-// follow.
+// Paging returns all events for an email, even if the email has a very large number of opens. The field has_more
+// indicates whether more events follow.
 func TestEventsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
@@ -101,7 +101,7 @@ func TestEventsInPages(t *testing.T) {
 	})
 }
 
-// Paging returns all delivery attempts of an email in chronological order.
+// Paging returns all delivery attempts for an email in chronological order.
 func TestAttemptsInPages(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

@@ -16,12 +16,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// hostileTexts are texts that databases cannot store, encoded for URLs.
+// hostileTexts lists strings that databases cannot store or that are hard to process, encoded for URLs.
 var hostileTexts = []string{"%00", "a%00b", "%ff", "%ed%a0%80", "%zz", "%", "a%", "%5C", "%25", "_", "'", ";", "%F0%9F",
 	strings.Repeat("_", 40_000),
 	strings.Repeat("%25", 40_000), strings.Repeat("%5C%25", 5_000), strings.Repeat("%00", 100)}
 
-// hostileStrings are JSON strings, without quotes, that databases cannot store or that are hard to process.
+// hostileStrings lists JSON strings, without quotes, that databases cannot store or that are hard to process.
 var hostileStrings = []string{`\u0000`, `a\u0000b`, `\ud800`, `\udc00\ud800`, "\xff", "\xed\xa0\x80", "\\ufffe",
 	`\u0001\u007f`, `\\u0000`, `\\`, `%`,
 	strings.Repeat("_", 40_000), strings.Repeat("%", 40_000), strings.Repeat(`\\%`, 20_000)}
@@ -57,7 +57,7 @@ func (k *asker) ask(method, path, query, body string, headers ...string) {
 	k.log.Take()
 }
 
-// strings returns the paths of all strings in a request body and of all field names that a client may choose.
+// strings returns the paths of all strings in a request body, and of all field names that a client may choose.
 func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	s = doc.resolve(s)
 	if len(at) > 8 {
@@ -81,10 +81,10 @@ func (doc *openAPIDoc) strings(s docSchema, at place) (all []place) {
 	return all
 }
 
-// hostileName and hostileValue are placeholders in a request body that the test replaces by hostile text.
+// hostileName and hostileValue are placeholders in a request body that the test replaces with hostile text.
 const hostileName, hostileValue = "hostile-name", "hostile-value"
 
-// put sets the value at a path in a request body and returns the changed body.
+// put sets the value at a path in a request body and returns the modified body.
 func put(body any, at place, value any) any {
 	if len(at) == 0 {
 		return value
@@ -105,8 +105,8 @@ func put(body any, at place, value any) any {
 	return object
 }
 
-// rightBodies maps operations to valid request bodies. With a valid body, hostile values reach the code that runs after
-// validation.
+// rightBodies maps operations to valid request bodies. A valid body ensures that hostile values reach the code that
+// runs after validation.
 var rightBodies = map[string]string{
 	"POST /emails":       `{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}`,
 	"POST /emails/batch": `[{"from":"a@example.org","to":["b@example.net"],"subject":"s","text":"t"}]`,
@@ -152,7 +152,7 @@ func TestHostileTextIsNoFailureOfOurs(t *testing.T) {
 			}
 			for _, name := range append([]string{"unknown"}, o.Query...) {
 				k.ask(o.Method, withIDs(o.Path), name+"=%00", "")
-				// Parameters of a query string with a syntax error must be validated if they can be parsed.
+				// If a query string has a syntax error, the parameters that can be parsed must still be validated.
 				k.ask(o.Method, withIDs(o.Path), "%zz&"+name+"=%00", "")
 				k.ask(o.Method, withIDs(o.Path), "a;b&"+name+"=%ff", "")
 			}

@@ -21,7 +21,7 @@ import (
 
 const importsLimit = 10 // items per page if the request has no limit (specification, Limits)
 
-// createImportIn describes the form of a new import in the OpenAPI document.
+// createImportIn describes the form for creating an import in the OpenAPI document.
 type createImportIn struct {
 	File       string `json:"file" format:"binary" doc:"A CSV file whose first line names the columns: UTF-8, UTF-16 or Windows-1252; separated by commas, semicolons, tabs or vertical bars."`
 	ColumnMap  string `json:"column_map,omitzero" doc:"JSON that maps fields to columns. If absent, the columns email, first_name, last_name and unsubscribed are imported. Missing properties are created; their types are string, number or boolean." example:"{\"email\":\"Email\",\"first_name\":\"First name\",\"properties\":{\"plan\":{\"column\":\"Plan\",\"type\":\"string\"}}}"`
@@ -30,8 +30,8 @@ type createImportIn struct {
 	Topics     string `json:"topics,omitzero" doc:"JSON: the topic subscriptions of the contacts." example:"[{\"id\":\"b6d24b8e-af0b-4c3c-be0c-359bbd97381e\",\"subscription\":\"opt_in\"}]"`
 }
 
-// columnMap is the JSON of column_map. Unlike other request types, columnMap refuses unknown fields. If a misspelled
-// field were ignored, every row would be imported without that column.
+// columnMap is the JSON in the form field column_map. Unlike other request types, columnMap rejects unknown fields. If
+// a misspelled field were ignored, every row would be imported without that column.
 type columnMap struct {
 	Email        string                                  `json:"email"`
 	FirstName    string                                  `json:"first_name"`
@@ -40,7 +40,8 @@ type columnMap struct {
 	Properties   wire.Object[columnOfMap, maxProperties] `json:"properties"`
 }
 
-// columnOfMap is a property's column in column_map. The JSON of a columnOfMap is an object, or only the column's name.
+// columnOfMap is a property's column in column_map. In JSON, a columnOfMap is either an object or just the column's
+// name.
 type columnOfMap struct {
 	Column string
 	Type   string
@@ -62,7 +63,7 @@ func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*columnOfMap) ElementTypes() []reflect.Type { return nil }
 
-// importOf converts the form fields of an upload to a new import.
+// importOf creates a new import from the form fields of an upload.
 func importOf(f *wire.Form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
 	if f.Fields["column_map"] != "" {
@@ -170,8 +171,8 @@ func (a *API) cancelImport(ctx context.Context, c *wire.Call, _ wire.None) (cont
 }
 
 // watchImport streams the state of an import as server-sent events (HTML Living Standard, section 9.2). An event named
-// progress reports each change. The stream ends with an event named done. The data of every event is the import, as
-// JSON in the form that getImport returns.
+// "progress" reports each change. The stream ends with an event named "done". The data of every event is the import in
+// the same JSON form that getImport returns.
 func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -182,8 +183,8 @@ func (a *API) watchImport(ctx context.Context, c *wire.Call) (wire.Stream, error
 		Parts: a.progress(ctx, i)}, err
 }
 
-// progress yields an event for each new state of an import, and comment lines between the events. The sequence ends
-// when the import has ended or the node stops.
+// progress yields an event for each new state of an import, with comment lines between events. The sequence ends when
+// the import ends or the node stops.
 func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		for shown := ""; ; {
@@ -214,8 +215,8 @@ func (a *API) progress(ctx context.Context, i imports.Import) iter.Seq2[[]byte, 
 	}
 }
 
-// importFailures streams the failed rows of an import as CSV: the line number, the error, and the columns of the
-// imported file.
+// importFailures streams the failed rows of an import as CSV. Each row has the line number, the error, and the columns
+// of the imported file.
 func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, error) {
 	importID, err := c.ID("import_id")
 	if err != nil {
@@ -230,8 +231,8 @@ func (a *API) importFailures(ctx context.Context, c *wire.Call) (wire.Stream, er
 		FileName: "import-" + importID + "-failures.csv", Parts: failedRows(header, rows, o)}, err
 }
 
-// failedRows yields the failed rows as CSV in parts of about 64 KB. Like exports, failedRows escapes spreadsheet
-// formulas if the options require it.
+// failedRows yields the failed rows as CSV in chunks of about 64 KB. As in exports, spreadsheet formulas are escaped if
+// the options require it.
 func failedRows(header []string, rows iter.Seq2[imports.Failure, error], o exports.Options) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		const size = 64 << 10

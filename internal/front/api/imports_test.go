@@ -25,7 +25,7 @@ import (
 // part is one part of a multipart form.
 type part struct{ name, text string }
 
-// formOf returns a multipart form with the given parts in the given order.
+// formOf returns a multipart form with the given parts, in that order.
 func formOf(t testing.TB, parts ...part) (mediaType, body string) {
 	t.Helper()
 	var b bytes.Buffer
@@ -94,7 +94,7 @@ func (f *fixture) imported(t testing.TB, importID string) (i contactImportWire, 
 	return contactImportWire{Status: got.Status, Counts: got.Counts, Error: got.Error, Processed: got.Processed}, text
 }
 
-// Formulas in the failed rows of an import are written like formulas in exports: unchanged, or escaped with an
+// Spreadsheet formulas in the failed rows of an import are written as in exports: either unchanged or escaped with an
 // apostrophe.
 func TestFormulasInFailures(t *testing.T) {
 	t.Parallel()
@@ -122,7 +122,7 @@ func TestImportsThroughTheAPI(t *testing.T) {
 			t.Fatal(err)
 		}
 		file := "Mail;Plan;Seats\nann@example.org;\"a\nb\";2\nnobody;x;\nbob@example.org;;many\n"
-		// The form fields may precede or follow the file.
+		// In an upload, the form fields may come before or after the file.
 		mapping := part{"column_map", `{"email":"Mail","first_name":null,"properties":{"plan":"Plan",` +
 			`"seats":{"column":"seats","type":"number"}}}`}
 		w = f.upload(t, part{"segments", `[{"id":"` + segment.ID + `"}]`}, part{"file", file}, part{"ignored", "x"},
@@ -172,7 +172,7 @@ func TestImportsThroughTheAPI(t *testing.T) {
 	})
 }
 
-// watched reads the event stream of an import that has ended.
+// watched reads the event stream for an import that has ended.
 func (f *fixture) watched(t *testing.T, importID string) {
 	t.Helper()
 	s := wiretest.Serve(t, f)
@@ -183,7 +183,7 @@ func (f *fixture) watched(t *testing.T, importID string) {
 	}
 }
 
-// The event stream of an import reports each state until the import ends or the node stops.
+// The event stream for an import reports each state until the import ends or the node stops.
 func TestWatchImport(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -251,7 +251,7 @@ func TestWatchersAreCounted(t *testing.T) {
 		t.Errorf("another team: %d", status)
 	}
 	all[0].Body.Close()
-	// The server detects the closed connection when it writes the next event.
+	// The server notices the closed connection when it writes the next event.
 	f.do(t, "POST "+strings.TrimSuffix(events, "/events")+"/cancel")
 	testnode.Until(t, "the streams have ended", func() bool { return f.Capacity.EventStreams.Held(f.Acme.TeamID) == 0 })
 	if w := f.do(t, "GET "+events); w.Code != 200 || !strings.HasPrefix(w.Body.String(), "event: done\n") {
@@ -336,7 +336,7 @@ func TestImportsRefused(t *testing.T) {
 }
 
 // If an upload is refused, a client that sends the whole form before it reads the response still receives the error.
-// After a refused upload, the connection stays usable.
+// The connection remains usable after a refused upload.
 func TestRefusedUploadIsReceived(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Each type is the length limit of a list in requests; see Limit in package wire.
+// Each type represents the maximum length of a list in requests; see Limit in package wire.
 type (
 	maxRecipients        struct{}
 	maxTags              struct{}
@@ -24,7 +24,7 @@ type (
 	maxTopics            struct{}
 	maxVariants          struct{} // of a broadcast
 	maxTestRecipients    struct{}
-	maxEventFields       struct{} // limit for the fields in a custom event's schema
+	maxEventFields       struct{} // maximum number of fields in a custom event's schema
 )
 
 func (maxRecipients) Max() int        { return emails.MaxRecipients }

@@ -41,7 +41,7 @@ func (f *fixture) crowd(t testing.TB, n int) (segmentID string, ids []string) {
 	return g.ID, ids
 }
 
-// flushed is a client that calls the function do for each flushed part of a response.
+// flushed is a client that calls do for each flushed part of a response.
 type flushed struct {
 	*httptest.ResponseRecorder
 	do func(size int)
@@ -49,7 +49,7 @@ type flushed struct {
 
 func (w *flushed) FlushError() error { w.do(w.Body.Len()); return nil }
 
-// get sends a request from a client that receives its response in parts, and reports whether the response was
+// get sends a request from a client that receives the response in parts, and reports whether the response was
 // truncated.
 func (f *fixture) get(t testing.TB, method, path string, each func(size int)) (w *httptest.ResponseRecorder,
 	cut bool) {
@@ -69,8 +69,8 @@ func (f *fixture) get(t testing.TB, method, path string, each func(size int)) (w
 	return w, false
 }
 
-// If a request has no limit, the list contains all items. A long list is streamed: each part is sent before the next
-// part is read from the database.
+// If a request has no limit, the list contains all items. A long list is streamed: each part is sent to the client
+// before the next part is read from the database.
 func TestLongLists(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -153,7 +153,7 @@ func TestLongLists(t *testing.T) {
 	})
 }
 
-// The request log records only the length of a long list, like that of any response that is too long to store.
+// The request log records only the length of a long list, as it does for any response that is too long to store.
 func TestLongListInTheLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -170,7 +170,8 @@ func TestLongListInTheLog(t *testing.T) {
 	}
 }
 
-// An error before a long list begins causes an error response. An error while the list is streamed truncates the list.
+// An error that occurs before a long list begins causes an error response. An error while the list is streamed
+// truncates the list.
 func TestLongListThatFails(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -189,7 +190,8 @@ func TestLongListThatFails(t *testing.T) {
 	})
 }
 
-// A request for a long list waits a limited time for streaming capacity. Short lists need no streaming capacity.
+// A request for a long list waits for streaming capacity for a limited time. Short lists do not need streaming
+// capacity.
 func TestPlacesOfLongLists(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, dbtest.SQLite(t), Options{})

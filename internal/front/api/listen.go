@@ -18,9 +18,9 @@ import (
 // listenScope is the scope that an actor needs to listen to events.
 const listenScope = teams.WebhooksRead
 
-// events returns the stream of a team's events. Each event has the ID of the webhook message, the event type as its
-// name, and the payload as its data. The query parameter events selects event types. A client that reconnects with
-// Last-Event-ID receives all later events. An event named gap means that some events may be missing.
+// events returns the stream of a team's events. Each server-sent event has the webhook message's ID as its ID, the
+// event type as its name, and the payload as its data. The query parameter "events" selects event types. A client that
+// reconnects with Last-Event-ID receives all later events. An event named "gap" means that some events may be missing.
 func (a *API) events() wire.LiveStream {
 	return wire.LiveStream{Path: "/webhooks/listen", Scope: listenScope,
 		Prepare: func(c *wire.Call) (func(ctx context.Context) (wire.LiveSource, error), error) {
@@ -41,10 +41,10 @@ func (a *API) events() wire.LiveStream {
 		}}
 }
 
-// eventSource writes the messages of an eventstream.Tail as server-sent events.
+// eventSource writes the messages from an eventstream.Tail as server-sent events.
 type eventSource struct{ *eventstream.Tail }
 
-// First returns a comment line, or an event named gap if the client may have missed events since Last-Event-ID.
+// First returns a comment line, or an event named "gap" if the client may have missed events since Last-Event-ID.
 func (s eventSource) First() string {
 	if s.Missed() {
 		return "event: gap\ndata: {}\n\n"

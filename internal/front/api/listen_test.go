@@ -91,7 +91,7 @@ func TestListen(t *testing.T) {
 	})
 }
 
-// The request log contains neither an entry for an open event stream nor the stream's events.
+// The request log contains neither an entry for an open event stream nor the events in that stream.
 func TestListenIsNotLogged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})
@@ -105,7 +105,7 @@ func TestListenIsNotLogged(t *testing.T) {
 }
 
 // An event stream ends when its API key is deleted, or when its team is suspended or deleted. After such a change, the
-// stream sends no further event and ends before the next heartbeat.
+// stream sends no more events and ends before the next heartbeat.
 func TestListenEndsAtOnce(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(t *testing.T, f *fixture, keyID string){

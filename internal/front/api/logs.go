@@ -14,10 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// logsQuery are the query parameters that filter the request log. The public API does not have these parameters.
+// logsQuery lists the query parameters that filter the request log. The public API does not have these parameters.
 var logsQuery = []string{"status", "method", "endpoint", "user_agent", "api_key_id", "from", "to"}
 
-// LogItem is a request in a list of the request log.
+// LogItem represents a request in a list of request log entries.
 type LogItem struct {
 	ID             string      `json:"id"`
 	CreatedAt      wire.DBTime `json:"created_at"`
@@ -27,8 +27,8 @@ type LogItem struct {
 	UserAgent      *string     `json:"user_agent"`
 }
 
-// logList is a page of the request log. A page can have fewer requests than the limit although more match, because a
-// search reads a limited number of rows.
+// logList is a page of request log entries. A page can have fewer requests than the limit even if more requests match,
+// because a search reads a limited number of rows.
 type logList struct {
 	Object  string    `json:"object"`
 	HasMore bool      `json:"has_more"`
@@ -55,7 +55,7 @@ func (v verbatim) MarshalJSONTo(e *jsontext.Encoder) error {
 	return e.WriteValue(text)
 }
 
-// Schema allows any JSON.
+// Schema allows any JSON value.
 func (verbatim) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
 func logToItem(e requestlog.Entry) LogItem {

@@ -19,13 +19,13 @@ import (
 var metricsQuery = []string{"start_date", "end_date", "timezone", "granularity", "metrics", "dimensions", "domain_id",
 	"email_id", "broadcast_id"}
 
-// counterMetrics are the metrics that are stored as counters. Rates are computed from these counters.
+// counterMetrics lists the metrics that are stored as counters. Rates are computed from the stored counters.
 var (
 	counterMetrics = []string{"received", "delivered", "complained", "suppressed", "bounced", "bounced_transient",
 		"bounced_permanent",
 		"bounced_undetermined", "opened", "clicked", "unsubscribed", "delivery_delayed", "failed", "sent", "unique_opened",
 		"unique_clicked"}
-	// botMetrics are extensions of the API reference. A response contains a bot metric only if the request names it.
+	// botMetrics lists extensions to the API reference. A response contains a bot metric only if the request names it.
 	botMetrics = []string{"opened_machine", "clicked_machine", "unique_opened_people", "unique_clicked_people"}
 	rates      = map[string][2]string{"delivery_rate": {"delivered", "sent"}, "open_rate": {"unique_opened", "delivered"},
 		"click_rate": {"unique_clicked", "delivered"}, "bounce_rate": {"bounced", "sent"}, "complaint_rate": {"complained",
@@ -36,7 +36,7 @@ var (
 
 const (
 	maxPeriods = 10_000
-	hourStep   = 15 * time.Minute // in every time zone, hours begin at multiples of hourStep
+	hourStep   = 15 * time.Minute // in every time zone, each hour begins at a multiple of hourStep
 )
 
 type metricsOut struct {
@@ -50,7 +50,7 @@ type metricsOut struct {
 	Data        *[]map[string]any  `json:"data,omitzero" doc:"Absent if the request has no dimensions."`
 }
 
-// metricsIn is a valid request for metrics.
+// metricsIn is a metrics request that has been validated.
 type metricsIn struct {
 	metrics.Query
 	metrics, dimensions []string
@@ -117,8 +117,8 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 	return row
 }
 
-// data returns one row per combination of dimensions. If the period is the only dimension, data includes periods
-// without events.
+// data returns one row for each combination of dimension values. If the period is the only dimension, periods without
+// events are included.
 func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
 	type key struct{ period, domain, name, email, broadcast string }
 	rows := map[key]map[string]int{}
@@ -174,10 +174,10 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 	return data, nil
 }
 
-// maxListItems is the maximum number of different items in a list parameter.
+// maxListItems is the maximum number of distinct items in a list parameter.
 const maxListItems = 100
 
-// splitList reads a query parameter that contains a list. Items are separated by commas or given by repeating the
+// splitList reads a query parameter that contains a list. Items can be separated by commas or given by repeating the
 // parameter.
 func splitList(q url.Values, name string) (all []string, err error) {
 	for _, v := range q[name] {
@@ -284,7 +284,7 @@ func (in *metricsIn) readSpan(q url.Values, now time.Time) (err error) {
 	return nil
 }
 
-// parseDate parses a date or a datetime. A date or datetime without an offset is in the given time zone.
+// parseDate parses a date or a datetime. A date or datetime without an offset is interpreted in the given time zone.
 func parseDate(name, text string, zone *time.Location) (time.Time, error) {
 	for _, layout := range []string{time.DateOnly, time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02T15:04"} {
 		if t, err := time.ParseInLocation(layout, text, zone); err == nil {

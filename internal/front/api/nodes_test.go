@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// nodes are several APIs on one database, with a shared clock that the test sets.
+// nodes holds several APIs that share one database and a clock that the test sets.
 type nodes struct {
 	t      *testing.T
 	d      *db.DB
@@ -89,9 +89,9 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 	return admitted
 }
 
-// settle sends requests each second until the rate limit shares have settled: ok accepts the results, and the shares of
-// the requested nodes add up to at most the limit. A simulated second is shorter than the interval at which nodes
-// exchange their request counts.
+// settle sends requests every second until the nodes' shares of the rate limit have settled. The shares have settled
+// when ok accepts the results and the shares of the nodes that receive requests add up to no more than the limit. A
+// simulated second is shorter than the interval at which nodes exchange their request counts.
 func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted []int) bool) {
 	n.t.Helper()
 	var last []int
@@ -127,8 +127,8 @@ func (n *nodes) flood(what string, limit, seconds int, requests ...int) {
 	}
 }
 
-// Three nodes together accept as many requests of a team as one node accepts alone. The test floods all nodes, then one
-// node, and then the remaining nodes after one node has died.
+// Three nodes together accept as many requests from a team as a single node does. The test floods all nodes, then one
+// node, and then, after one node has died, the remaining nodes.
 func TestNodesKeepOneRate(t *testing.T) {
 	t.Parallel()
 	const limit = 10
@@ -158,7 +158,7 @@ func TestNodesKeepOneRate(t *testing.T) {
 	n.flood("one has died", limit, 40, 15, 15)
 }
 
-// A client within its rate limit is not refused if its requests are distributed to several nodes.
+// A client that stays within its rate limit is not refused when its requests are distributed across several nodes.
 func TestNodesByTurns(t *testing.T) {
 	t.Parallel()
 	const limit = 2

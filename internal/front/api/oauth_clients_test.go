@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An OAuth client that may write but not send broadcasts cannot send a broadcast on creation or as a test email.
+// An OAuth client that is allowed to write broadcasts but not to send them cannot send a broadcast when creating it or
+// as a test email.
 func TestWriteBroadcastsWithoutSending(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
-// description describes the API in the OpenAPI document.
+// description returns the description of the API for the OpenAPI document.
 func description() wire.Description {
 	return wire.Description{Title: "Postrider",
 		Text: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` " +
@@ -26,7 +26,7 @@ func description() wire.Description {
 }
 
 // queryParam returns the OpenAPI description of a query parameter. A parameter that is not in queryParams is described
-// as text.
+// as a string.
 func queryParam(o *wire.Operation, name string) *huma.Param {
 	p := &huma.Param{Name: name, In: "query", Schema: &huma.Schema{Type: "string"}}
 	if d, ok := queryParams[name]; ok {
@@ -43,10 +43,10 @@ func queryParam(o *wire.Operation, name string) *huma.Param {
 	return p
 }
 
-// paramDescription describes a query parameter, which may belong to several operations.
+// paramDescription describes a query parameter, which several operations may share.
 type paramDescription struct {
 	text     string
-	schema   func() *huma.Schema // nil means text
+	schema   func() *huma.Schema // nil means a string
 	required bool
 }
 

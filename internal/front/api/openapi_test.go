@@ -101,7 +101,7 @@ POST /templates/{}/publish
 POST /topics
 `
 
-// undocumented are the aliases and the operations for load balancers.
+// undocumented lists the aliases and the operations for load balancers.
 var undocumented = []string{"GET /", "GET /healthz", "GET /readyz", "POST /email", "POST /email/sending",
 	"POST /emails/sending",
 	"POST /domains/claims", "GET /domains/{domain_id}/claims", "POST /domains/{domain_id}/claims/verify"}
@@ -239,8 +239,8 @@ func TestDocument(t *testing.T) {
 	}
 }
 
-// The OpenAPI document describes quota headers for all responses of operations that send emails, including errors, and
-// for no other responses.
+// In the OpenAPI document, all responses to operations that send emails have quota headers, including error responses.
+// No other responses have them.
 func TestDocumentHasQuotaHeaders(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -273,11 +273,11 @@ func TestDocumentHasQuotaHeaders(t *testing.T) {
 	}
 }
 
-// nullIsAValue lists required request fields with values that may be null.
+// nullIsAValue lists required request fields whose value may be null.
 var nullIsAValue = []string{"UpdatePropertyRequest.fallback_value", "UpdateEventRequest.schema"}
 
-// Every schema in the OpenAPI document is a valid JSON Schema. Required request fields do not allow null, because null
-// counts as an absent field.
+// Every schema in the OpenAPI document is a valid JSON Schema. Required request fields do not allow null, because a
+// null value is treated as an absent field.
 func TestDocumentHasValidSchemas(t *testing.T) {
 	t.Parallel()
 	_, text := readDoc(t)
@@ -418,7 +418,7 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 		if o.MediaTypes() != nil {
 			described := slices.DeleteFunc(slices.Clone(o.MediaTypes()), func(m string) bool { return m == wire.MediaCSV })
 			if len(described) == 0 {
-				continue // a CSV file with columns that depend on the imported file
+				continue // a CSV file whose columns depend on the imported file
 			}
 			media = described[0]
 		}
@@ -458,7 +458,7 @@ func TestDocumentTellsTheTruth(t *testing.T) {
 	}
 }
 
-// No successful response has a field statusCode, because clients would treat the response as an error.
+// No successful response has a field named statusCode, because clients would treat the response as an error.
 func TestNoStatusCodeInSuccess(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)

@@ -15,11 +15,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// deletedAnyway lists the operations that respond in the same way whether or not the resource exists.
+// deletedAnyway lists the operations whose response does not depend on whether the resource exists.
 var deletedAnyway = []string{"DELETE /segments/{segment_id}", "DELETE /audiences/{audience_id}",
 	"DELETE /audiences/{audience_id}/contacts/{contact}"}
 
-// Every operation responds with 404 to the IDs of another team.
+// Every operation responds with 404 to IDs that belong to another team.
 func TestOtherTeams(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

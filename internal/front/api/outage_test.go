@@ -32,7 +32,7 @@ func newRemote(t *testing.T, patience time.Duration) *remote {
 	return &remote{newFixture(t, d, Options{Ready: d.Ready}), proxy}
 }
 
-// heal ends all connection failures and sends a request, so that the API key is cached.
+// heal restores the connections and sends a request to ensure that the API key is cached.
 func (f *remote) heal(t *testing.T) {
 	t.Helper()
 	if err := f.proxy.Pass(); err != nil {
@@ -47,7 +47,7 @@ func (f *remote) heal(t *testing.T) {
 	}
 }
 
-// anyBody returns a valid request body for the operation.
+// anyBody returns a valid request body for an operation.
 func anyBody(o wire.Operation) string {
 	switch {
 	case rightBodies[o.Method+" "+o.Path] != "":
@@ -60,7 +60,7 @@ func anyBody(o wire.Operation) string {
 		`"role":"viewer","since":"` + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339) + `"}`
 }
 
-// answered lists the operations that need no database query if the API key is cached.
+// answered lists the operations that do not query the database if the API key is cached.
 var answered = []string{"POST /automations/simulate"}
 
 // queriesDatabase reports whether an operation queries the database.
@@ -82,8 +82,8 @@ func wantAway(t *testing.T, what string, w *httptest.ResponseRecorder) {
 // While the database is unavailable, every operation responds with 503 and Retry-After, even if the API key is cached.
 func TestEveryOperationWithoutDatabase(t *testing.T) {
 	t.Parallel()
-	// Package db handles all kinds of failures alike, so a normal test run tries every operation with only one kind of
-	// failure.
+	// Package db handles all kinds of failures in the same way, so a normal test run tries each operation with only one
+	// kind of failure.
 	stepOf := map[string]int{"refused": 1, "starting up": 7, "torn": 7}
 	for name, begin := range map[string]func(*pgproxy.Proxy){
 		"refused":     (*pgproxy.Proxy).Refuse,
@@ -123,7 +123,7 @@ func TestEveryOperationWithoutDatabase(t *testing.T) {
 	}
 }
 
-// While the disk fails, every read operation responds with status 503 instead of an internal error.
+// While the disk is failing, every read operation responds with status 503 instead of an internal error.
 func TestEveryOperationWithABadDisk(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	d := dbtest.Open(t, path)
@@ -133,7 +133,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		if w := f.do(t, "GET /usage"); w.Code != 200 { // so that the API key is cached
+		if w := f.do(t, "GET /usage"); w.Code != 200 { // ensures that the API key is cached
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}
 		if err := d.Update(t.Context(), func(tx *db.Tx) error { // invalidates the page caches of the reader connections
@@ -147,8 +147,8 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 			"-", ""), 1))
 		w := f.do(t, text+"\n\n"+anyBody(o))
 		mend()
-		// Reading the signing secret of automations needs no query, because the secret is derived. Only the audit log
-		// entry about the read needs the database.
+		// Reading the automations' signing secret needs no query, because the secret is derived from a key. Only the audit
+		// log entry for the read needs the database.
 		reads := o.Method == http.MethodGet && o.Path != "/automations/signing-secret"
 		if reads || w.Code >= 500 {
 			wantAway(t, o.Method+" "+o.Path, w)
@@ -174,11 +174,11 @@ func TestSilentDatabase(t *testing.T) {
 	if w := f.do(t, "GET /readyz"); w.Code != 503 {
 		t.Errorf("readyz: %d %s", w.Code, w.Body)
 	}
-	f.heal(t) // without heal, closing the connections would wait for the silent server
+	f.heal(t) // otherwise, closing the connections would wait for the silent server
 }
 
-// If the connection breaks during a database response, the operation succeeds on another connection or tells the client
-// to retry. The operation never returns an internal error or incomplete data.
+// If the connection breaks during a database response, the operation either succeeds on another connection or tells the
+// client to retry. The operation never returns an internal error or incomplete data.
 func TestTornAnswers(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)
@@ -199,7 +199,7 @@ func TestTornAnswers(t *testing.T) {
 		if !queriesDatabase(o) {
 			continue
 		}
-		var succeeded []string // successful responses although a database response was cut off
+		var succeeded []string // responses that succeeded although a database response was cut off
 		// If the test cuts off only a sample of the database responses, each operation starts at a different response,
 		// so that the sample includes first and last responses.
 		first := i % step
@@ -251,8 +251,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that is equal in every run: the whole body for read operations, and the names of
-// the body's fields for other operations.
+// told returns the part of a response that is the same in every run. For read operations, this is the whole body. For
+// other operations, it is the names of the body's fields.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()
@@ -282,8 +282,9 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 	return ids
 }
 
-// If the database's reply to a COMMIT is lost, the email was accepted and the request succeeds. If the outcome cannot
-// be determined in time, the response says so, and a retry with the same idempotency key returns the same email.
+// If the database's reply to a COMMIT is lost, the email is still accepted and the request succeeds. If the outcome of
+// a COMMIT cannot be determined in time, the response says so, and a retry with the same idempotency key returns the
+// same email.
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 2*time.Second)
@@ -309,7 +310,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 		t.Errorf("repeated: %d %s; the emails are %v", w.Code, w.Body, ids)
 	}
 
-	// If the COMMIT did not reach the database, the email is not accepted, and its idempotency key can be reused.
+	// If a COMMIT does not reach the database, the email is not accepted, and its idempotency key can be reused.
 	f.proxy.DropCommits(2)
 	wantAway(t, "a commit that was not made", f.send(t, "free"))
 	f.heal(t)
@@ -324,7 +325,7 @@ func TestLostAnswersOfEmails(t *testing.T) {
 	}
 }
 
-// A permissive batch does not report a database outage as an error of individual emails.
+// A permissive batch does not report a database outage as an error in individual emails.
 func TestPermissiveBatchWithoutDatabase(t *testing.T) {
 	t.Parallel()
 	f := newRemote(t, 0)

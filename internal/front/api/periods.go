@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The client chooses the time span, which may be ten thousand years. Periods are computed from calendar dates, because
-// such a time span exceeds the range of time.Duration.
+// The client chooses the time span, which may be as long as ten thousand years. Periods are computed from calendar
+// dates, because such a time span exceeds the range of time.Duration.
 
 // period returns the name of the period that contains t in the requested time zone. Weeks begin on Monday.
 func (in *metricsIn) period(t time.Time) string {
@@ -22,21 +22,21 @@ func (in *metricsIn) period(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// bounds returns the first and the last microsecond of the time span in the requested time zone. ok is false if the
+// bounds returns the first and the last microsecond of the time span in the requested time zone, or ok == false if the
 // span is empty.
 func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }
 
-// countPeriods computes the number of periods in the time span in constant time. If the time zone skips a day or part
-// of an hour, the number may be too high by one.
+// countPeriods returns the number of periods in the time span, and runs in constant time. If the time zone skips a day
+// or part of an hour, the number may be too high by one.
 func (in *metricsIn) countPeriods() int64 {
 	first, last, ok := in.bounds()
 	switch {
 	case !ok:
 		return 0
 	case in.granularity == "hourly":
-		return (hour(last)-hour(first)+3599)/3600 + 1 // on Lord Howe Island, daylight saving time adds half an hour
+		return (hour(last)-hour(first)+3599)/3600 + 1 // on Lord Howe Island, clocks change by half an hour for daylight saving time
 	case in.granularity == "weekly":
 		return (monday(last)-monday(first))/7 + 1
 	case in.granularity == "monthly":
@@ -45,10 +45,10 @@ func (in *metricsIn) countPeriods() int64 {
 	return dayNumber(last) - dayNumber(first) + 1
 }
 
-// hour returns the start of the hour that contains t, in seconds since 1970.
+// hour returns the start of the hour that contains t, in Unix seconds.
 func hour(t time.Time) int64 { return t.Unix() - int64(t.Minute()*60+t.Second()) }
 
-// dayNumber returns the number of days from 1 January 1970 to the calendar day of t.
+// dayNumber returns the number of days from 1 January 1970 to t's calendar day.
 func dayNumber(t time.Time) int64 {
 	y, m, d := t.Date()
 	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC).Unix() / 86400
@@ -57,7 +57,7 @@ func dayNumber(t time.Time) int64 {
 // monday returns the day number of the Monday in the week that contains t.
 func monday(t time.Time) int64 { return dayNumber(t) - int64(t.Weekday()+6)%7 }
 
-// periods yields the names of all periods in the time span in order. The name of an hour may occur more than once.
+// periods yields the names of all periods in the time span in order. An hour's name may occur more than once.
 func (in *metricsIn) periods() iter.Seq[string] {
 	first, last, ok := in.bounds()
 	step, from, to := int64(1), dayNumber(first), dayNumber(last)

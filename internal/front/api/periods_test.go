@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The periods cover every quarter hour of the time span, and their number equals the result of countPeriods.
+// The periods cover every quarter hour of the time span, and countPeriods returns their number or at most one more.
 func TestPeriods(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -50,7 +50,7 @@ func TestSpansOfMetricsAreBounded(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	for _, c := range []struct {
 		query string
-		field string // field that the error names; empty if the request succeeds
+		field string // field named in the error; empty if the request succeeds
 		rows  int    // number of rows in the response
 	}{
 		{"granularity=hourly&start_date=0001-01-01", "granularity", 0},

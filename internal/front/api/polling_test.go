@@ -20,7 +20,7 @@ type sentEmail struct {
 	ID string `json:"id"`
 }
 
-// poller polls a list for new items, as clients do. poller keeps the ID of the newest item that it has seen.
+// poller polls a list for new items, as clients do, and remembers the ID of the newest item that it has seen.
 type poller struct {
 	f      *fixture
 	path   string
@@ -115,7 +115,7 @@ Subject: Hi
 	})
 }
 
-// The email list contains the emails of a batch in reverse order, with the last email first.
+// The email list contains the emails from a batch in reverse order, with the last email first.
 func TestBatchKeepsItsOrder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})

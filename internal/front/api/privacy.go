@@ -18,7 +18,7 @@ type erasureWire struct {
 	ErasureItem
 }
 
-// ErasureItem is an erasure in a list.
+// ErasureItem represents an erasure in a list.
 type ErasureItem struct {
 	ID           string        `json:"id"`
 	ContactID    *string       `json:"contact_id" doc:"Null if no contact had the address."`

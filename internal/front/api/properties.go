@@ -27,8 +27,8 @@ type contactPropertyWire struct {
 	ContactPropertyItem
 }
 
-// ContactPropertyItem is a property in a list. ContactPropertyItem is exported because Huma skips the fields of
-// unexported embedded types.
+// ContactPropertyItem represents a contact property in a list. ContactPropertyItem is exported because Huma skips the
+// fields of unexported embedded types.
 type ContactPropertyItem struct {
 	ID            string      `json:"id"`
 	Key           string      `json:"key"`

@@ -12,15 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// hasQuotaHeaders reports whether the responses of an operation have the quota headers. Operations that send emails
-// have these headers.
+// hasQuotaHeaders reports whether responses to an operation have quota headers. These are the operations that send
+// emails.
 func hasQuotaHeaders(o *wire.Operation) bool {
 	return o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest
 }
 
-// addQuotaHeaders adds the team's usage to the response of an operation that sends emails (API reference section 5.2).
-// If the quota is exceeded, addQuotaHeaders also adds the time until the quota resets. addQuotaHeaders adds nothing if
-// the team has no quota or if the usage cannot be read.
+// addQuotaHeaders adds the team's usage to the response to an operation that sends emails (API reference section 5.2).
+// If the quota is exceeded, addQuotaHeaders also adds the time until the quota resets. No header is added if the team
+// has no quota or if its usage cannot be read.
 func (a *API) addQuotaHeaders(ctx context.Context, c *wire.Call, failure error) {
 	if !hasQuotaHeaders(c.Operation) {
 		return
@@ -43,7 +43,7 @@ func (a *API) addQuotaHeaders(ctx context.Context, c *wire.Call, failure error) 
 	}
 }
 
-// quotaHeaders describes the headers of addQuotaHeaders.
+// quotaHeaders describes the headers that addQuotaHeaders adds.
 func quotaHeaders() map[string]*huma.Header {
 	of := func(period string) *huma.Header {
 		return &huma.Header{Schema: &huma.Schema{Type: huma.TypeInteger, Minimum: new(0.0)},

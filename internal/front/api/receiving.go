@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// ReceivedItem is a received email in a list.
+// ReceivedItem represents a received email in a list.
 type ReceivedItem struct {
 	ID          string         `json:"id"`
 	To          []string       `json:"to"`
@@ -124,8 +124,8 @@ func (a *API) getReceived(ctx context.Context, c *wire.Call, _ wire.None) (recei
 	return w, nil
 }
 
-// joinHeader returns a map from lower-case header field names to values. The values of repeated fields are joined in
-// the order of the message.
+// joinHeader returns a map from lower-case header field names to values. The values of a repeated field are joined in
+// the order in which they occur in the message.
 func joinHeader(header []message.Field) map[string]string {
 	values := map[string][]string{}
 	for _, f := range header {
@@ -151,7 +151,7 @@ func authenticationOf(r *authres.Results) *authenticationOut {
 	return out
 }
 
-// ReceivedAttachmentItem is an attachment of a received email with its download link.
+// ReceivedAttachmentItem is an attachment of a received email, with a download link.
 type ReceivedAttachmentItem struct {
 	ID                 string       `json:"id"`
 	Filename           *string      `json:"filename"`

@@ -15,8 +15,8 @@ type route struct {
 	method, path string
 	scope        teams.Scope // scope that an actor needs, or wire.Open
 	status       int         // status of a successful response
-	tag, summary string      // OpenAPI texts; operations without a tag are undocumented
-	query        []string    // names of the query parameters, which openapi.go describes
+	tag, summary string      // for the OpenAPI document; operations without a tag are undocumented
+	query        []string    // names of the query parameters, which are described in openapi.go
 	wire.Handler
 }
 
@@ -30,8 +30,8 @@ func (a *API) operations() []wire.Operation {
 	return all
 }
 
-// stableIDs are the IDs of operations with summaries that have changed since the first version of the OpenAPI document.
-// All other operation IDs are derived from the summary. Client code that is generated from the document uses operation
+// stableIDs holds the IDs of operations whose summaries have changed since the first version of the OpenAPI document.
+// All other operation IDs are derived from the summary. Client code generated from the OpenAPI document uses operation
 // IDs as function names.
 var stableIDs = func() map[string]string {
 	ids := map[string]string{}
@@ -114,9 +114,9 @@ var stableIDs = func() map[string]string {
 	return ids
 }()
 
-// routes returns all operations of the API, each with the scope that an actor needs for it. Retrieving a webhook
-// endpoint or the signing secret of automations requires a scope that ends in :write, because the response contains a
-// secret. Operations without a tag are aliases for clients that use other paths.
+// routes returns all API operations, each with the scope that an actor needs. Retrieving a webhook endpoint or the
+// automations' signing secret requires a scope that ends in :write, because the response contains a secret. Operations
+// without a tag are aliases for clients that use other paths.
 func (a *API) routes() []route {
 	get, post, patch, del := http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodDelete
 	paging := slices.Clip([]string{"limit", "after", "before"})

@@ -23,7 +23,7 @@ import (
 
 const scopesFile = "testdata/scopes.txt"
 
-// bearing returns the API as a handler that adds the token to each request.
+// bearing returns a handler that adds the token to each request and passes the request to the API.
 func (f *fixture) bearing(token string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("Authorization", "Bearer "+token)
@@ -32,7 +32,7 @@ func (f *fixture) bearing(token string) http.Handler {
 }
 
 // Every kind of actor requests every operation, and the results match the table in testdata. Run the test with -update
-// to write the table, and review the difference. Each new operation adds a line to the table.
+// to write the table, and review the diff. Each new operation adds a line to the table.
 func TestScopes(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(scopesFile)
@@ -41,7 +41,7 @@ func TestScopes(t *testing.T) {
 	}
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
-		f.Services.Live.Close() // actors with permission to listen to events get a stream that ends
+		f.Services.Live.Close() // actors that are allowed to listen to events get a stream that ends
 		domain, err := f.Services.Domains.Create(t.Context(), f.Acme.TeamID, domains.NewDomain{Name: "example.org"})
 		if err != nil {
 			t.Fatal(err)
@@ -144,11 +144,11 @@ func TestScopesOfThePersonalExport(t *testing.T) {
 	})
 }
 
-// refusals maps status codes to the error names for an actor without the required scope.
+// refusals maps status codes to the error names that an actor without the required scope receives.
 var refusals = map[int]string{http.StatusUnauthorized: "restricted_api_key", http.StatusForbidden: "invalid_permission"}
 
 // may requests an operation. The result is "yes" if the actor has the required scope, even if the request fails for
-// another reason. If the scope is missing, the result is the status code.
+// another reason. If the actor lacks the scope, the result is the status code.
 func may(t *testing.T, h http.Handler, method, path, body string) string {
 	t.Helper()
 	r := httptest.NewRequestWithContext(t.Context(), method, path, strings.NewReader(body))

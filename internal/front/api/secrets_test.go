@@ -68,7 +68,7 @@ func TestLogsHaveNoSecrets(t *testing.T) {
 		received := id(ask("GET /emails/receiving"))
 		ask("GET /emails/receiving/" + received)
 		ask("GET /emails/receiving/" + received + "/attachments")
-		// A user may pass an API key in place of the key's id.
+		// A user may mistakenly pass an API key in place of the key's ID.
 		f.do(t, "DELETE /api-keys/"+f.keys["other"])
 		secrets = append(secrets, f.keys["other"][12:])
 		if len(secrets) < 12 {

@@ -34,8 +34,8 @@ type segmentMade struct {
 	Name   string `json:"name"`
 }
 
-// SegmentItem is a segment in a list. SegmentItem is exported because Huma skips the fields of unexported embedded
-// types.
+// SegmentItem represents a segment in a list. SegmentItem is exported because Huma skips the fields of unexported
+// embedded types.
 type SegmentItem struct {
 	ID        string      `json:"id"`
 	Name      string      `json:"name"`
@@ -106,7 +106,7 @@ func (a *API) deleteSegment(ctx context.Context, c *wire.Call, _ wire.None) (gon
 	return a.deleteSegmentAs(ctx, c, "segment")
 }
 
-// deleteSegmentAs deletes a segment. As clients expect, the response is the same if no segment has the ID (API
+// deleteSegmentAs deletes a segment. The response is the same if no segment has the ID, as clients expect (API
 // reference section 13).
 func (a *API) deleteSegmentAs(ctx context.Context, c *wire.Call, object string) (gone, error) {
 	id, err := c.ID(object + "_id")

@@ -26,8 +26,8 @@ type suppressionWire struct {
 	SuppressionItem
 }
 
-// SuppressionItem is a suppression in a list. SuppressionItem is exported because Huma skips the fields of unexported
-// embedded types.
+// SuppressionItem represents a suppression in a list. SuppressionItem is exported because Huma skips the fields of
+// unexported embedded types.
 type SuppressionItem struct {
 	ID        string      `json:"id"`
 	Email     string      `json:"email"`

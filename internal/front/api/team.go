@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// teamWire is the actor's team. A limit with the value null means unlimited.
+// teamWire is the actor's team. A null limit means that there is no limit.
 type teamWire struct {
 	Object       string      `json:"object"`
 	ID           string      `json:"id"`

@@ -29,7 +29,7 @@ func (addresses) Schema(huma.Registry) *huma.Schema {
 		{Type: huma.TypeArray, Items: &huma.Schema{Type: huma.TypeString}}, {Type: "null"}}}
 }
 
-// valuesOf returns the non-null values.
+// valuesOf returns the values that are not null.
 func valuesOf(in map[string]scalarValue) map[string]scalar.Value {
 	values := make(map[string]scalar.Value, len(in))
 	for name, v := range in {
@@ -76,9 +76,9 @@ type updateTemplateIn struct {
 	Variables *wire.Array[variableIn, maxTemplateVariables] `json:"variables,omitzero" nullable:"false" doc:"Replaces all variables; an existing key keeps its ID."`
 }
 
-// change converts an update request to a templates.Change. For the name and the HTML, null and an empty string count as
-// absent, because the Go client always sends both fields and the .NET client sends null for unset fields. In other
-// fields, null removes the value, and an empty string counts as absent.
+// change converts an update request to a templates.Change. For the name and the HTML, null and an empty string are
+// treated as absent, because the Go client always sends both fields and the .NET client sends null for unset fields. In
+// the other fields, null removes the value, and an empty string is treated as absent.
 func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o wire.Optional[string]) *string {
 		switch {
@@ -111,8 +111,8 @@ func (in *updateTemplateIn) change() (c templates.Change) {
 	return c
 }
 
-// TemplateItem is a template in a list. TemplateItem is exported because Huma skips the fields of unexported embedded
-// types.
+// TemplateItem represents a template in a list. TemplateItem is exported because Huma skips the fields of unexported
+// embedded types.
 type TemplateItem struct {
 	ID          string      `json:"id"`
 	Name        string      `json:"name" example:"Order confirmation"`

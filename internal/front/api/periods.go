@@ -36,7 +36,7 @@ func (in *metricsIn) countPeriods() int64 {
 	case !ok:
 		return 0
 	case in.granularity == "hourly":
-		return (hour(last)-hour(first)+3599)/3600 + 1 // on Lord Howe Island, clocks change by half an hour for daylight saving time
+		return (hour(last)-hour(first)+3599)/3600 + 1 // Lord Howe Island's daylight saving time adds half an hour
 	case in.granularity == "weekly":
 		return (monday(last)-monday(first))/7 + 1
 	case in.granularity == "monthly":

@@ -78,7 +78,7 @@ type updateTemplateIn struct {
 
 // change converts an update request to a templates.Change. For the name and the HTML, null and an empty string are
 // treated as absent, because the Go client always sends both fields and the .NET client sends null for unset fields. In
-// the other fields, null removes the value, and an empty string is treated as absent.
+// the other fields except the text, null removes the value, and an empty string is treated as absent.
 func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o wire.Optional[string]) *string {
 		switch {
@@ -169,8 +169,8 @@ type templateWire struct {
 	HasUnpublishedVersions bool   `json:"has_unpublished_versions" doc:"Whether the newest version is unpublished."`
 }
 
-// TemplateVersionItem is a template version in a list. TemplateVersionItem is exported because Huma skips the fields of
-// unexported embedded types.
+// TemplateVersionItem represents a template version in a list. TemplateVersionItem is exported because Huma skips the
+// fields of unexported embedded types.
 type TemplateVersionItem struct {
 	ID          string      `json:"id"`
 	Number      int64       `json:"number" doc:"Counted from 1."`

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The value null in a required template field leaves the field unchanged, and an update with only such nulls is
+// Setting a required template field to null leaves the field unchanged, and an update that contains only such nulls is
 // refused. An empty string leaves a template field unchanged, because the Go client sends empty strings for unset
 // fields.
 func TestChangesOfATemplateWithNothing(t *testing.T) {
@@ -44,8 +44,8 @@ func TestChangesOfATemplateWithNothing(t *testing.T) {
 	}
 }
 
-// Requests for large templates release the memory of their responses. Requests for large templates wait if too many run
-// at the same time.
+// Requests for large templates release the memory reserved for their responses, and wait if too many of them run at the
+// same time.
 func TestLargeTemplates(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t), Options{})

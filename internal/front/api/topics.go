@@ -27,7 +27,8 @@ type topicWire struct {
 	TopicItem
 }
 
-// TopicItem is a topic in a list. TopicItem is exported because Huma skips the fields of unexported embedded types.
+// TopicItem represents a topic in a list. TopicItem is exported because Huma skips the fields of unexported embedded
+// types.
 type TopicItem struct {
 	ID                  string      `json:"id"`
 	Name                string      `json:"name"`

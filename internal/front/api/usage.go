@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
-// usageWire is the usage of a team (API reference section 25). A limit with the value null means unlimited.
+// usageWire is a team's usage (API reference section 25). A null limit means that there is no limit.
 type usageWire struct {
 	Object      string       `json:"object"`
 	GeneratedAt wire.ISOTime `json:"generated_at"`
@@ -24,7 +24,7 @@ type usageWire struct {
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
 	RateLimit      rateUsage   `json:"rate_limit"`
-	// ManagedDomain and Grant are extensions of the API reference.
+	// ManagedDomain and Grant are extensions to the API reference.
 	ManagedDomain *string     `json:"managed_domain" doc:"The team receives email for any address at this domain; null if the operator has not configured one."`
 	Grant         *grantUsage `json:"grant" doc:"The sending limits and usage of the OAuth client that makes the request; null for an API key."`
 }
@@ -125,7 +125,7 @@ func (a *API) emailUsage(ctx context.Context, c *wire.Call, from, to time.Time) 
 }
 
 // setQuota sets the usage and the limit if the team has a quota. Usage that counts against a quota includes emails that
-// were accepted but not sent yet.
+// have been accepted but not yet sent.
 func (u *emailUsage) setQuota(used, quota int64) {
 	if quota > 0 {
 		u.Used, u.Limit = int(used), new(int(quota))

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// ref identifies a resource in the responses of operations that create or change the resource.
+// ref identifies a resource in responses to operations that create or change it.
 type ref struct {
 	Object string `json:"object"`
 	ID     string `json:"id"`
@@ -81,8 +81,8 @@ func (scalarValue) Schema(huma.Registry) *huma.Schema {
 		{Type: "null"}}}
 }
 
-// readScalar reads any JSON value and returns its kind, and the text of a string or the value of a number. A number
-// beyond the range of float64 is returned as infinity. readScalar skips the content of arrays and objects.
+// readScalar reads any JSON value and returns its kind. For strings and numbers, readScalar also returns the value. A
+// number beyond the range of float64 is returned as infinity. The content of arrays and objects is skipped.
 func readScalar(d *jsontext.Decoder) (kind jsontext.Kind, text string, n float64, err error) {
 	switch kind = d.PeekKind(); kind {
 	case '"':

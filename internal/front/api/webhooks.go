@@ -27,7 +27,7 @@ type recoverWebhookIn struct {
 	Since string `json:"since" doc:"Failed events since this time are delivered again; ISO 8601."`
 }
 
-// WebhookItem is a webhook endpoint in a list, without its signing secret.
+// WebhookItem represents a webhook endpoint in a list, without its signing secret.
 type WebhookItem struct {
 	ID             string      `json:"id"`
 	Endpoint       string      `json:"endpoint"`
@@ -167,7 +167,7 @@ func webhookAttemptToItem(t webhooks.Attempt) webhookAttemptItem {
 	return w
 }
 
-// historyIDs reads the webhook ID and the event ID from the path. eventID is "" if the path contains no event ID.
+// historyIDs reads the webhook ID and the event ID from the path. If the path contains no event ID, eventID is "".
 func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	if webhookID, err = c.ID("webhook_id"); err != nil {
 		return "", "", err
@@ -178,7 +178,8 @@ func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	return webhookID, eventID, err
 }
 
-// forwardPage reads the page parameters of a list that has IDs with a prefix and no parameter before.
+// forwardPage reads the pagination parameters for a list whose IDs have a prefix. Such a list has no "before"
+// parameter.
 func forwardPage(c *wire.Call, prefix string) (page.Page, error) {
 	q := c.Query()
 	if q.Has("before") {

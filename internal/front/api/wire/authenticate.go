@@ -15,15 +15,15 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// unknownKeysPerSecond is the maximum number of requests with unknown API keys per client address and second.
+// unknownKeysPerSecond limits how many requests with unknown API keys a client address may send per second.
 const unknownKeysPerSecond = 30
 
-// slowBody is the duration after which a request's token is checked again: if the body takes longer to arrive, the
-// token may have been revoked.
+// slowBody is the duration after which a request's token is checked again. If the body takes longer than that to
+// arrive, the token may have been revoked in the meantime.
 const slowBody = time.Second
 
-// authenticate finds the actor of a request and applies the team's rate limit. authenticate stores the actor in w and
-// adds the rate limit headers to every response to a known actor. authenticate does not check scopes.
+// authenticate finds the actor of a request and applies the team's rate limit, but does not check scopes. The actor is
+// stored in w. Every response to a known actor gets the rate limit headers.
 func (s *Server) authenticate(w *recorder, r *http.Request) error {
 	if err := s.findActor(w, r); err != nil {
 		return err
@@ -54,7 +54,8 @@ func (s *Server) TeamRateLimit(by *teams.Actor) int {
 	return s.opts.RateLimit
 }
 
-// findActor stores the actor of the request's token in w. findActor refuses unknown tokens and suspended teams.
+// findActor stores the actor that the request's token identifies in w, and returns an error if the token is unknown or
+// the team is suspended.
 func (s *Server) findActor(w *recorder, r *http.Request) error {
 	if s.opts.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -65,7 +66,7 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 			"Missing API key. Send it as the header `Authorization: Bearer re_...`.")
 	}
 	// Behind a proxy, all clients may share one IP address. Requests with known API keys are therefore exempt from the
-	// limit per address.
+	// per-address limit.
 	if s.unknownKeys.Over(clientIP(r), unknownKeysPerSecond) && !s.opts.Teams.IsCached(token) {
 		return fault.New(fault.TooFast, "", "Too many requests with unknown API keys. Try again in a second.")
 	}
@@ -86,9 +87,9 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 	return nil
 }
 
-// Authenticate authenticates a request to another protocol that is served at path and accepts the API's tokens. If ok
-// is false, Authenticate has already sent an error response. The request does not count towards the rate limit. A token
-// that was issued for path is accepted only in API requests with the returned context.
+// Authenticate authenticates a request for another protocol that accepts the API's tokens. The protocol is served at
+// the given path. If ok is false, Authenticate has already sent an error response. The request does not count towards
+// the rate limit. A token that was issued for that path is accepted only in API requests that use the returned context.
 func (s *Server) Authenticate(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor,
 	ok bool) {
 	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
@@ -118,9 +119,9 @@ func bearer(r *http.Request) string {
 	return strings.TrimSpace(token)
 }
 
-// reauthenticate refuses a slow request if, since its first authentication, its token was revoked, its team was
-// suspended or its scope was removed. The actor is read from a cache, which is invalidated when the token, team or
-// scopes change. The second authentication does not count towards the rate limit.
+// reauthenticate refuses a slow request if its token was revoked, its team was suspended or its scope was removed after
+// the request was first authenticated. The actor is read from a cache, which is invalidated when the token, the team or
+// the scopes change. The second authentication does not count towards the rate limit.
 func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
 	if w.withoutToken {
 		return nil
@@ -141,7 +142,7 @@ func suspended() error {
 	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 }
 
-// answerNotFound responds to a request for a path without an operation. If authentication fails, the client gets the
+// answerNotFound responds to a request for a path that has no operation. If authentication fails, the client gets the
 // authentication error instead of status 404.
 func (s *Server) answerNotFound(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
 	if err := authenticate(w, r); err != nil {

@@ -12,30 +12,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// These constants limit the memory for request bodies, which all teams share. Memory is reserved for bytes that have
-// arrived, because a client can announce any Content-Length. Bodies up to smallBody are not counted. A larger body
-// first reserves memory for an eighth of its size from Capacity.BodyStarts. After that eighth has arrived, memory for
-// the whole body is reserved from another pool. A request therefore never holds memory of the pool for which it waits,
-// and requests cannot deadlock. A body must arrive at a minimum rate.
+// These constants limit the memory for request bodies. All teams share this memory. Memory is reserved as the bytes
+// arrive, because a client can announce any Content-Length. Bodies up to smallBody are not counted. A larger body first
+// reserves memory for an eighth of its size from Capacity.BodyStarts. After that eighth has arrived, memory for the
+// whole body is reserved from another pool. A request therefore never holds memory from the pool that it is waiting
+// for, so requests cannot deadlock. A body must arrive at a minimum rate.
 const (
 	bodyMax         = 64 << 20  // enough for a message of 40 MB with base64 attachments, plus a margin
-	bodiesMax       = 768 << 20 // bytes of memory for all large bodies and their decoded values
-	bodiesGreed     = 1         // a team may reserve at most as much memory as stays free for other teams
-	mediumBodiesMax = 128 << 20 // bytes of memory for all bodies up to mediumBody
-	bodyStartsMax   = 64 << 20  // bytes of memory for bodies until an eighth of the body has arrived
-	bodyCost        = 3         // bytes of memory per byte of a body: received, decoded, and as SQL parameters
+	bodiesMax       = 768 << 20 // memory for all large bodies and their decoded values, in bytes
+	bodiesGreed     = 1         // a team may reserve at most as much memory as remains free for other teams
+	mediumBodiesMax = 128 << 20 // memory for all bodies up to mediumBody, in bytes
+	bodyStartsMax   = 64 << 20  // memory for bodies of which less than an eighth has arrived, in bytes
+	bodyCost        = 3         // memory per byte of a body: received, decoded, and as SQL parameters
 	smallBody       = 256 << 10 // bodies up to this size are not counted
 	mediumBody      = 2 << 20   // bodies up to this size do not wait for larger bodies
-	bodyStart       = 8         // a body reserves all of its memory after 1/bodyStart of the body has arrived
+	bodyStart       = 8         // a body reserves all of its memory once 1/bodyStart of it has arrived
 
-	memoryWait = 10 * time.Second // maximum time for which a request waits for memory
-	bodyGrace  = 15 * time.Second // time limit for a body, extended by the received bytes at bodyPace
+	memoryWait = 10 * time.Second // maximum time that a request waits for memory
+	bodyGrace  = 15 * time.Second // time limit for a body, extended as bytes arrive, at bodyPace
 	bodyPace   = 256 << 10        // bytes per second
-	bodyPause  = 10 * time.Second // maximum pause between two reads
+	bodyPause  = 10 * time.Second // maximum time between two reads
 )
 
-// readBody reads a request body of at most BodyMax bytes. A large body waits for memory, and keeps that memory reserved
-// until release is called.
+// readBody reads a request body of at most BodyMax bytes. A large body waits for memory, which stays reserved until
+// release is called.
 func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release func(), err error) {
 	n := r.ContentLength
 	switch {
@@ -51,7 +51,7 @@ func (s *Server) readBody(w *recorder, r *http.Request) (body []byte, release fu
 		n = s.opts.BodyMax
 	}
 	if err = b.read(r.Context(), n); err == nil {
-		b.src.clearDeadline() // not after an error, because net/http then reads the remaining body
+		b.src.clearDeadline() // not after an error, because net/http then reads the rest of the body
 	}
 	return b.bytes, b.release, s.bodyError(err)
 }
@@ -63,7 +63,7 @@ type bodyReader struct {
 	known    bool // whether the length is known
 	src      pacedReader
 	bytes    []byte
-	free     func() // releases the body's memory; nil if it has none
+	free     func() // releases the memory reserved for the body; nil if there is none
 }
 
 // read reads a body of n bytes, or of at most n bytes if the length is unknown.
@@ -91,7 +91,7 @@ func (b *bodyReader) read(ctx context.Context, n int64) error {
 	if b.known {
 		return nil
 	}
-	// The body has reached the maximum size, so no further byte may follow.
+	// The body has reached the maximum size, so no more bytes may follow.
 	_, err := io.ReadFull(&b.src, make([]byte, 1))
 	if errors.Is(err, io.EOF) {
 		err = nil
@@ -99,8 +99,8 @@ func (b *bodyReader) read(ctx context.Context, n int64) error {
 	return err
 }
 
-// reserve releases the memory that is reserved for the body, and reserves size bytes from the pool. The wait for memory
-// does not count towards the client's time limit.
+// reserve reserves size bytes from the pool, and then releases the memory that was reserved for the body before. Time
+// spent waiting for memory does not count towards the client's time limit.
 func (b *bodyReader) reserve(ctx context.Context, pool *fairshare.Pool, size int64) error {
 	began := time.Now()
 	wait, cancel := context.WithTimeout(ctx, memoryWait)
@@ -124,7 +124,7 @@ func (b *bodyReader) release() {
 	}
 }
 
-// fill reads until size bytes have arrived, or until the end of a body of unknown length.
+// fill reads until size bytes have arrived or, if the length is unknown, until the end of the body.
 func (b *bodyReader) fill(size int) error {
 	for len(b.bytes) < size {
 		if len(b.bytes) == cap(b.bytes) {
@@ -149,8 +149,8 @@ func (b *bodyReader) fill(size int) error {
 	return nil
 }
 
-// pacedReader reads a body that must arrive at a minimum rate and without long pauses. Test connections without support
-// for deadlines have no minimum rate.
+// pacedReader reads a body that must arrive at a minimum rate and without long pauses. There is no minimum rate for
+// test connections that do not support deadlines.
 type pacedReader struct {
 	r        io.Reader
 	rc       *http.ResponseController
@@ -178,7 +178,7 @@ func (p *pacedReader) Read(b []byte) (int, error) {
 // clearDeadline removes the read deadline, which must not apply to the next request on the connection.
 func (p *pacedReader) clearDeadline() { p.rc.SetReadDeadline(time.Time{}) }
 
-// bodyError returns the fault for an error while reading a body.
+// bodyError returns the fault for an error that occurred while reading a body.
 func (s *Server) bodyError(err error) error {
 	if err == nil {
 		return nil

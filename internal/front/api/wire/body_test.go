@@ -37,8 +37,8 @@ func (p *pipes) Accept() (net.Conn, error) {
 func (p *pipes) Close() error   { p.once.Do(func() { close(p.closed) }); return nil }
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// bodyStartsTest is enough memory for the first eighths of eight 4 MB bodies. bodiesTest is enough memory for four
-// whole bodies of that size.
+// bodyStartsTest is enough memory for the first eighth of each of eight 4 MB bodies. bodiesTest is enough memory for
+// four whole 4 MB bodies.
 const (
 	bodyStartsTest = 4 << 20
 	bodiesTest     = 16 << 20 * bodyCost
@@ -66,8 +66,8 @@ func newPipeServer(t *testing.T) (*pipeServer, func()) {
 	}
 }
 
-// begin sends a request's header and the first bytes of its body in several writes, with a pause after each write. sent
-// is the number of body bytes to send.
+// begin sends a request's header and the first bytes of its body in several writes, with a pause after each write. The
+// parameter sent is the number of body bytes to send.
 func (s *pipeServer) begin(key string, body []byte, sent, piece int, pause time.Duration) net.Conn {
 	here, there := net.Pipe()
 	s.p.conns <- there
@@ -102,14 +102,14 @@ func readResponse(c net.Conn) (int, string, error) {
 	return r.StatusCode, string(b), err
 }
 
-// Requests that announce a large body but send little of it do not use up the memory for other requests, and soon fail
-// with a timeout.
+// Requests that announce a large body but send only a little of it do not use up the memory for other requests, and
+// soon time out.
 func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)
 	for _, c := range []struct {
 		sent int  // bytes
-		own  bool // the same team has memory left for another body
+		own  bool // the same team still has memory for another body
 	}{{1, true}, {smallBody + 1, false}, {length/bodyStart + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {
 			s, stop := newPipeServer(t)
@@ -173,7 +173,7 @@ func TestMediumBodiesDoNotWaitBehindLargeOnes(t *testing.T) {
 	})
 }
 
-// If a team is suspended while a body arrives, the request is refused.
+// If a team is suspended while a request body is arriving, the request is refused.
 func TestSuspendedDuringABody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
@@ -190,13 +190,14 @@ func TestSuspendedDuringABody(t *testing.T) {
 	})
 }
 
-// A body of any size is refused if it arrives below the minimum rate, and accepted if it arrives at the minimum rate.
+// A body of any size is refused if it arrives more slowly than the minimum rate, and accepted if it arrives at the
+// minimum rate.
 func TestPaceOfBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, stop := newPipeServer(t)
 		defer func() {
 			stop()
-			time.Sleep(2 * time.Minute) // clients detect the closed connection at their next write
+			time.Sleep(2 * time.Minute) // clients notice the closed connection at their next write
 		}()
 		drip := func(length, piece int, every time.Duration) (status int, took time.Duration) {
 			start := time.Now()
@@ -226,7 +227,7 @@ func TestPaceOfBodies(t *testing.T) {
 	})
 }
 
-// The read deadline is removed after a body has arrived.
+// The read deadline is cleared after the body has arrived.
 func TestDeadlineOfBodiesIsLifted(t *testing.T) {
 	t.Parallel()
 	f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })

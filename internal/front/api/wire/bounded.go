@@ -14,7 +14,7 @@ import (
 // because an element of two bytes, {}, may use hundreds of bytes of memory. The limit is part of the list's type and
 // appears in the OpenAPI document.
 
-// Limit is the maximum number of elements in a list. Go has no numeric type parameters, so each limit is a type.
+// Limit is the maximum number of elements in a list. Each limit is a type, because Go has no numeric type parameters.
 type Limit interface{ Max() int }
 
 func maxOf[L Limit]() int {
@@ -61,7 +61,8 @@ func (Array[T, L]) Schema(r huma.Registry) *huma.Schema {
 // ElementTypes implements [BoundedDecoder].
 func (*Array[T, L]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Strings is a JSON string or an array of at most L strings. An empty string and null both count as an absent field.
+// Strings is a JSON string or an array of at most L strings. An empty string and null are both treated as an absent
+// field.
 type Strings[L Limit] []string
 
 // UnmarshalJSONFrom reads a string or an array of strings.
@@ -143,7 +144,7 @@ func (Object[T, L]) Schema(r huma.Registry) *huma.Schema {
 // ElementTypes implements [BoundedDecoder].
 func (*Object[T, L]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// TooManyItems returns the fault for an array or object with more than limit elements.
+// TooManyItems returns the fault for an array or object that has more than limit elements.
 func TooManyItems(d *jsontext.Decoder, limit int) error {
 	field := fieldName(d.StackPointer().Parent())
 	if field == "" {
@@ -152,8 +153,8 @@ func TooManyItems(d *jsontext.Decoder, limit int) error {
 	return fault.Invalidf(field, "The `%s` field has more than %d items, which is the limit.", field, limit)
 }
 
-// BoundedDecoder is implemented by request types that decode themselves and keep a limited number of elements.
-// ElementTypes returns the types of the elements. Lists in these types must also have limits.
+// BoundedDecoder is implemented by request types that have their own decoding method and keep a limited number of
+// elements. ElementTypes returns the types of the elements. Lists in the element types must also have limits.
 type BoundedDecoder interface{ ElementTypes() []reflect.Type }
 
 // unbounded returns the path of a list or map without a limit in a request type, or "" if all lists and maps have

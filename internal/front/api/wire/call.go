@@ -22,7 +22,7 @@ type Call struct {
 	teams.Actor
 	Request   *http.Request
 	Header    http.Header // of the response
-	Status    int         // status of a successful response; an operation may change it
+	Status    int         // status of a successful response; operations may change it
 	Operation *Operation
 
 	server        *Server
@@ -30,8 +30,8 @@ type Call struct {
 	body          []byte
 	query         url.Values
 	loggedPath    string // replaces the path of the request in the logs, unless it is ""
-	source        func() // releases the memory of the data from which the response is built; may be nil
-	responseBytes int64  // memory that is reserved for the response
+	source        func() // releases the memory for the data that the response is built from; may be nil
+	responseBytes int64  // memory reserved for the response
 }
 
 // These limits apply to every query string. Each operation also limits the values of its own parameters.
@@ -40,8 +40,8 @@ const (
 	maxParameterBytes = 8 << 10 // maximum length of a parameter value; 100 IDs have fewer than 4,000 bytes
 )
 
-// readURL parses the query string. readURL refuses a path or parameter with text that the database cannot store, even
-// if no operation reads the parameter.
+// readURL parses the query string. If the path or any parameter contains a string that the database cannot store,
+// readURL returns an error, even if no operation reads that parameter.
 func readURL(u *url.URL) (url.Values, error) {
 	if !isText(u.Path) {
 		return nil, fault.New(fault.BadID, "", "The path must be UTF-8 text without NUL characters.")
@@ -78,11 +78,11 @@ func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 
 // IsText reports whether a string, such as a header value or a parameter, is UTF-8 text that the database can store.
 func IsText(s string) bool { return isText(s) }
 
-// Param returns a path parameter after percent-decoding. In path parameters, a plus sign is not decoded as a space.
+// Param returns a path parameter after percent-decoding. A plus sign in a path parameter is not decoded as a space.
 func (c *Call) Param(name string) string {
 	text := chi.URLParam(c.Request, name)
 	if c.Request.URL.RawPath == "" {
-		return text // the router has matched the decoded path
+		return text // the router matched the decoded path
 	}
 	if decoded, err := url.PathUnescape(text); err == nil {
 		return decoded
@@ -97,7 +97,7 @@ func (c *Call) HideAddress(address string) {
 	}
 }
 
-// ID returns a path parameter that must be an ID, in lower case.
+// ID returns a path parameter in lower case, or an error if it is not a valid ID.
 func (c *Call) ID(name string) (string, error) {
 	text := c.Param(name)
 	if !id.Valid(text) {
@@ -109,8 +109,8 @@ func (c *Call) ID(name string) (string, error) {
 // Query returns the query parameters. Operations ignore unknown query parameters.
 func (c *Call) Query() url.Values { return c.query }
 
-// Page reads the query parameters limit, after and before for a list with UUIDs as cursors. If the request has no
-// limit, defaultLimit applies; 0 means all items.
+// Page reads the pagination parameters "limit", "after" and "before" for a list whose cursors are UUIDs. If the request
+// does not set a limit, defaultLimit applies; 0 means all items.
 func (c *Call) Page(defaultLimit int) (page.Page, error) {
 	p, err := c.OpaquePage(defaultLimit)
 	if err != nil {
@@ -126,7 +126,7 @@ func (c *Call) Page(defaultLimit int) (page.Page, error) {
 	return p, nil
 }
 
-// OpaquePage is like Page for a list with cursors that are not UUIDs.
+// OpaquePage is like Page, but for lists whose cursors are not UUIDs.
 func (c *Call) OpaquePage(defaultLimit int) (page.Page, error) {
 	q := c.Query()
 	p := page.Page{Limit: defaultLimit, After: q.Get("after"), Before: q.Get("before")}
@@ -152,7 +152,7 @@ func badCursor(name string) error {
 	return fault.Invalidf(name, "The `%s` parameter must be the id of an item: the pagination cursor is invalid.", name)
 }
 
-// auditEntry returns the audit log entry of the call.
+// auditEntry returns the audit log entry for the call.
 func (c *Call) auditEntry() audit.Entry {
 	a := &c.Operation.Audit
 	e := audit.Entry{TeamID: c.TeamID, ActorKind: string(c.Kind), ActorID: c.Actor.ID, ActorName: c.Name,

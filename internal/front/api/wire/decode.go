@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// lenient makes the decoder accept duplicate names and invalid UTF-8. With lenient, unknown fields are ignored, and
-// null counts as an absent field.
+// lenient makes the decoder accept duplicate names and invalid UTF-8. With lenient, unknown fields are ignored, and a
+// null value is treated as an absent field.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
 // decode decodes a request body. An empty request body is treated as {}.
@@ -85,14 +85,14 @@ func badBody(err error, contentType string) error {
 	return fault.New(fault.Malformed, "", "The request body is not valid JSON: it ends too early.").Because(err)
 }
 
-// MaxNameBytes is the maximum length in bytes of a field's path in error messages. Without this limit, a path could be
+// MaxNameBytes is the maximum length of a field's path in error messages, in bytes. Without this limit, a path could be
 // as long as the body, because the client chooses the field names.
 const MaxNameBytes = 300
 
-// FieldName returns the path of the field that a decoder has just read, such as to[2].
+// FieldName returns the path of the field that the decoder has just read, such as to[2].
 func FieldName(d *jsontext.Decoder) string { return fieldName(d.StackPointer()) }
 
-// fieldName returns a JSON pointer in a readable form: /to/2 becomes to[2].
+// fieldName converts a JSON pointer to a readable form: /to/2 becomes to[2].
 func fieldName(p jsontext.Pointer) string {
 	pointer := string(p)
 	if len(pointer) > MaxNameBytes {

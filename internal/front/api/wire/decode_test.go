@@ -146,7 +146,7 @@ func TestTimesOnTheWire(t *testing.T) {
 	}
 }
 
-// The fuzz test proves that any request body is either decoded or refused with a fault.
+// Any request body is either decoded or rejected with a fault.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{``, `{}`, `null`, `[{}]`, `{"to":["a",1]}`, `{"text":"\ud800\u0000"}`,
 		"\ufeff{\"a\":1e400}", `{"file":{"data":{"data":"x"}}}`,

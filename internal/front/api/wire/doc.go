@@ -9,29 +9,31 @@
 //
 // # Order
 //
-// The checks of a request run in this order: User-Agent, API key, team suspension, rate limit, route, scope, JSON, and
+// The checks on a request run in this order: User-Agent, API key, team suspension, rate limit, route, scope, JSON, and
 // then the operation's own rules (API reference section 4.2).
 //
 // # Types of requests and responses
 //
 // Lists in request types are [Array], [Strings] or [Object], each with a [Limit]. Endpoint panics if a list has no
 // limit. [Optional] distinguishes null from absent. [Immutable] and [ReadOnly] are fields that a PATCH request cannot
-// change. Times in responses are [DBTime] or [ISOTime], and [ListOf] and [FullList] create lists. In the OpenAPI
-// document, a type's name has no suffix Wire, In or Out: emailWire is Email and sendEmailIn is SendEmailRequest.
+// change. Times in responses have the type [DBTime] or [ISOTime]. [ListOf] and [FullList] create lists. Type names lose
+// the suffix Wire, In or Out in the OpenAPI document: emailWire is called Email, and sendEmailIn is called
+// SendEmailRequest.
 //
 // # Invariants
 //
-// All errors have the same JSON body, and only errors.go maps faults to status codes and names. As existing clients
-// require, the decoder accepts null for absent fields, unknown fields and empty bodies. Paths may have duplicate
-// slashes. Lists in requests are limited while they are decoded. Teams share the memory for large bodies and responses.
+// All errors have the same JSON body, and only errors.go maps faults to status codes and names. Because existing
+// clients depend on it, the decoder accepts unknown fields, empty bodies, and null in place of absent fields. Paths may
+// have duplicate slashes. Limits on the length of lists in requests are enforced during decoding. Teams share the
+// memory for large request bodies and responses.
 //
 // # Failures
 //
-// An error that is not a fault causes a response with status 500. The error's cause is logged but not included in the
-// response. A panic ends only the request that caused it.
+// An error that is not a fault causes a response with status 500. The cause of the error is logged but not included in
+// the response. A panic ends only the request that caused it.
 //
 // # Out of scope
 //
-// Package wire contains no API operation and no rules of a resource. Of the resources' packages, package wire imports
-// only teams, which defines the actor of a request.
+// Package wire contains no API operations and no resource-specific rules. The only resource package that it imports is
+// teams, which defines the actor of a request.
 package wire

@@ -16,14 +16,14 @@ import (
 //go:embed docs.html
 var docsText string
 
-// docsOperation is an operation on the documentation page.
+// docsOperation represents an operation on the documentation page.
 type docsOperation struct {
 	Method, Path, Summary, ID string
 	Params                    []string
 	Body, Response            string
 }
 
-// docsData is the data of the documentation page. Operations are grouped by tag.
+// docsData holds the data for the documentation page, with operations grouped by tag.
 type docsData struct {
 	Version    string
 	Tags       []string
@@ -73,7 +73,7 @@ func (s *Server) serveDocsPage(w http.ResponseWriter, r *http.Request) {
 	w.Write(page)
 }
 
-// outline returns a type's JSON schema as text with one line per field.
+// outline formats a type's JSON schema as text with one line per field.
 func outline(r huma.Registry, t reflect.Type) string {
 	var b strings.Builder
 	s := r.Schema(t, true, t.Name())

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). errorNames
-// contains only names from the API reference, because strict clients do not accept other names.
+// errorNames is the only table that maps a fault to a status code and a name (API reference section 4.1). All names
+// come from the API reference, because strict clients do not accept other names.
 var errorNames = map[fault.Kind]struct {
 	status int
 	name   string
@@ -59,7 +59,7 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	writeError(w, e)
 }
 
-// addChallenge adds the header WWW-Authenticate, which tells the client where to get a token (RFC 9728 section 5.1) and
+// addChallenge adds the WWW-Authenticate header, which tells the client where to get a token (RFC 9728 section 5.1) and
 // why its token was refused (RFC 6750 section 3).
 func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
 	address := s.opts.PublicURL
@@ -78,14 +78,14 @@ func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
 	w.Header().Set("WWW-Authenticate", text)
 }
 
-// faultOf returns the fault to send to the client. If the failure is internal, faultOf stores its cause in w for the
-// log.
+// faultOf returns the fault to send to the client. For an internal failure, the cause is stored in w so that it can be
+// logged.
 func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case ok:
 	case r.Context().Err() != nil:
-		// The client disconnected, so it does not receive this response.
+		// The client has disconnected, so it does not receive this response.
 		e = fault.New(fault.Unavailable, "", "The request was canceled.")
 	case errors.Is(err, context.DeadlineExceeded):
 		e = fault.New(fault.Unavailable, "", "The service took too long. Try again in a moment.").Because(err)
@@ -98,7 +98,7 @@ func faultOf(w *recorder, r *http.Request, err error) *fault.Error {
 	return e
 }
 
-// errNoMemory means that no memory for large bodies or responses is left.
+// errNoMemory means that there is no memory left for large bodies or responses.
 var errNoMemory = errors.New("the memory for large requests is used up")
 
 // isOverload reports whether an Unavailable fault was caused by high load, not by a failure. Overload must not alert an

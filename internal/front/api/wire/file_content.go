@@ -14,11 +14,11 @@ import (
 
 // FileContent is the content of a file. Clients send it as base64, as a Node.js Buffer, or as an array of numbers.
 type FileContent struct {
-	Given bool // whether the request has the field
+	Given bool // whether the request contains the field
 	Bytes []byte
 }
 
-// UnmarshalJSONFrom reads a file's content in base64, as a Buffer or as an array.
+// UnmarshalJSONFrom reads a file's content, given in base64, as a Buffer or as an array.
 func (c *FileContent) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
 		return c.plain(d)
@@ -45,7 +45,7 @@ func (c *FileContent) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return err
 }
 
-// plain reads base64 or an array of numbers. plain refuses a Buffer, because a Buffer cannot contain another Buffer.
+// plain reads base64 or an array of numbers. A Buffer is an error here, because a Buffer cannot contain another Buffer.
 func (c *FileContent) plain(d *jsontext.Decoder) error {
 	switch d.PeekKind() {
 	case 'n':
@@ -70,7 +70,7 @@ func (c *FileContent) plain(d *jsontext.Decoder) error {
 	return badContent(d, "must be base64 text, a Buffer or a list of bytes")
 }
 
-// badContent returns the fault for the invalid attachment content that the decoder has just read.
+// badContent returns the fault for invalid attachment content that the decoder has just read.
 func badContent(d *jsontext.Decoder, what string) *fault.Error {
 	field := FieldName(d)
 	return fault.New(fault.BadAttachment, field, "The `%s` field %s.", field, what)
@@ -122,7 +122,7 @@ func (c *FileContent) numbers(d *jsontext.Decoder) error {
 	for d.PeekKind() != ']' {
 		if d.PeekKind() != '0' {
 			var n float64
-			if err := json.UnmarshalDecode(d, &n); err != nil { // fails unless the value is null, which counts as 0
+			if err := json.UnmarshalDecode(d, &n); err != nil { // fails unless the value is null, which is treated as 0
 				return err
 			}
 			c.Bytes = append(c.Bytes, 0)

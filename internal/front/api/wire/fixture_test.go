@@ -45,14 +45,14 @@ func newFixture(t testing.TB, o Options, operations ...Operation) *fixture {
 	return f
 }
 
-// newRoute returns a fixture with the operation POST /test, which calls the function do.
+// newRoute returns a fixture with an additional operation, POST /test, which calls do.
 func newRoute[In, Out any](t testing.TB, o Options, do func(context.Context, *Call, In) (Out, error)) *fixture {
 	t.Helper()
 	return newFixture(t, o, Operation{Method: http.MethodPost, Path: "/test", Scope: teams.LogsRead, Status: 200,
 		Handler: Endpoint(do)})
 }
 
-// do sends a request, see wiretest.Do.
+// do sends a request in the format of wiretest.Do.
 func (f *fixture) do(t testing.TB, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	return wiretest.Do(t, f, f.keys, text)

@@ -19,13 +19,13 @@ import (
 // mediaForm is the media type of uploaded forms.
 const mediaForm = "multipart/form-data"
 
-// Limits of an uploaded form.
+// Limits for an uploaded form.
 const (
-	formMax         = 1 << 20  // maximum size of the form without its file, in bytes
+	formMax         = 1 << 20  // maximum size of the form, excluding the file, in bytes
 	fieldMax        = 64 << 10 // maximum size of a form field, in bytes
 	partsMax        = 50
-	partHeaderMax   = 32 << 10    // maximum bytes between the contents of two parts, including a part header
-	responseTimeout = time.Minute // time limit for writing the response after a form has arrived
+	partHeaderMax   = 32 << 10    // maximum size of the data between two parts, including a part header, in bytes
+	responseTimeout = time.Minute // time limit for writing the response once the form has arrived
 )
 
 // Upload returns a handler for a function that reads a form with [Call.ReceiveForm]. The type In describes the form in
@@ -35,15 +35,15 @@ func Upload[In, Out any](f func(ctx context.Context, c *Call) (Out, error)) Hand
 		call: func(ctx context.Context, c *Call) (any, error) { return f(ctx, c) }}
 }
 
-// Form is a request body of the type multipart/form-data (RFC 7578).
+// Form is a request body of type multipart/form-data (RFC 7578).
 type Form struct {
 	Fields   map[string]string // all form fields except the file
 	FileName string
 }
 
-// ReceiveForm reads a form with a file of at most size bytes. While the file arrives, its content is passed to the
-// function store. If store fails with a fault, ReceiveForm first reads the whole form, because a client that sends the
-// whole form before it reads the response would report a broken connection.
+// ReceiveForm reads a form with a file of at most size bytes. The content of the file is passed to the function store
+// as it arrives. If store fails with a fault, ReceiveForm still reads the rest of the form. Otherwise, a client that
+// sends the whole form before it reads the response would report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server
@@ -76,7 +76,7 @@ func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error
 		return f, err
 	}
 	b.src.clearDeadline()
-	// The connection's write deadline may have passed while the form arrived.
+	// The connection's write deadline may have passed while the form was arriving.
 	rc := http.NewResponseController(c.w)
 	if err := rc.SetWriteDeadline(time.Now().Add(responseTimeout)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return f, fmt.Errorf("extend the write deadline: %w", err)
@@ -92,7 +92,7 @@ func tooLargeFile(size int64) error {
 		size)
 }
 
-// read reads the parts of the form in their order.
+// read reads the parts of the form in order.
 func (f *Form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) error) error {
 	stored := false
 	for n := 0; ; n++ {
@@ -140,8 +140,8 @@ func (f *Form) read(parts *multipart.Reader, b *formBody, store func(io.Reader) 
 	return nil
 }
 
-// DecodeField decodes the JSON of a field, if the form has that field. If the JSON is invalid, the error message
-// contains the example.
+// DecodeField decodes the JSON in a field, if the form has that field. If the JSON is invalid, the error message
+// contains the given example.
 func (f *Form) DecodeField(name, example string, to any, options ...json.Options) error {
 	text := f.Fields[name]
 	if text == "" {
@@ -164,8 +164,8 @@ func (f *Form) DecodeField(name, example string, to any, options ...json.Options
 	return nil
 }
 
-// partReader reads a part of a form and records the read error, so that a caller can distinguish read errors from
-// errors of the function store.
+// partReader reads a part of a form and records any read error, so that a caller can distinguish read errors from
+// errors returned by the function store.
 type partReader struct {
 	r   io.Reader
 	err error
@@ -180,7 +180,7 @@ func (p *partReader) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// formBody is the request body with a form. A caller sets left to limit the bytes that can be read next, because
+// formBody is a request body that contains a form. A caller sets left to limit how many bytes can be read next, because
 // package multipart would keep a very long part header in memory.
 type formBody struct {
 	src  pacedReader

@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// ListChunk is the maximum number of list items in memory for a request without a limit. A longer list is streamed.
+// ListChunk is the maximum number of list items that a request without a limit keeps in memory. Longer lists are
+// streamed.
 const ListChunk = 1000
 
 // List is the JSON form of every list (specification, List envelope).
@@ -20,17 +21,17 @@ type List[T any] struct {
 	HasMore bool   `json:"has_more"`
 	Data    []T    `json:"data"`
 
-	rest *restOfList[T] // reads the items that follow Data; nil if Data is complete
+	rest *restOfList[T] // reads the items that come after Data; nil if Data is complete
 }
 
 // restOfList reads the items after the first chunk of a long list.
 type restOfList[T any] struct {
 	next func() ([]T, error)
-	last func() bool // reports whether next has returned the list's last items
-	more func() bool // reports, after the last items, the value of has_more
+	last func() bool // reports whether next has returned the last items of the list
+	more func() bool // returns the value of has_more once the last items have been read
 }
 
-// ListOf returns items as a list. more reports whether the next page has any items.
+// ListOf returns items as a list. The argument more says whether there are items on the next page.
 func ListOf[T, W any](items []T, more bool, convert func(T) W) List[W] {
 	return List[W]{Object: "list", HasMore: more, Data: Items(items, convert)}
 }
@@ -44,8 +45,8 @@ func Items[T, W any](items []T, convert func(T) W) []W {
 	return data
 }
 
-// FullList returns one page if p has a limit, and all items if p has no limit. The function read returns a page, id
-// returns an item's cursor, and convert returns an item's JSON form. A list of more than ListChunk items is streamed.
+// FullList returns one page if p has a limit, and all items otherwise. The function read returns a page, id returns an
+// item's cursor, and convert returns an item's JSON form. A list of more than ListChunk items is streamed.
 func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id func(T) string,
 	convert func(T) W) (List[W], error) {
 	if p.Limit > 0 {
@@ -64,7 +65,7 @@ func FullList[T, W any](p page.Page, read func(page.Page) ([]T, bool, error), id
 	return l, err
 }
 
-// stream returns the list as a stream. ok is false if the list fits into one chunk.
+// stream returns the list as a stream, or ok == false if the list fits in one chunk.
 func (l List[T]) stream() (s Stream, ok bool) {
 	if l.rest == nil {
 		return Stream{}, false
@@ -106,7 +107,7 @@ func (l List[T]) parts() iter.Seq2[[]byte, error] {
 	}
 }
 
-// Encode returns the JSON of a response.
+// Encode returns a response as JSON.
 func Encode(out any) ([]byte, error) {
 	response, err := json.Marshal(out, jsontext.AllowInvalidUTF8(true), jsontext.AllowDuplicateNames(true),
 		json.Deterministic(true))

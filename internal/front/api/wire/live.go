@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// DefaultHeartbeat is the time between comment lines in an idle stream of events.
+	// DefaultHeartbeat is the time between comment lines in an idle event stream.
 	DefaultHeartbeat = 15 * time.Second
 
 	liveWriteTimeout = 10 * time.Second // time limit for the client to receive one write
@@ -23,17 +23,17 @@ const (
 type LiveStream struct {
 	Path  string
 	Scope teams.Scope // scope that the actor needs
-	// Prepare checks the request and returns a function that opens the source. The server calls the returned function
-	// when it has capacity for the stream.
+	// Prepare checks the request and returns a function that opens the source. The server calls the returned function once
+	// it has capacity for the stream.
 	Prepare func(c *Call) (open func(ctx context.Context) (LiveSource, error), err error)
 }
 
 // LiveSource yields the events of a live stream.
 type LiveSource interface {
-	// First returns the first text of the stream.
+	// First returns the text to send at the start of the stream.
 	First() string
-	// Next returns the next text of the stream, or "" if no text arrives within the time wait. The error is io.EOF when
-	// the stream ends.
+	// Next returns the next text to send, or "" if there is none before the wait time has passed. When the stream ends,
+	// the error is io.EOF.
 	Next(ctx context.Context, wait time.Duration) (string, error)
 	Close()
 }
@@ -79,7 +79,8 @@ func (s *Server) serveLive(w *recorder, r *http.Request, l *LiveStream,
 	}
 }
 
-// openLive opens the source of a live stream. The returned function release frees the capacity that the stream uses.
+// openLive opens the source of a live stream. The returned function release frees the capacity that the stream
+// occupies.
 func (s *Server) openLive(w *recorder, r *http.Request, l *LiveStream) (source LiveSource, release func(), err error) {
 	if err := w.actor.Require(l.Scope); err != nil {
 		return nil, nil, err
@@ -101,7 +102,7 @@ func (s *Server) openLive(w *recorder, r *http.Request, l *LiveStream) (source L
 	return source, release, err
 }
 
-// writeLive writes and flushes a text, which the client must receive within liveWriteTimeout.
+// writeLive writes and flushes a piece of text, which the client must receive within liveWriteTimeout.
 func writeLive(w http.ResponseWriter, text string) error {
 	rc := http.NewResponseController(w)
 	// Response writers in tests do not support deadlines.

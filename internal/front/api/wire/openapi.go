@@ -23,14 +23,14 @@ const (
 
 var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 
-// Description is the part of the OpenAPI document that is not derived from the operations and their types.
+// Description holds the parts of the OpenAPI document that are not derived from the operations and their types.
 type Description struct {
 	Title, Text string
 	// QueryParam describes a query parameter of an operation.
 	QueryParam func(o *Operation, name string) *huma.Param
-	// RequestHeaders returns the request headers that an operation reads, or nil if it reads no headers.
+	// RequestHeaders returns the request headers that an operation reads, or nil if it does not read any.
 	RequestHeaders func(o *Operation) []*huma.Param
-	// ResponseHeaders returns the headers of an operation's responses.
+	// ResponseHeaders returns the headers in an operation's responses.
 	ResponseHeaders func(o *Operation) map[string]*huma.Header
 }
 
@@ -119,7 +119,8 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 	return d
 }
 
-// relax removes two wrong defaults of Huma from a schema: that unknown fields are refused, and that lists may be null.
+// relax corrects two of Huma's defaults in a schema: the API does not refuse unknown fields, and its lists are never
+// null.
 func relax(s *huma.Schema) {
 	if s == nil {
 		return
@@ -136,8 +137,8 @@ func relax(s *huma.Schema) {
 	}
 }
 
-// schemaName returns a type's name in the OpenAPI document: emailWire is Email and sendEmailIn is SendEmailRequest.
-// List types are named after their elements.
+// schemaName returns a type's name in the OpenAPI document. For example, emailWire becomes Email, and sendEmailIn
+// becomes SendEmailRequest. List types are named after their elements.
 func schemaName(t reflect.Type, hint string) string {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -164,7 +165,7 @@ func schemaName(t reflect.Type, hint string) string {
 	return strings.ToUpper(name[:1]) + name[1:]
 }
 
-// operationID returns the ID of an operation. If the operation has no ID, operationID derives the ID from the summary:
+// operationID returns the ID of an operation. If the operation has no explicit ID, the ID is derived from the summary:
 // "Send an email" becomes sendAnEmail.
 func operationID(o *Operation) string {
 	if o.ID != "" {

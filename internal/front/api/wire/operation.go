@@ -11,10 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Open is the scope of operations that need no authentication. No actor has this scope.
+// Open is the scope of operations that do not require authentication. No actor has this scope.
 const Open = teams.Scope(math.MaxUint8)
 
-// Operation is one operation of the API.
+// Operation is a single API operation.
 type Operation struct {
 	Method, Path string
 	Scope        teams.Scope // scope that the actor needs, or Open
@@ -27,28 +27,29 @@ type Operation struct {
 	Handler
 }
 
-// IsAlias reports whether the operation is an undocumented alternative path for another operation.
+// IsAlias reports whether the operation is an undocumented alternative path to another operation.
 func (o *Operation) IsAlias() bool { return o.Tag == "" && o.Scope != Open }
 
-// AuditAction describes the audit log entry of an operation.
+// AuditAction describes an operation's audit log entry.
 type AuditAction struct {
 	Name   string // such as domain.created; "" if the operation is not recorded
 	Target string // the path parameter with the ID of what the action is done to; "" for none
-	// ReadOnly means that the operation changes nothing. The audit entry of a read operation is written after the
-	// operation has succeeded, because the operation has no transaction.
+	// ReadOnly means that the operation changes nothing. The audit entry for a read operation is written after the
+	// operation succeeds, because such an operation has no transaction.
 	ReadOnly bool
 }
 
-// Handler is the function of an operation, with types that are known only at run time. [Endpoint], [Streaming] and
-// [Upload] create handlers.
+// Handler is an operation's function, whose types are known only at run time. [Endpoint], [Streaming] and [Upload]
+// create handlers.
 type Handler struct {
 	in, out reflect.Type
-	form    bool     // the body is a form, which call reads with Call.ReceiveForm
+	form    bool     // the body is a form, which call reads using Call.ReceiveForm
 	media   []string // media types of a streamed response; nil if the response is encoded as JSON
 	call    func(ctx context.Context, c *Call) (any, error)
 }
 
-// None is the request type of operations without input. The bodies of requests to operations without input are ignored.
+// None is the request type of operations without input. If a request to such an operation has a body, the body is
+// ignored.
 type None struct{}
 
 // TakesBody reports whether the operation reads a request body.

@@ -9,9 +9,9 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Optional is a request field that distinguishes an absent field, null and a value.
+// Optional is a request field that distinguishes between an absent field, null and a value.
 type Optional[T any] struct {
-	Given bool // whether the request has the field
+	Given bool // whether the request contains the field
 	Value *T   // nil for null
 }
 
@@ -32,8 +32,8 @@ func (o *Optional[T]) OrZero() (v T) {
 // ElementTypes implements [BoundedDecoder].
 func (*Optional[T]) ElementTypes() []reflect.Type { return []reflect.Type{reflect.TypeFor[T]()} }
 
-// Schema returns a schema that allows the value or null. The struct tag nullable:"false" excludes null for fields that
-// refuse null.
+// Schema returns a schema that allows the value or null. The struct tag nullable:"false" excludes null from the schema
+// of fields that do not accept null.
 func (Optional[T]) Schema(r huma.Registry) *huma.Schema {
 	s := *r.Schema(reflect.TypeFor[T](), true, "")
 	if s.Ref != "" { // keywords next to a $ref would also apply to the value

@@ -15,18 +15,18 @@ import (
 // A PATCH request changes the fields in its body. The Go type of a field determines the meaning of null:
 //
 //   - Optional: null removes the value.
-//   - A plain type or a pointer: null counts as an absent field, because some clients write null for every unset field
-//     (API reference section 1).
+//   - A plain type or a pointer: null is treated as an absent field, because some clients write null for every unset
+//     field (API reference section 1).
 //   - Immutable and ReadOnly: the request cannot change the field.
 //
-// A PATCH body that contains only null or empty fields is refused, because the client would take a success response as
-// confirmation of a change. An empty body and a body with only unknown fields are accepted and change nothing (API
+// A PATCH body that contains only null or empty fields is refused, because the client would take a successful response
+// as confirmation of a change. An empty body and a body with only unknown fields are accepted, but change nothing (API
 // reference section 19.1).
 
-// Immutable is a field that is set when a resource is created and that can never be changed.
+// Immutable is a field that is set when a resource is created and can never be changed.
 type Immutable[T comparable] struct{ value *T }
 
-// UnmarshalJSONFrom reads a value. The value null counts as an absent field.
+// UnmarshalJSONFrom reads a value. A null value is treated as an absent field.
 func (f *Immutable[T]) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	return json.UnmarshalDecode(d, &f.value)
 }
@@ -43,7 +43,7 @@ func (Immutable[T]) Schema(r huma.Registry) *huma.Schema {
 func (f Immutable[T]) Given() bool { return f.value != nil && *f.value != *new(T) }
 
 // MustEqual returns a fault if the request's value differs from the current value. The current value is accepted,
-// because some clients send all fields of the resource that they have read.
+// because some clients send back all fields of the resource that they have read.
 func (f Immutable[T]) MustEqual(field string, current T) error {
 	if !f.Given() || *f.value == current {
 		return nil
@@ -51,10 +51,10 @@ func (f Immutable[T]) MustEqual(field string, current T) error {
 	return fault.Invalidf(field, "The `%s` field cannot be changed. Leave it out, or create another with it.", field)
 }
 
-// ReadOnly is a field that is set when a resource is created and that only another operation can change.
+// ReadOnly is a field that is set when a resource is created and can be changed only by another operation.
 type ReadOnly struct{ given bool }
 
-// UnmarshalJSONFrom skips the value. The values null and false and empty values count as an absent field.
+// UnmarshalJSONFrom skips the value. The values null and false, and empty values, are treated as an absent field.
 func (e *ReadOnly) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	value, err := d.ReadValue()
 	if err != nil {
@@ -72,8 +72,8 @@ func (e *ReadOnly) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 // ElementTypes implements [BoundedDecoder].
 func (*ReadOnly) ElementTypes() []reflect.Type { return nil }
 
-// Refuse returns a fault if the request has the field. instead is a sentence that tells the client how to change the
-// field.
+// Refuse returns a fault if the request contains the field. The parameter instead is a sentence that tells the client
+// how to change the field.
 func (e ReadOnly) Refuse(field, instead string) error {
 	if !e.given {
 		return nil
@@ -81,14 +81,14 @@ func (e ReadOnly) Refuse(field, instead string) error {
 	return fault.Invalidf(field, "The `%s` field cannot be changed here. %s", field, instead)
 }
 
-// RequireChange returns a fault if the request body contains only null or empty fields. in is the decoded body, and
-// change is the resulting change.
+// RequireChange returns a fault if the request body contains only null or empty fields. The parameter in is the decoded
+// body, and change is the change that results from it.
 func (c *Call) RequireChange(in, change any) error {
 	return requireChange(c.body, reflect.TypeOf(in), change)
 }
 
-// requireChange implements RequireChange. in is the body's Go type. If that type has required fields, any body is
-// accepted.
+// requireChange implements RequireChange. The parameter in is the body's Go type. If the body's type has required
+// fields, any body is accepted.
 func requireChange(body []byte, in reflect.Type, change any) error {
 	if in.Kind() != reflect.Struct {
 		return nil

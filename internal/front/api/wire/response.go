@@ -11,18 +11,18 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// LargeResponse is the maximum size in bytes of a response that needs no memory reservation.
+// LargeResponse is the maximum size, in bytes, of a response that does not need a memory reservation.
 const LargeResponse = 256 << 10
 
-// These constants limit the memory for large responses, which all teams share. An operation that expects a large
-// response reserves memory before it reads the rows. After encoding, the reservation shrinks to the response's length
-// and lasts until the client has received the response at a minimum rate. A slow client therefore delays only large
-// responses to its own team.
+// These constants limit the memory for large responses. All teams share this memory. An operation that expects a large
+// response reserves memory before it reads the rows. After encoding, the reservation shrinks to the length of the
+// response. The reservation lasts until the client has received the response, which must happen at a minimum rate. A
+// slow client therefore delays only its own team's large responses.
 const (
-	responsesMax   = 512 << 20        // bytes of memory for all large responses
-	responsesGreed = 1                // greed of that memory's pool, see package fairshare
-	responseCost   = 3                // bytes of memory per byte of a response: row, string and encoded JSON
-	responseGrace  = 15 * time.Second // time limit for receiving a response, plus its time at responsePace
+	responsesMax   = 512 << 20        // memory for all large responses, in bytes
+	responsesGreed = 1                // greed of the pool for that memory; see package fairshare
+	responseCost   = 3                // memory per byte of a response: row, string and encoded JSON
+	responseGrace  = 15 * time.Second // time limit for receiving a response, in addition to its time at responsePace
 	responsePace   = 128 << 10        // bytes per second
 )
 
@@ -53,8 +53,8 @@ func (c *Call) shrinkReservation(bytes int64) {
 	}
 }
 
-// ReleaseSource sets a function that releases the memory of the data from which the response is built. The function
-// release is called after the response is encoded.
+// ReleaseSource sets a function that releases the memory for the data that the response is built from. The function is
+// called after the response has been encoded.
 func (c *Call) ReleaseSource(release func()) { c.source = release }
 
 func (c *Call) releaseSource() {
@@ -79,7 +79,7 @@ func (s *Server) writeResponse(w *recorder, r *http.Request, c *Call, response [
 	c.shrinkReservation(int64(len(response)))
 	c.releaseSource()
 	if w.recordResponse {
-		w.recordResponse, w.response = false, response // recorded without a copy, which would double the memory
+		w.recordResponse, w.response = false, response // recorded without copying, which would use twice as much memory
 	}
 	h := w.Header()
 	h["Content-Type"] = []string{MediaJSON + "; charset=utf-8"}

@@ -9,7 +9,7 @@ import (
 )
 
 // A client must receive a large response at a minimum rate. Each piece of a response extends the write deadline only by
-// the time that the piece needs at the minimum rate.
+// the time that the piece takes at the minimum rate.
 func TestPaceOfLargeAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := &dated{ResponseRecorder: httptest.NewRecorder(), start: time.Now()}
@@ -27,7 +27,7 @@ func TestPaceOfLargeAnswers(t *testing.T) {
 	})
 }
 
-// dated is a client that records its write deadlines.
+// dated is a client that records the write deadlines set on its connection.
 type dated struct {
 	*httptest.ResponseRecorder
 	start time.Time

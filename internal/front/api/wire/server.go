@@ -32,13 +32,12 @@ type Options struct {
 	Log       *slog.Logger
 	Version   string
 	PublicURL string // the installation's address, which is shown to clients without a token; may be empty
-	// Address returns the address by which a client reaches this installation. If Address is nil, all clients get
-	// PublicURL.
+	// Address returns the URL at which a client reaches this installation. If Address is nil, all clients get PublicURL.
 	Address          func(r *http.Request) string
-	RateLimit        int            // default request limit per team and second; 0 means no limit
-	Limits           *teams.Limiter // counts requests for the rate limit; nil creates a new limiter
+	RateLimit        int            // default limit on a team's requests per second; 0 means no limit
+	Limits           *teams.Limiter // counts requests for the rate limit; if nil, a new limiter is created
 	RequireUserAgent bool           // refuse requests without a User-Agent header
-	Heartbeat        time.Duration  // interval of comment lines in an idle live stream; 0 means DefaultHeartbeat
+	Heartbeat        time.Duration  // time between comment lines in an idle live stream; 0 means DefaultHeartbeat
 	BodyMax          int64          // maximum size of a request body in bytes; 0 means 64 MB; at most 256 MB
 
 	// MaskSecrets masks API keys and other secrets in a path or a header before it is logged. If MaskSecrets is nil,
@@ -46,31 +45,32 @@ type Options struct {
 	MaskSecrets func(text string) string
 
 	// AfterCall, if set, is called after each operation and before its response is written. AfterCall may add response
-	// headers. err is the operation's error.
+	// headers. The argument err is the operation's error.
 	AfterCall func(ctx context.Context, c *Call, err error)
 
 	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
-	// waits until Observe returns.
+	// cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
 // Server serves operations over HTTP.
 type Server struct {
-	// Capacity is shared by the requests of all teams.
+	// Capacity is shared by requests from all teams.
 	Capacity Capacity
 
 	opts           Options
 	routes         chi.Router
-	unknownKeys    teams.Limiter   // counts requests with unknown API keys per client address
+	unknownKeys    teams.Limiter   // counts requests with unknown API keys by client address
 	unavailableLog lograte.Limiter // limits log lines about unavailable dependencies
 	overloadLog    lograte.Limiter // limits log lines about overload, so that they do not hide failures
 	document       func() []byte
 	docsPage       func() ([]byte, error)
 }
 
-// Capacity contains the pools that all requests on this node share. No team can use up a pool, see package fairshare.
+// Capacity contains the pools that all requests on this node share. No single team can use up a pool; see package
+// fairshare.
 type Capacity struct {
-	BodyStarts   *fairshare.Pool // bytes of memory for large bodies until an eighth of the body has arrived
+	BodyStarts   *fairshare.Pool // bytes of memory for large bodies of which less than an eighth has arrived
 	MediumBodies *fairshare.Pool // bytes of memory for bodies that do not wait for larger bodies
 	Bodies       *fairshare.Pool // bytes of memory for the largest bodies
 	Responses    *fairshare.Pool // bytes of memory for large responses
@@ -104,7 +104,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// router returns a router for all operations. The router authenticates every request with the given function.
+// router returns a router for all operations. The router uses the given function to authenticate every request.
 func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) chi.Router {
 	router := chi.NewRouter()
 	router.NotFound(func(w http.ResponseWriter, r *http.Request) { s.answerNotFound(w.(*recorder), r, authenticate) })
@@ -134,8 +134,8 @@ func (s *Server) router(authenticate func(w *recorder, r *http.Request) error) c
 // Operations returns the server's operations.
 func (s *Server) Operations() []Operation { return s.opts.Operations }
 
-// Scope returns the scope that an actor needs for an operation. path is the path pattern of the operation's route. ok
-// is false if the operation does not exist or needs no scope.
+// Scope returns the scope that an actor needs for an operation. The operation is identified by its method and its
+// route's path pattern. If the operation does not exist or needs no scope, ok is false.
 func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	for i := range s.opts.Operations {
 		if o := &s.opts.Operations[i]; o.Method == method && o.Path == path && o.Scope != Open {
@@ -151,8 +151,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		recordResponse: s.opts.Observe != nil, head: r.Method == http.MethodHead, resource: resourceOf(r.Context())}, r)
 }
 
-// ServeAs returns a handler that serves all operations to an actor who is already authenticated. The handler checks
-// scopes, but neither tokens nor the rate limit.
+// ServeAs returns a handler that serves all operations to an actor who has already been authenticated. The handler
+// checks scopes, but does not check tokens or the rate limit.
 func (s *Server) ServeAs(by teams.Actor) http.Handler {
 	routes := s.router(func(w *recorder, _ *http.Request) error {
 		w.actor = by
@@ -196,7 +196,7 @@ func (s *Server) serveRoutes(routes chi.Router, w *recorder, r *http.Request) {
 	routes.ServeHTTP(w, routed)
 }
 
-// requestID returns the client's X-Request-Id if it is valid in headers and logs, and a new ID if not.
+// requestID returns the client's X-Request-Id if it is safe to use in headers and logs, and a new ID otherwise.
 func requestID(r *http.Request) string {
 	given := r.Header.Get("X-Request-Id")
 	if given == "" || len(given) > 100 || strings.ContainsFunc(given, func(c rune) bool { return c <= ' ' || c > '~' }) {
@@ -205,8 +205,8 @@ func requestID(r *http.Request) string {
 	return given
 }
 
-// normalizePath rewrites //emails to /emails and /contacts/ to /contacts. normalizePath does not redirect, because
-// clients follow a redirected POST with a GET.
+// normalizePath rewrites //emails to /emails and /contacts/ to /contacts. The path is rewritten and not redirected,
+// because clients follow a redirected POST with a GET.
 func normalizePath(r *http.Request) {
 	if r.URL.RawPath != "" {
 		r.URL.RawPath = normalized(r.URL.RawPath)
@@ -224,7 +224,7 @@ func normalized(path string) string {
 	return path
 }
 
-// finish logs the request in one line and calls Observe. Failures because of an unavailable dependency are logged at a
+// finish logs the request in one line and calls Observe. Failures caused by an unavailable dependency are logged at a
 // limited rate, because every request fails in the same way.
 func (s *Server) finish(w *recorder, r *http.Request) {
 	took := time.Since(w.start)
@@ -232,7 +232,7 @@ func (s *Server) finish(w *recorder, r *http.Request) {
 	level, logged, suppressed := slog.LevelDebug, true, 0
 	switch {
 	case r.Context().Err() != nil && w.status == http.StatusServiceUnavailable:
-		// The client disconnected, which is not a failure of the server.
+		// The client disconnected, which is not a server failure.
 	case w.status == http.StatusServiceUnavailable && isOverload(w.cause):
 		level = slog.LevelWarn
 		logged, suppressed = s.overloadLog.Allow()
@@ -275,7 +275,7 @@ type RequestRecord struct {
 	Duration                    time.Duration
 	Body, Answer                []byte
 	Long                        int64 // length in bytes of a streamed list, which is not in Answer
-	Streamed                    bool  // the response was an event stream, which is not recorded
+	Streamed                    bool  // whether the response was an event stream, which is not recorded
 }
 
 // Logged reports whether a request belongs in the request log. Event streams and requests that read the request log are
@@ -284,19 +284,19 @@ func (r RequestRecord) Logged() bool {
 	return !r.Streamed && r.Path != "/logs" && !strings.HasPrefix(r.Path, "/logs/")
 }
 
-// recorder is the response writer of a request, which records the data for the log line and for Observe.
+// recorder is a request's response writer, which also records the data for the log line and for Observe.
 type recorder struct {
 	http.ResponseWriter
 	start    time.Time
 	id       string
 	path     string      // for the logs; "" means the path of the request
-	actor    teams.Actor // the authenticated actor, even if it lacks the scope
+	actor    teams.Actor // the authenticated actor, even if the actor lacks the scope
 	resource string      // path of the other protocol through which the request came, or ""; see Server.Authenticate
 	status   int
 	cause    error // cause of an internal failure
 
 	recordResponse bool // whether to keep the response for Observe
-	countResponse  bool // whether to only count the bytes of the response
+	countResponse  bool // whether to count the bytes of the response without keeping them
 	responseBytes  int64
 	streamed       bool
 	body, response []byte

@@ -24,7 +24,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A team that exceeds its rate limit gets status 429 until the next second. Every response has the rate limit headers.
+// A team that exceeds its rate limit gets status 429 until the next second. The rate limit headers are present in every
+// response.
 func TestRateLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{RateLimit: 2})
@@ -70,7 +71,7 @@ func TestRateLimit(t *testing.T) {
 	})
 }
 
-// Without a rate limit, responses have no rate limit headers.
+// If there is no rate limit, responses have no rate limit headers.
 func TestNoRateLimit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -81,7 +82,8 @@ func TestNoRateLimit(t *testing.T) {
 	}
 }
 
-// Requests with unknown API keys are limited per client address. A valid API key still works from a limited address.
+// Requests with unknown API keys are limited per client address. A valid API key still works from an address that has
+// reached the limit.
 func TestGuessing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, Options{})
@@ -115,7 +117,7 @@ func TestRequestID(t *testing.T) {
 	}
 }
 
-// If an error is not a fault, the response does not contain its cause, which is logged once.
+// If an error is not a fault, its cause is logged once and does not appear in the response.
 func TestFailuresOfOurs(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -155,7 +157,7 @@ func TestFailuresOfOurs(t *testing.T) {
 	}
 }
 
-// Overload is logged as a warning at a limited rate, and does not hide log lines about failures.
+// Overload is logged as a warning at a limited rate, and does not hide failures in the log.
 func TestTooMuchIsNoFailure(t *testing.T) {
 	t.Parallel()
 	for name, cause := range map[string]error{"no place": db.ErrCrowded,
@@ -188,7 +190,7 @@ func TestClientGoesAway(t *testing.T) {
 		<-ctx.Done()
 		return None{}, fmt.Errorf("read: %w", ctx.Err())
 	})
-	f.do(t, "GET /api-keys") // so that the server has cached the API key
+	f.do(t, "GET /api-keys") // ensures that the server has cached the API key
 	ctx, cancel := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, http.MethodPost, "/test", nil)
 	r.Header.Set("Authorization", "Bearer "+f.keys["full"])
@@ -214,7 +216,7 @@ type echo struct {
 	Text string `json:"text"`
 }
 
-// Observe is called only for requests with a valid API key, and gets the original request and response.
+// Observe is called only for requests with a valid API key, and receives the original request and response.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	var seen []RequestRecord
@@ -250,7 +252,7 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// Request bodies of any size up to the limit are read completely, with and without Content-Length, and their memory is
+// Request bodies of any size up to the limit are read completely, with or without Content-Length, and their memory is
 // released.
 func TestBodies(t *testing.T) {
 	t.Parallel()
@@ -281,7 +283,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// A request with a large body waits a limited time for memory.
+// A request with a large body waits for memory for a limited time.
 func TestTooManyLargeBodies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newRoute(t, Options{}, func(_ context.Context, _ *Call, in echo) (int, error) { return len(in.Text), nil })
@@ -332,7 +334,7 @@ func TestBodyIsNotReadInVain(t *testing.T) {
 	}
 }
 
-// HEAD responds like GET without the body. Load balancers send HEAD requests.
+// A HEAD request gets the same response as a GET request, but without the body. Load balancers send HEAD requests.
 func TestHead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
@@ -346,7 +348,8 @@ func TestHead(t *testing.T) {
 	}
 }
 
-// Each request is logged in one line, at debug level if it succeeds and at info level if it fails with a client error.
+// Each request is logged in one line. The level is debug if the request succeeds, and info if it fails with a client
+// error.
 func TestLog(t *testing.T) {
 	t.Parallel()
 	var log strings.Builder

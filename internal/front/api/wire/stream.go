@@ -12,27 +12,27 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// These constants limit the streamed responses on this node. A slow client uses a stream for longer, but delays only
-// the streams of its own team.
+// These constants limit the streamed responses on this node. A slow client occupies a stream for longer, but delays
+// only its own team's streams.
 const (
 	exportsMax             = 64               // concurrent exports
-	exportsPerTeamMax      = 4                // concurrent exports of one team
-	streamsGreed           = 1                // greed of the pool for each kind of stream, see package fairshare
-	longListsMax           = 128              // concurrent long lists; each has one chunk in memory
-	longListWait           = 10 * time.Second // maximum time for which a long list waits for capacity
+	exportsPerTeamMax      = 4                // maximum number of concurrent exports per team
+	streamsGreed           = 1                // greed of the pool for each kind of stream; see package fairshare
+	longListsMax           = 128              // maximum number of concurrent long lists; each has one chunk in memory
+	longListWait           = 10 * time.Second // maximum time that a long list waits for capacity
 	eventStreamsMax        = 256              // open event streams
-	eventStreamsPerTeamMax = 10               // open event streams of one team
+	eventStreamsPerTeamMax = 10               // maximum number of open event streams per team
 	streamPiece            = 32 << 10         // bytes per write
 	streamPieceTimeout     = 30 * time.Second // time limit for the client to receive one write
 )
 
-// StreamKind is the kind of a streamed response. Each kind of stream has a separate limit.
+// StreamKind is a kind of streamed response. Each kind has a separate limit.
 type StreamKind int
 
-// The kinds of streams.
+// These are the kinds of streamed responses.
 const (
 	Export      StreamKind = iota // a file
-	EventStream                   // events, sent when they happen
+	EventStream                   // events that are sent as they happen
 	longList                      // a list that clients expect as one response
 )
 
@@ -41,20 +41,20 @@ type Stream struct {
 	MediaType string
 	FileName  string // for browsers that save the response; "" for none
 	Kind      StreamKind
-	// Parts yields the response in parts. Each part is valid until the next part is requested. An error before the
+	// Parts yields the response in parts. Each part is valid only until the next part is requested. An error before the
 	// first part causes an error response. An error after the first part truncates the response.
 	Parts iter.Seq2[[]byte, error]
 }
 
-// Streaming returns a handler for a function that has no input and returns a stream. The OpenAPI document describes the
-// type Row for each media type: a line of NDJSON, the data of an event, or a whole JSON response.
+// Streaming returns a handler for a function that has no input and returns a stream. In the OpenAPI document, the type
+// Row describes a line of NDJSON, the data of an event, or a whole JSON response, depending on the media type.
 func Streaming[Row any](f func(ctx context.Context, c *Call) (Stream, error), media ...string) Handler {
 	h := Endpoint(func(ctx context.Context, c *Call, _ None) (Stream, error) { return f(ctx, c) })
 	h.out, h.media = reflect.TypeFor[Row](), media
 	return h
 }
 
-// errClientGone means that the client no longer receives the response.
+// errClientGone means that the client is no longer receiving the response.
 var errClientGone = errors.New("the client disconnected or receives too slowly")
 
 // writeStream writes a response in parts. While writeStream waits for a slow client, the server keeps only the
@@ -94,8 +94,8 @@ func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream 
 	}
 }
 
-// acquireStream waits until the team may open another stream of the given kind. The returned function release frees the
-// stream's slot.
+// acquireStream reserves a slot for a stream of the given kind. Only long lists wait for a free slot. The returned
+// function release frees the slot.
 func (s *Server) acquireStream(ctx context.Context, team string, kind StreamKind) (release func(), err error) {
 	switch kind {
 	case EventStream:
@@ -139,7 +139,7 @@ func writeStreamHeader(w http.ResponseWriter, status int, s Stream) {
 	w.WriteHeader(status)
 }
 
-// writePart writes and flushes a part. The client must receive each write of streamPiece bytes within
+// writePart writes and flushes a part of the response. The client must receive each write of streamPiece bytes within
 // streamPieceTimeout.
 func writePart(w http.ResponseWriter, part []byte) error {
 	rc := http.NewResponseController(w)

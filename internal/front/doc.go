@@ -1,7 +1,7 @@
-// Package front is the group of packages with external interfaces: the JSON API, MCP, OAuth, the web pages, links in
-// emails, and SMTP submission. Each package translates between its protocol and the services of lower packages. The
-// packages contain no business rules and no SQL.
+// Package front is the group of packages that provide external interfaces: the JSON API, MCP, OAuth, the web pages,
+// links in emails, and SMTP submission. Each package translates between its protocol and the services in lower
+// packages. The packages contain no business rules and no SQL.
 //
-// Packages in front may import packages of every lower group. Among each other, packages in front may import only web
-// and api/wire.
+// Packages in front may import packages from every lower group. The only packages in front that other packages in front
+// may import are web and api/wire.
 package front

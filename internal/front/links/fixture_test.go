@@ -25,8 +25,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// site is an http.Handler that serves the API and the links of a test node. The team Acme also receives email at
-// in.acme.example, and the team Other at other.example.
+// site is an http.Handler that serves a test node's API and links. The team Acme also receives email at
+// in.acme.example, and the team Other receives email at other.example.
 type site struct {
 	*testnode.Node
 	api      *api.API
@@ -38,7 +38,7 @@ type site struct {
 	token    map[string]string // API keys, by the names "acme", "sending" and "other"
 }
 
-// newSite returns a site that uses only the limits of c.
+// newSite returns a site that takes only the limits from c.
 func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	t.Helper()
 	s := &site{links: http.NewServeMux(), log: &testnode.Logged{}, folder: filepath.Join(t.TempDir(), "blobs")}
@@ -70,8 +70,8 @@ func (s *site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.api.ServeHTTP(w, r)
 }
 
-// request returns a request for a line such as "GET /path", or for an absolute URL of the site. key is the name of the
-// API key, or "" for a request without a key.
+// request returns a request for a line such as "GET /path", or for an absolute URL on the site. The parameter key is
+// the name of an API key, or "" for a request without a key.
 func (s *site) request(t testing.TB, key, line, body string) *http.Request {
 	method, path, found := strings.Cut(line, " ")
 	if !found {

@@ -1,18 +1,19 @@
-// Package links serves the links that need no API key: signed downloads, shared emails, tracked links and pixels, and
-// unsubscribe pages.
+// Package links serves the links that work without an API key: signed downloads, shared emails, tracked links and
+// pixels, and unsubscribe pages.
 //
 // # Invariants
 //
 // The signed token in a link identifies the link's target and, if the link expires, its expiry time. A request with a
 // token that is forged, was issued for another purpose, or belongs to a deleted team gets status 404. A tracked link
-// still redirects to its target after its email or team was deleted. All pages tell search engines not to index them.
-// The HTML of an email is shown in a sandboxed frame that cannot run scripts or access other pages of this host.
+// continues to redirect to its target after its email or team has been deleted. All pages tell search engines not to
+// index them. The HTML of an email is shown in a sandboxed frame that cannot run scripts or access other pages of this
+// host.
 //
 // # Failures
 //
-// Showing a large received email reserves memory from the team's share. If no memory is left, the response is 503 with
-// Retry-After. Internal errors are logged, and their cause is not included in the response. Pages and files are
-// streamed, so if reading fails after the start of the response, the client gets an incomplete response.
+// Showing a large received email reserves memory from the team's share. If not enough memory is available, the response
+// is 503 with Retry-After. Internal errors are logged, and their cause is not included in the response. Pages and files
+// are streamed. If reading the data fails after the response has started, the client gets an incomplete response.
 package links
 
 import (
@@ -35,7 +36,7 @@ type Links struct {
 	outageLog lograte.Limiter // limits log lines about unavailable services
 }
 
-// New returns the handlers of /download/ and /shared.
+// New returns the handlers for /download/ and /shared.
 func New(e *emails.Service, r *receiving.Service, log *slog.Logger) *Links {
 	return &Links{emails: e, received: r, log: log}
 }
@@ -63,7 +64,7 @@ func (l *Links) download(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// fail sends an error response with a text. Internal errors are logged, and their cause is not included in the
+// fail sends an error response with a message. Internal errors are logged, and their cause is not included in the
 // response.
 func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, text := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
@@ -80,12 +81,12 @@ func (l *Links) fail(w http.ResponseWriter, r *http.Request, err error) {
 		status, text = http.StatusServiceUnavailable, "This cannot be shown at present. Try again in a moment."
 		w.Header().Set("Retry-After", "1")
 	}
-	if status >= 500 && r.Context().Err() == nil { // a client that disconnected is not a failure
+	if status >= 500 && r.Context().Err() == nil { // a client that disconnects is not a failure
 		logged, leftOut := true, 0
 		if kind == fault.Unavailable {
 			logged, leftOut = l.outageLog.Allow()
 			if f, ok := errors.AsType[*fault.Error](err); ok && f.Unwrap() != nil {
-				err = f.Unwrap() // the fault's own text is meant for the client, not for the log
+				err = f.Unwrap() // the fault's own message is meant for the client, not for the log
 			}
 		}
 		if logged {

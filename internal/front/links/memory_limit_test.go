@@ -22,19 +22,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// memory is enough bytes for one team to read two large messages concurrently while another team reads one large
+// memory is a limit that allows one team to read two large messages concurrently while another team reads one large
 // message.
 const memory = 10 << 20
 
-// large returns a message of about one megabyte with a text and an attached file.
+// large returns a message of about one megabyte with a text part and an attached file.
 func large() string {
 	lines := strings.Repeat("x\n", 1<<19/3)
 	return "Subject: Large\nContent-Type: multipart/mixed; boundary=b\n\n--b\n\n" + lines +
 		"--b\nContent-Type: application/pdf; name=a.pdf\n\n" + lines + "--b--\n"
 }
 
-// readers returns a map from the request lines that read a received email of a team to the names of the API keys that
-// they need.
+// readers returns the requests that read one of a team's received emails. The map's values are the names of the API
+// keys that the requests need.
 func (s *site) readers(t testing.TB, team, id string) map[string]string {
 	t.Helper()
 	e, err := s.received.File(t.Context(), s.team[team], id, s.fileOf(t, team, id))
@@ -56,7 +56,7 @@ func (s *site) fileOf(t testing.TB, team, id string) string {
 	return rest[:36]
 }
 
-// hold opens downloads of a team's email without reading them, until the team has no memory left.
+// hold opens downloads of a team's email without reading them until the team's share of memory is used up.
 func (s *site) hold(t testing.TB, team, id string) (all []receiving.Download) {
 	t.Helper()
 	link, _ := s.received.FileURL(s.team[team], id, s.fileOf(t, team, id), time.Now())
@@ -78,7 +78,7 @@ func closeAll(t testing.TB, all []receiving.Download) {
 	}
 }
 
-// wantBusy checks the response of the API or of a link to a request for which no memory is left.
+// wantBusy checks that the API or a link refused a request because no memory was left.
 func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	t.Helper()
 	text := w.Body.String()
@@ -90,7 +90,7 @@ func wantBusy(t testing.TB, line string, w *httptest.ResponseRecorder) {
 	}
 }
 
-// handIn sends a large message to the SMTP server at addr.
+// handIn submits a large message to the SMTP server at addr.
 func handIn(t testing.TB, addr string) error {
 	t.Helper()
 	client, err := smtp.Dial(addr)
@@ -102,8 +102,8 @@ func handIn(t testing.TB, addr string) error {
 	return client.SendMail("jo@sender.example", []string{"in@in.acme.example"}, strings.NewReader(text))
 }
 
-// While downloads use all memory of a team, requests that read its emails get 503 and incoming mail for the team gets
-// 451. Other teams are not affected. After the downloads have ended, the same requests succeed.
+// While downloads use all of a team's memory, requests that read the team's emails get 503 and incoming mail for the
+// team gets 451. Other teams are not affected. After the downloads have finished, the same requests succeed.
 func TestReadersWithoutMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1, TakeWait: 1})
@@ -136,7 +136,7 @@ func TestReadersWithoutMemory(t *testing.T) {
 			}
 		}
 		raw, _ := s.received.RawURL(s.team["acme"], mine, time.Now())
-		s.get(t, raw, 200) // the raw message is streamed and needs no memory
+		s.get(t, raw, 200) // the raw message is streamed and does not need memory
 		reply, ok := errors.AsType[*smtp.SMTPError](handIn(t, l.Addr().String()))
 		if !ok || reply.Code != 451 || reply.EnhancedCode != (smtp.EnhancedCode{4, 3, 2}) {
 			t.Errorf("by SMTP: %v", reply)
@@ -173,8 +173,9 @@ func (s *stuck) Write(b []byte) (int, error) {
 	return s.ResponseRecorder.Write(b)
 }
 
-// The memory of a download stays reserved until the client has read the whole file. Slow clients can use only the
-// memory share of their team. API responses use other memory (see TestSlowReaderOfReceivedEmail in package api).
+// The memory for a download stays reserved until the client has read the whole file. Slow clients can use only their
+// own team's share of memory. API responses use a separate pool of memory (see TestSlowReaderOfReceivedEmail in package
+// api).
 func TestSlowReadersShareMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{Memory: memory, ReadWait: 1})
@@ -212,7 +213,7 @@ func TestSlowReadersShareMemory(t *testing.T) {
 	})
 }
 
-// A client that disconnects while its request waits for memory reserves no memory and causes no log line.
+// If a client disconnects while its request is waiting for memory, no memory is reserved and nothing is logged.
 func TestReadersThatGoAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, dbtest.SQLite(t), receiving.Config{Memory: memory})

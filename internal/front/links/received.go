@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// serveFile serves the file to which a link's token refers.
+// serveFile serves the file that a link's token refers to.
 func (l *Links) serveFile(open func(ctx context.Context, token string) (receiving.Download, error)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		d, err := open(r.Context(), r.PathValue("token"))
@@ -26,8 +26,8 @@ func (l *Links) serveFile(open func(ctx context.Context, token string) (receivin
 	}
 }
 
-// writeFileHeader writes the HTTP header for a file from an untrusted sender. With this header, browsers save the file
-// and do not interpret it.
+// writeFileHeader writes the HTTP header for a file from an untrusted sender. The header makes browsers save the file
+// without interpreting its content.
 func writeFileHeader(w http.ResponseWriter, name, contentType string, size int64) {
 	disposition := mime.FormatMediaType("attachment", map[string]string{"filename": name})
 	if name == "" || disposition == "" {

@@ -16,7 +16,7 @@ import (
 var sharedHTML string
 
 // sharedTemplate contains two templates: `head` for the part of the page before the email's content, and `foot` for the
-// part after the content.
+// part after it.
 var sharedTemplate = template.Must(template.New("shared").Parse(sharedHTML))
 
 // sharedPage is the content of a page that shows a shared email.
@@ -27,9 +27,9 @@ type sharedPage struct {
 	MessageID       string
 	Attachments     []sharedFile
 
-	html  func(io.Writer) error // writes the email's HTML; nil if it has no HTML
+	html  func(io.Writer) error // writes the email's HTML; nil if the email has no HTML
 	text  string
-	close func() // releases the memory that the page reserved
+	close func() // releases the memory reserved for the page
 }
 
 type sharedFile struct {
@@ -37,7 +37,7 @@ type sharedFile struct {
 	Size            int64
 }
 
-// showShared shows the email to which a token refers. A token is valid either for a sent or for a received email.
+// showShared shows the email that a token refers to. A token is valid for either a sent email or a received email.
 func (l *Links) showShared(w http.ResponseWriter, r *http.Request) {
 	token := r.URL.Query().Get("token")
 	p, err := l.sharedSent(r.Context(), token)
@@ -108,8 +108,8 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 	return p, nil
 }
 
-// write writes the page. The email's texts may have tens of megabytes and are escaped in chunks, because a template
-// would keep each text in one string.
+// write writes the page. The email's HTML and plain text may be tens of megabytes long and are escaped in chunks,
+// because a template would hold each of them in one string.
 func (p *sharedPage) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, escapeChunk)
 	if err := sharedTemplate.ExecuteTemplate(out, "head", p); err != nil {
@@ -135,7 +135,7 @@ func (p *sharedPage) write(w io.Writer) error {
 	return out.Flush()
 }
 
-// escapeChunk is the number of bytes that are escaped at a time.
+// escapeChunk is how many bytes are escaped at a time.
 const escapeChunk = 32 << 10
 
 // escaper escapes text for HTML. Escaped text can be used between tags and in quoted attributes.
@@ -144,11 +144,11 @@ type escaper struct{ out *bufio.Writer }
 // Write implements io.Writer.
 func (e escaper) Write(b []byte) (int, error) {
 	template.HTMLEscape(e.out, b)
-	_, err := e.out.Write(nil) // an empty write returns the earlier error of a bufio.Writer
+	_, err := e.out.Write(nil) // an empty write returns any earlier error from the bufio.Writer
 	return len(b), err
 }
 
-// WriteString implements io.StringWriter, so that a large text is copied in chunks.
+// WriteString implements io.StringWriter, so that a large string is copied in chunks.
 func (e escaper) WriteString(s string) (n int, err error) {
 	for err == nil && n < len(s) {
 		piece := s[n:min(n+escapeChunk, len(s))]

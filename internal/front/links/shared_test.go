@@ -80,7 +80,7 @@ func look(t *testing.T, page string) (s shows) {
 	return s
 }
 
-// The content of a shared email, whether sent or received, appears only as text of the page and in a frame without any
+// The content of a shared email, whether sent or received, appears on the page only as text and in a frame that has no
 // permissions.
 func TestSharedHostileEmails(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -159,7 +159,7 @@ func TestSharedHostileEmails(t *testing.T) {
 	})
 }
 
-// Sharing works in the same way for sent and received emails, with the same operation, rules and responses.
+// Sharing works in the same way for sent and received emails: the operation, the rules and the responses are the same.
 func TestSharing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})
@@ -209,7 +209,7 @@ func TestSharing(t *testing.T) {
 	})
 }
 
-// The token of a shared link opens only the email for which it was issued.
+// The token in a shared link opens only the email that it was issued for.
 func TestSharedTokens(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := newSite(t, d, receiving.Config{})

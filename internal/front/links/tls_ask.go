@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// TLSAsk returns the handler of GET /tls/ask?domain=NAME. A reverse proxy with on-demand TLS requests this path to find
-// out whether it may obtain a certificate for a host. The status is 200 if the host is in own or is a current or former
-// tracking host of a domain, and 404 for other hosts. If the database is unavailable, the status is 503, which proxies
-// treat as a refusal.
+// TLSAsk returns the handler for GET /tls/ask?domain=NAME. A reverse proxy with on-demand TLS requests this path to
+// find out whether it may obtain a certificate for a host. The status is 200 if the host is listed in own or is a
+// current or former tracking host of a domain, and 404 otherwise. If the database is unavailable, the status is 503,
+// which proxies treat as a refusal.
 func TLSAsk(d *domains.Service, log *slog.Logger, own ...string) http.Handler {
 	var outageLog lograte.Limiter
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,17 +12,17 @@ import (
 	"github.com/postrider/postrider/internal/sending/tracking"
 )
 
-// Tracked serves the tracked links of sent emails, /c/{token}, and their tracking pixels, /o/{token}. Each token works
-// only at the host name for which it was issued.
+// Tracked serves the tracked links in sent emails, /c/{token}, and their tracking pixels, /o/{token}. Each token works
+// only at the host name that it was issued for.
 //
-// Tracked does not use the database, because a link's target is part of its token, and a hit is recorded after the
-// response. Tracked is not an open redirect: it redirects only to targets in tokens that this installation signed.
+// Tracked does not use the database: a link's target is part of its token, and a hit is recorded after the response.
+// Tracked is not an open redirect, because it redirects only to targets in tokens that this installation has signed.
 type Tracked struct {
 	emails *emails.Service
 	hits   *tracking.Service
 }
 
-// NewTracked returns the handler of tracked links and pixels.
+// NewTracked returns the handler for tracked links and pixels.
 func NewTracked(e *emails.Service, hits *tracking.Service) *Tracked { return &Tracked{e, hits} }
 
 const (
@@ -76,7 +76,7 @@ func (t *Tracked) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		UserAgent: r.UserAgent(), Prefetch: isPrefetch(r.Header), Head: r.Method == http.MethodHead})
 }
 
-// location returns a link's target as an http or https URL in printable ASCII, which is valid in a header. Like
+// location returns a link's target as an http or https URL in printable ASCII, so that it is valid in a header. Like
 // browsers, location removes tabs and line breaks and escapes other invalid bytes.
 func location(target string) (string, bool) {
 	scheme, rest, ok := strings.Cut(target, "://")
@@ -116,7 +116,7 @@ func client(r *http.Request) netip.Addr {
 	return at.Addr().Unmap().WithZone("")
 }
 
-// isPrefetch reports whether a request header says that the browser only prefetches or previews the page.
+// isPrefetch reports whether a request's headers say that the browser is only prefetching or previewing the page.
 func isPrefetch(h http.Header) bool {
 	for _, name := range []string{"Sec-Purpose", "Purpose", "X-Purpose", "X-Moz"} {
 		for _, value := range h[name] {

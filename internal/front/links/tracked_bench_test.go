@@ -20,9 +20,9 @@ import (
 )
 
 // BenchmarkHits sends 2,000 hits a second for five seconds to a server on loopback, over persistent connections. The
-// hits are alternately opens and clicks of a thousand emails. One variant accepts 300 emails a second during the hits
-// and records them as delivered. The benchmark reports the median and the 99th percentile of the response times,
-// measured from the time at which each hit was due. The benchmark also reports the time from the last response until
+// hits alternate between opens and clicks, and are spread over a thousand emails. In one variant, the node also accepts
+// 300 emails a second and records them as delivered. The benchmark reports the median and 99th percentile response
+// times, measured from the time at which each hit was due. The benchmark also reports how long after the last response
 // all hits are on disk.
 func BenchmarkHits(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
@@ -34,7 +34,7 @@ func BenchmarkHits(b *testing.B) {
 	}
 }
 
-// sendAtRate sends emails at the given rate until ctx ends, records each email as delivered immediately, and returns
+// sendAtRate sends emails at the given rate until ctx ends, immediately records each email as delivered, and returns
 // the number of sent emails.
 func sendAtRate(ctx context.Context, n *testnode.Node, rate int) (sent int) {
 	tick := time.NewTicker(time.Second / time.Duration(rate))

@@ -34,10 +34,10 @@ const (
 	shopLink = "https://shop.example/a?b=1&c=%20d#e"
 )
 
-// linksHost is the host name of tracked links.
+// linksHost is the host name in tracked links.
 const linksHost = "links.acme.example"
 
-// token returns the token of a tracked link, signed for the given purpose. Package emails uses the purpose "track".
+// token returns the token for a tracked link, signed for the given purpose. Package emails uses the purpose "track".
 func token(keys *keyring.Keyring, purpose string, t tokens.TrackedLink) string {
 	u := uuid.MustParse(t.EmailID)
 	data := append(binary.AppendUvarint([]byte{1}, uint64(t.Position+1)), u[:]...)
@@ -54,7 +54,7 @@ func open(n *testnode.Node, emailID string) string {
 	return "/o/" + token(n.Keys, "track", tokens.TrackedLink{EmailID: emailID})
 }
 
-// tracker serves the tracked links of a node.
+// tracker serves a node's tracked links.
 type tracker struct {
 	*testnode.Node
 	*links.Tracked
@@ -75,7 +75,7 @@ func (tr *tracker) ask(method, path string) *httptest.ResponseRecorder {
 	return w
 }
 
-// happened returns the opens and clicks of an email.
+// happened returns the opens and clicks recorded for an email.
 func (tr *tracker) happened(emailID string) (all []string) {
 	tr.T.Helper()
 	ctx := context.WithoutCancel(tr.T.Context())
@@ -107,8 +107,8 @@ func (tr *tracker) sent() string {
 	return emailID
 }
 
-// A click is redirected to the link's target, and an open gets an image. Clicks and opens are recorded, except for HEAD
-// requests and prefetches.
+// The response to a click redirects to the link's target, and the response to an open is an image. Clicks and opens are
+// recorded, except for HEAD requests and prefetches.
 func TestTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tr := newTracker(n)
@@ -199,7 +199,7 @@ func TestForgedTokens(t *testing.T) {
 	})
 }
 
-// A link's target cannot add fields to the response header, and is escaped in the same way as browsers escape URLs.
+// A link's target cannot add fields to the response header, and is escaped in the same way that browsers escape URLs.
 func TestTargets(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -216,7 +216,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// Tracked links still redirect to their targets if the database is unavailable, and if the email or its team was
+// Tracked links redirect to their targets even if the database is unavailable, or the email or its team has been
 // deleted.
 func TestTrackedWithoutDatabase(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -283,8 +283,8 @@ func TestTrackedByHTTP(t *testing.T) {
 	}
 }
 
-// A tracked link works only at its own host name, in any spelling. If a tracked link also worked at another team's
-// host, that host would be an open redirect.
+// A tracked link works only at its own host name, which may be in any spelling. If a tracked link also worked at
+// another team's host, that host would be an open redirect.
 func TestTrackedHosts(t *testing.T) {
 	tr := newTracker(testnode.New(t, dbtest.SQLite(t), testnode.Options{}))
 	emailID := tr.sent()
@@ -303,7 +303,7 @@ func TestTrackedHosts(t *testing.T) {
 	}
 }
 
-// The fuzz test proves that no request is redirected to an unsigned target.
+// No request is redirected to an unsigned target.
 func FuzzTracked(f *testing.F) {
 	keys, err := keyring.New(make([]byte, keyring.MasterSize))
 	if err != nil {
@@ -319,7 +319,7 @@ func FuzzTracked(f *testing.F) {
 	f.Fuzz(func(t *testing.T, path, url string) {
 		for _, path := range []string{path,
 			"/c/" + token(keys, "track", tokens.TrackedLink{EmailID: "0199d6a4-0000-7000-8000-000000000000", URL: url})} {
-			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD requests keep no hits in memory
+			r := httptest.NewRequest("HEAD", "https://"+linksHost+"/", nil) // HEAD requests do not keep hits in memory
 			r.URL.Path = path
 			w := httptest.NewRecorder()
 			handler.ServeHTTP(w, r)
@@ -341,7 +341,7 @@ func FuzzTracked(f *testing.F) {
 	})
 }
 
-// escaped returns a URL with the bytes escaped that browsers escape.
+// escaped returns a URL in which the bytes that browsers escape are escaped.
 func escaped(url string) string {
 	var b strings.Builder
 	for _, c := range []byte(strings.NewReplacer("\t", "", "\r", "", "\n", "").Replace(url)) {

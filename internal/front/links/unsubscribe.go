@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// formMax is the maximum size of a submitted form in bytes. The form of a team with the maximum number of topics needs
-// a third of formMax. Together with the limits for pages and tokens, formMax limits the memory of a request.
+// formMax is the maximum size of a submitted form in bytes. The form for a team with the maximum number of topics needs
+// a third of formMax. Together with the limits on pages and tokens, formMax limits how much memory a request uses.
 const formMax = 64 << 10
 
 var (
@@ -31,7 +31,7 @@ var (
 
 	unsubscribeTemplate = template.Must(template.New("unsubscribe").Parse(unsubscribeHTML))
 
-	// unsubscribePolicy is a Content-Security-Policy that allows only the page's style sheet and forms.
+	// unsubscribePolicy is a Content-Security-Policy that allows nothing except the page's own style sheet and forms.
 	unsubscribePolicy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; form-action 'self'; base-uri 'none'; "+
 		"frame-ancestors 'none'", hashOf(unsubscribeCSS))
 )
@@ -43,10 +43,11 @@ func hashOf(text string) string {
 
 // unsubscribeHandler serves /unsubscribe/.
 //
-// GET and HEAD only show a page, because mail programs, scanners and browsers request links that nobody clicked. Only
-// POST changes subscriptions. Mail programs send a POST request for List-Unsubscribe-Post (RFC 8058 section 3.2), as do
-// the page's forms. The response to a POST is a page and never a redirect, as RFC 8058 requires. The forms need no CSRF
-// protection, because the handler uses no cookies or sessions, and anybody who has the token may make changes.
+// GET and HEAD requests only show a page, because mail programs, scanners and browsers also request links that nobody
+// has clicked. Only POST requests change subscriptions. Mail programs send a POST request for List-Unsubscribe-Post
+// (RFC 8058 section 3.2), as do the forms on the page. The response to a POST request is a page and never a redirect,
+// as RFC 8058 requires. The forms need no CSRF protection, because the handler does not use cookies or sessions, and
+// anybody who has the token may make changes.
 type unsubscribeHandler struct {
 	*Links
 	contacts *contacts.Service
@@ -69,8 +70,8 @@ type unsubscribePage struct {
 	For, All string
 	OneClick string // label of the one-click button; "" hides it
 
-	// If Done is true, the page is a confirmation, and Topics and Unsubscribed are the values before the change, which
-	// the undo button restores.
+	// If Done is true, the page is a confirmation. Topics and Unsubscribed then hold the values from before the change,
+	// which the undo button restores.
 	Done, Changed bool
 
 	Topics       []unsubscribeTopic
@@ -84,8 +85,8 @@ type unsubscribeTopic struct {
 	On                    bool
 }
 
-// openLink returns the unsubscribe link of a request, and a page in the reader's language with the content that all
-// pages share.
+// openLink returns the unsubscribe link in a request, and a page in the reader's language with the content that is
+// common to all pages.
 func (u *unsubscribeHandler) openLink(r *http.Request) (contacts.Link, *unsubscribePage, error) {
 	link, err := u.contacts.ReadToken(r.PathValue("token"))
 	if err != nil {
@@ -135,7 +136,7 @@ func (u *unsubscribeHandler) show(w http.ResponseWriter, r *http.Request) {
 	u.write(w, r, p)
 }
 
-// topic returns the page's topic with the given id, or nil if the page does not contain it.
+// topic returns the topic with the given id, or nil if the page does not contain that topic.
 func (p *unsubscribePage) topic(topicID string) *unsubscribeTopic {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -186,8 +187,8 @@ func (u *unsubscribeHandler) change(w http.ResponseWriter, r *http.Request) {
 	u.write(w, r, p)
 }
 
-// confirm sets the heading of a confirmation page. left is the name of the topic from which the contact unsubscribed,
-// or "".
+// confirm sets the heading of a confirmation page. The parameter left is the name of the topic that the contact
+// unsubscribed from, or "".
 func (p *unsubscribePage) confirm(after *contacts.Preferences, left string) {
 	changes := 0
 	for i, t := range after.Topics {
@@ -230,8 +231,8 @@ func readForm(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 }
 
 func (u *unsubscribeHandler) write(w http.ResponseWriter, r *http.Request, p *unsubscribePage) {
-	// The page is rendered in memory, so that a rendering error can replace the whole page. The page's size is limited
-	// because the number of topics is limited.
+	// The page is rendered in memory, so that an error page can replace it if rendering fails. The limited number of
+	// topics also limits the size of the page.
 	var page bytes.Buffer
 	if err := unsubscribeTemplate.Execute(&page, p); err != nil {
 		u.fail(w, r, fmt.Errorf("render the page of an unsubscribe link: %w", err))

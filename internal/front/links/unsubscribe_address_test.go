@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// later is the new address of a contact whose address was rita.
+// later is the new address of a contact whose earlier address was rita.
 const later = "later@example.org"
 
 // movedPages serves unsubscribe pages with the topics News (opt-out by default) and Offers (opt-in by default).
@@ -26,7 +26,7 @@ func eachMovedPages(t *testing.T, f func(t *testing.T, p *movedPages)) {
 	})
 }
 
-// optIn opts a contact in to News.
+// optIn returns a change that opts a contact in to News.
 func (p *movedPages) optIn() contacts.Change {
 	return contacts.Change{Topics: []contacts.Choice{{TopicID: p.news.ID, Subscription: contacts.OptIn}}}
 }
@@ -43,13 +43,13 @@ func (p *movedPages) moved() string {
 	return at.ID
 }
 
-// tokenOf returns the unsubscribe token in an email that was sent to a contact at the address rita.
+// tokenOf returns the unsubscribe token from an email that was sent to a contact at the address rita.
 func (p *movedPages) tokenOf(contactID, topicID string) string {
 	return p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: topicID, ContactID: contactID,
 		Address: rita})
 }
 
-// state returns the names of the topics to which the contact is opted in, followed by "none" if the contact is
+// state returns the names of the topics that the contact is opted in to, followed by "none" if the contact is
 // unsubscribed from all emails.
 func (p *movedPages) state(address string) string {
 	p.t.Helper()
@@ -71,7 +71,7 @@ func (p *movedPages) state(address string) string {
 	return strings.Join(on, " ")
 }
 
-// want checks the states of the contacts with the addresses later and rita.
+// want checks the states of the contacts whose addresses are later and rita.
 func (p *movedPages) want(ofLater, ofRita string) {
 	p.t.Helper()
 	if got := p.state(later); got != ofLater {
@@ -82,7 +82,7 @@ func (p *movedPages) want(ofLater, ofRita string) {
 	}
 }
 
-// If a contact's address has changed, a one-click unsubscribe from an earlier email unsubscribes both the contact and
+// If a contact's address has changed, using the one-click link in an earlier email unsubscribes both the contact and
 // the email's address from the topic.
 func TestOneClickAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
@@ -93,7 +93,7 @@ func TestOneClickAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// A one-click unsubscribe from an email without a topic unsubscribes both the contact's current address and the email's
+// Using the one-click link in an email without a topic unsubscribes both the contact's current address and the email's
 // address from all emails.
 func TestOneClickWithoutTopicAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
@@ -104,7 +104,7 @@ func TestOneClickWithoutTopicAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// The unsubscribe page of an earlier email shows the contact's choices, but not the contact's later address.
+// The unsubscribe page for an earlier email shows the contact's choices, but not the contact's later address.
 func TestPageAfterAChangeOfAddress(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		token := p.tokenOf(p.moved(), p.news.ID)
@@ -125,8 +125,8 @@ func TestPageAfterAChangeOfAddress(t *testing.T) {
 	})
 }
 
-// If the email's address now belongs to another contact, the link can only unsubscribe and never opt in that other
-// contact.
+// If the email's address now belongs to another contact, the link can unsubscribe that contact but can never opt that
+// contact in.
 func TestAddressOfAnotherContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()
@@ -138,8 +138,8 @@ func TestAddressOfAnotherContact(t *testing.T) {
 	})
 }
 
-// If the contact was deleted, the unsubscribe link changes only the subscription of the email's address. After a
-// contact's deletion, its unsubscribe link does not change a new contact with the later address.
+// If the contact was deleted, the unsubscribe link changes only the subscription of the email's address. A deleted
+// contact's unsubscribe link does not affect a new contact that has the later address.
 func TestLinkOfADeletedContact(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		contactID := p.moved()
@@ -152,7 +152,7 @@ func TestLinkOfADeletedContact(t *testing.T) {
 	})
 }
 
-// An unsubscribe link cannot change contacts of another team.
+// An unsubscribe link cannot change another team's contacts.
 func TestLinkToAContactOfAnotherTeam(t *testing.T) {
 	eachMovedPages(t, func(t *testing.T, p *movedPages) {
 		strange, _, err := p.Contacts.Upsert(t.Context(), p.Other.TeamID, "other@example.org", contacts.Change{})

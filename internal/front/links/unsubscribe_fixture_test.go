@@ -51,12 +51,12 @@ func (p *pages) topic(name string, byDefault contacts.Subscription, v contacts.V
 	return topic
 }
 
-// token returns the token of an unsubscribe link for a topic, or for no topic if topicID is "".
+// token returns the token for an unsubscribe link for a topic, or for no topic if topicID is "".
 func (p *pages) token(topicID string) string {
 	return p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: topicID, Address: rita})
 }
 
-// holds returns the names of the topics to which the contact is opted in, followed by "none" if the contact is
+// holds returns the names of the topics that the contact is opted in to, followed by "none" if the contact is
 // unsubscribed from all emails.
 func (p *pages) holds() string {
 	p.t.Helper()
@@ -80,7 +80,7 @@ func (p *pages) holds() string {
 	return strings.Join(all, " ")
 }
 
-// answer is a response with the parsed page.
+// answer is a response together with its parsed page.
 type answer struct {
 	t      *testing.T
 	status int
@@ -165,7 +165,7 @@ func (a *answer) heading() string {
 	return textOf(all[0])
 }
 
-// choices returns the labels of the checkboxes, with the prefix + if a box is checked and - if it is not.
+// choices returns the labels of the checkboxes, each prefixed with + if the box is checked and with - if it is not.
 func (a *answer) choices() (all []string) {
 	for _, input := range a.all("input") {
 		if kind, _ := attr(input, "type"); kind != "checkbox" {
@@ -185,8 +185,8 @@ func (a *answer) choices() (all []string) {
 	return all
 }
 
-// submit submits the form that has a button with the given label. If the list on is not nil, exactly the boxes with
-// labels in this list are checked.
+// submit submits the form that has a button with the given label. If the list on is not nil, exactly the boxes whose
+// labels are in that list are checked.
 func (p *pages) submit(a *answer, token, button string, on []string) *answer {
 	p.t.Helper()
 	for _, form := range a.all("form") {

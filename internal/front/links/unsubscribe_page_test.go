@@ -11,7 +11,7 @@ import (
 	"golang.org/x/net/html"
 )
 
-// Writing a shared page allocates each of the email's texts only once.
+// Writing a shared page allocates memory for the email's HTML and text only once.
 func TestPageIsWrittenInChunks(t *testing.T) {
 	const size = 8 << 20
 	text := strings.Repeat(`"`, size)
@@ -27,7 +27,7 @@ func TestPageIsWrittenInChunks(t *testing.T) {
 	}
 }
 
-// Escaping in chunks works for any position of the chunk boundaries, and a write error ends the page.
+// Escaping in chunks works wherever the chunk boundaries fall, and a write error ends the page.
 func TestEscaper(t *testing.T) {
 	text := strings.Repeat("é\"<&'>\u2028x", escapeChunk/9)
 	p := &sharedPage{html: func(w io.Writer) error { _, err := io.WriteString(w, text); return err }, text: "\n" + text}

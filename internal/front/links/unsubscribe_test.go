@@ -21,7 +21,7 @@ import (
 
 const rita = "rita@example.org"
 
-// The unsubscribe page states its language, labels each field, and neither needs nor allows scripts.
+// The unsubscribe page states its language and labels each field. Scripts are neither needed nor allowed.
 func TestUnsubscribePageIsPlain(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -79,7 +79,7 @@ func TestUnsubscribePageIsPlain(t *testing.T) {
 					}
 				}
 			}
-			// Each form field has a label, and each description to which a field refers exists.
+			// Each form field has a label, and each description that a field refers to exists.
 			a := p.request(http.MethodGet, token, "", "Accept-Language", accept)
 			ids := map[string]bool{}
 			for n := range a.root.Descendants() {
@@ -110,8 +110,7 @@ func TestUnsubscribePageIsPlain(t *testing.T) {
 	})
 }
 
-// A GET request for an unsubscribe link changes nothing, no matter whether a person, a mail program or a scanner sends
-// it.
+// A GET request for an unsubscribe link changes nothing, whether it comes from a person, a mail program or a scanner.
 func TestLookingUnsubscribesNobody(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -201,7 +200,7 @@ func TestOneClick(t *testing.T) {
 	}
 }
 
-// If the email's topic was deleted, one-click unsubscribe unsubscribes from all emails.
+// If the email's topic has been deleted, one-click unsubscribe unsubscribes from all emails.
 func TestOneClickOfADeletedTopic(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -219,7 +218,7 @@ func TestOneClickOfADeletedTopic(t *testing.T) {
 	})
 }
 
-// A contact can change subscriptions on the unsubscribe page, sees the result, and can undo the change.
+// A contact can change subscriptions on the unsubscribe page, see the result, and undo the change.
 func TestChoosing(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -267,9 +266,9 @@ func TestChoosing(t *testing.T) {
 	})
 }
 
-// The unsubscribe page shows a private topic to contacts who are subscribed. Contacts who unsubscribed on this page
-// still see the topic, so that they can subscribe again. All other contacts can neither see the private topic nor
-// subscribe to it.
+// The unsubscribe page shows a private topic to contacts who are subscribed. Contacts who unsubscribed from the topic
+// on this page still see it, so that they can subscribe again. No other contacts can see the private topic or subscribe
+// to it.
 func TestPrivateTopics(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -319,7 +318,7 @@ func TestPrivateTopics(t *testing.T) {
 	})
 }
 
-// If an unsubscribe token was altered or its team was deleted, the response is 404 and nothing changes.
+// If an unsubscribe token has been altered or its team has been deleted, the response is 404 and nothing changes.
 func TestUnsubscribeLinksThatLeadNowhere(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -370,8 +369,8 @@ func TestUnsubscribingWithoutADatabase(t *testing.T) {
 	})
 }
 
-// Repeated changes with the unsubscribe links of one address cannot fill the disk. After a limited number of opt-ins,
-// further opt-ins are refused for all links of that address. Opt-outs are never refused.
+// Repeated changes through one address's unsubscribe links cannot fill the disk. After a limited number of opt-ins, all
+// links for that address refuse more opt-ins. Opt-outs are never refused.
 func TestOptingInAgainAndAgain(t *testing.T) {
 	t.Parallel()
 	eachPages(t, func(t *testing.T, p *pages) {
@@ -399,7 +398,7 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 				t.Fatalf("%d %s: %q holds", a.status, a.text, p.holds())
 			}
 		}
-		if refused != 18 { // 20 opt-ins and one more for each topic are allowed
+		if refused != 18 { // 20 opt-ins, plus one for each topic, are allowed
 			t.Errorf("%d of 40 were refused", refused)
 		}
 		if n := len(p.seen.Take()); n != 1+2*22 {
@@ -416,7 +415,7 @@ func TestOptingInAgainAndAgain(t *testing.T) {
 		if a := p.post(p.token(""), "save=1"); a.status != 429 || p.holds() != "none" {
 			t.Errorf("%d %s: %q holds", a.status, a.text, p.holds())
 		}
-		// The limit of opt-ins applies to each address separately.
+		// The limit on opt-ins applies to each address separately.
 		other := p.Contacts.Token(contacts.Link{TeamID: p.team, EmailID: id.New(), TopicID: news.ID,
 			Address: "otto@example.org"})
 		p.post(other, oneClick)

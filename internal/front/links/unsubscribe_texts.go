@@ -2,7 +2,7 @@ package links
 
 import "golang.org/x/text/language"
 
-// unsubscribeTexts are the texts of the unsubscribe pages in one language. The comment of a field names the value that
+// unsubscribeTexts holds the text of the unsubscribe pages in one language. The comment on a field names the value that
 // replaces %s. To add a language, add its texts to unsubscribeLanguages.
 type unsubscribeTexts struct {
 	Heading   string // the team
@@ -21,7 +21,7 @@ type unsubscribeTexts struct {
 	Back      string
 }
 
-// unsubscribeLanguages are the available languages. The first language is the default.
+// unsubscribeLanguages lists the available languages. The first language is the default.
 var unsubscribeLanguages = []struct {
 	tag   language.Tag
 	texts unsubscribeTexts
@@ -92,7 +92,7 @@ var unsubscribeLanguages = []struct {
 	}},
 }
 
-// acceptMax is the maximum number of bytes of the Accept-Language field that are read.
+// acceptMax is the maximum number of bytes read from the Accept-Language field.
 const acceptMax = 512
 
 var unsubscribeMatcher = func() language.Matcher {

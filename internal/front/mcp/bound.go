@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// answerMax is the maximum length of a tool's answer in bytes. One longer answer would fill a model's context.
+// answerMax is the maximum length of a tool's answer in bytes. A single longer answer could fill a model's context.
 const answerMax = 64 << 10
 
 // encoded returns JSON in which <, > and & are not escaped, because such JSON is shorter and easier for models to read.
@@ -23,8 +23,9 @@ func encoded(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-// bounded returns v as JSON of at most the given number of bytes, and notes about omitted content. bounded first
-// truncates long texts to shorter and shorter lengths, and then drops items from the end of the list `data`.
+// bounded returns v as JSON with at most the given number of bytes, and notes about omitted content. Long strings are
+// first truncated to shorter and shorter lengths. If that is not enough, items are dropped from the end of the list
+// `data`.
 func bounded(v any, most int) (text string, notes []string) {
 	v, hidden := removeInvisible(v)
 	if hidden > 0 {
@@ -55,7 +56,7 @@ func bounded(v any, most int) (text string, notes []string) {
 	return truncate(string(out), most), append(notes, "The answer was too long and was cut, so it is not complete JSON.")
 }
 
-const textMin = 200 // the shortest length in bytes to which texts are truncated
+const textMin = 200 // minimum length to which strings are truncated, in bytes
 
 // truncateList halves the number of list items until the JSON of m fits.
 func truncateList(m map[string]any, items []any, most int, notes []string) (string, []string) {
@@ -72,7 +73,7 @@ func truncateList(m map[string]any, items []any, most int, notes []string) (stri
 	return "", append(notes, "The answer was too long: ask for fewer items with `limit`.")
 }
 
-// truncateTexts returns v with every text truncated to limit bytes, and the number of truncated texts.
+// truncateTexts returns v with every string truncated to limit bytes, and the number of truncated strings.
 func truncateTexts(v any, limit int) (any, int) {
 	n := 0
 	return walk(v, func(s string) string {
@@ -84,7 +85,7 @@ func truncateTexts(v any, limit int) (any, int) {
 	}), n
 }
 
-// removeInvisible returns v without invisible characters, and the number of characters that it removed.
+// removeInvisible returns v without invisible characters, and the number of removed characters.
 func removeInvisible(v any) (any, int) {
 	n := 0
 	return walk(v, func(s string) string {
@@ -94,7 +95,7 @@ func removeInvisible(v any) (any, int) {
 	}), n
 }
 
-// walk returns a copy of a decoded JSON value in which f was applied to each string.
+// walk returns a copy of a decoded JSON value with f applied to each string.
 func walk(v any, f func(string) string) any {
 	switch v := v.(type) {
 	case string:
@@ -115,8 +116,8 @@ func walk(v any, f func(string) string) any {
 	return v
 }
 
-// truncate shortens s to at most the given number of bytes without splitting characters. A truncated text ends with a
-// note that states the number of omitted bytes.
+// truncate shortens s to at most the given number of bytes without splitting characters. A truncated string ends with a
+// note that says how many bytes were omitted.
 func truncate(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -128,9 +129,9 @@ func truncate(s string, most int) string {
 	return fmt.Sprintf("%s [%d bytes left out]", s[:end], len(s)-end)
 }
 
-// visible returns s without invisible characters, which could carry instructions to a model that a person does not see.
-// visible removes format and control characters, private-use characters, and tags (Unicode 16 section 23.9). visible
-// keeps joiners, because some scripts and emoji need them.
+// visible returns s without invisible characters, which could contain instructions to a model that a person does not
+// see. Format and control characters, private-use characters, and tags (Unicode 16 section 23.9) are removed. Joiners
+// are kept, because some scripts and emoji need them.
 func visible(s string) (shown string, hidden int) {
 	shown = strings.Map(func(r rune) rune {
 		switch {

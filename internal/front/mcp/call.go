@@ -19,10 +19,10 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// caller is the actor that calls a tool.
+// caller is the actor who calls a tool.
 type caller struct {
 	teams.Actor
-	from, token, agent string // remote address, Authorization header and User-Agent of the HTTP request
+	from, token, agent string // client address, Authorization header and User-Agent of the HTTP request
 	server             *mcp.Server
 	s                  *Server
 }

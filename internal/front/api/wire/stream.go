@@ -161,7 +161,7 @@ func writePart(w http.ResponseWriter, part []byte) error {
 	return nil
 }
 
-// truncate ends a request before the response is complete. The logs contain the status code of err instead of the
+// truncate ends a request before the response is complete. The log contains the status code for err instead of the
 // status code that was sent.
 func (s *Server) truncate(w *recorder, r *http.Request, err error) {
 	w.truncated = true

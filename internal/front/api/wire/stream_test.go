@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/node/testnode"
 )
 
-// streaming returns a fixture and a server for it. The fixture has the operations /stream, which responds with the
+// streaming returns a fixture and a server for it. The fixture has two operations: /stream, which responds with the
 // given parts, and /short.
 func streaming(t *testing.T, o Options, parts iter.Seq2[[]byte, error]) (*fixture, *httptest.Server) {
 	t.Helper()
@@ -131,7 +131,7 @@ func TestStreamsOfOneTeam(t *testing.T) {
 	}
 }
 
-// A client that stops receiving is disconnected after a timeout.
+// A client that stops reading the response is disconnected after a timeout.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
 	w := &sluggish{ResponseRecorder: httptest.NewRecorder()}
@@ -141,7 +141,7 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// sluggish is a client that receives only one write.
+// sluggish is a client that receives only the first write.
 type sluggish struct {
 	*httptest.ResponseRecorder
 	pieces, deadlines int

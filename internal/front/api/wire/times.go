@@ -9,7 +9,7 @@ import (
 // DBTime is a time in PostgreSQL's format, such as 2023-10-06 23:47:56.678+00. The zero time is written as null.
 type DBTime time.Time
 
-// MarshalJSON omits trailing zeros of the fractional seconds, as PostgreSQL does.
+// MarshalJSON omits trailing zeros in the fractional seconds, as PostgreSQL does.
 func (t DBTime) MarshalJSON() ([]byte, error) {
 	if time.Time(t).IsZero() {
 		return []byte("null"), nil
@@ -22,7 +22,7 @@ func (DBTime) Schema(huma.Registry) *huma.Schema {
 	return &huma.Schema{Type: "string", Examples: []any{"2026-04-08 00:11:13.110779+00"}}
 }
 
-// ISOTime is a time in ISO 8601 in UTC with milliseconds.
+// ISOTime is a UTC time in ISO 8601 format with milliseconds.
 type ISOTime time.Time
 
 // MarshalJSON writes fractional seconds with three digits.

@@ -15,10 +15,10 @@ import (
 	"time"
 )
 
-// Do sends a request to the handler h. The text of the request is its method and path, header lines, an empty line, and
-// the body. Do adds the headers Host, User-Agent, Authorization and Content-Length if the text does not contain them. A
-// header with the value "-" is omitted. If the value of Authorization is a name in keys, Do replaces it by the token
-// with that name. The default name is "full".
+// Do sends a request to the handler h. The request is given as text: the method and path, header lines, an empty line,
+// and the body. Do adds the headers Host, User-Agent, Authorization and Content-Length if the text does not contain
+// them. A header with the value "-" is omitted. If the value of Authorization is a name in keys, Do replaces the name
+// with the corresponding token. The default name is "full".
 func Do(t testing.TB, h http.Handler, keys map[string]string, text string) *httptest.ResponseRecorder {
 	t.Helper()
 	head, body, _ := strings.Cut(text, "\n\n")
@@ -89,8 +89,8 @@ func Send(t testing.TB, token, method, url string, body io.Reader) (status int, 
 	return w.StatusCode, string(all)
 }
 
-// Fetch makes a request to s and returns the response. When the test ends, the response body is closed. Reading the
-// body may take up to a minute.
+// Fetch makes a request to s and returns the response. The response body is closed when the test ends. Reading the body
+// may take up to a minute.
 func Fetch(t testing.TB, s *httptest.Server, token, method, path string) *http.Response {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), time.Minute)

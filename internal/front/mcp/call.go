@@ -29,10 +29,10 @@ type caller struct {
 
 type callerKey struct{}
 
-// callerOf returns the caller from a request's context. The SDK passes the context's values to tools.
+// callerOf returns the caller stored in a request's context. The SDK passes the context's values to tools.
 func callerOf(ctx context.Context) *caller { return ctx.Value(callerKey{}).(*caller) }
 
-// operation is one request to the API.
+// operation is a single request to the API.
 type operation struct {
 	method string
 	path   string // escaped
@@ -43,10 +43,10 @@ type operation struct {
 
 const (
 	replyMax   = 2 << 20 // maximum size of an API response in bytes
-	replyTries = 4       // maximum attempts of a GET request that exceeds the rate limit
+	replyTries = 4       // maximum number of attempts for a GET request that exceeds the rate limit
 )
 
-// refusal is an error response of the API.
+// refusal is an error response from the API.
 type refusal struct {
 	Status  int    `json:"statusCode"`
 	Name    string `json:"name"`
@@ -64,7 +64,7 @@ func (e *refusal) Error() string {
 
 // perform performs an API operation as the caller and decodes the response into out. If the API returns an error
 // response, the error is a *refusal. If a GET request exceeds the rate limit, perform waits and retries, because models
-// do not wait.
+// do not wait on their own.
 func (c *caller) perform(ctx context.Context, o operation, out any) error {
 	for try := 1; ; try++ {
 		err := c.performOnce(ctx, o, out)
@@ -153,16 +153,16 @@ func (w *reply) Write(p []byte) (int, error) {
 	return w.body.Write(p)
 }
 
-// may reports whether the caller has the scope that an operation requires.
+// may reports whether the caller has the scope that the operation requires.
 func (c *caller) may(op string) bool {
 	method, path, _ := strings.Cut(op, " ")
 	scope, ok := c.s.Scope(method, path)
 	return ok && c.Require(scope) == nil
 }
 
-// runOperation returns the run function of a tool that performs one API operation. Arguments that occur in the path
-// pattern replace path parameters, arguments listed in query become query parameters, and all other arguments become
-// the body.
+// runOperation returns the run function for a tool that performs one API operation. Arguments named in the path pattern
+// replace path parameters, and arguments listed in query become query parameters. All other arguments become the
+// request body.
 func runOperation(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
 		var found any
@@ -171,7 +171,7 @@ func runOperation(op string, query ...string) func(ctx context.Context, c *calle
 	}
 }
 
-// runUntrusted is like runOperation, for responses that contain text by people outside the team.
+// runUntrusted is like runOperation, but for responses that contain text written by people outside the team.
 func runUntrusted(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	plain := runOperation(op, query...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {
@@ -206,10 +206,10 @@ func request(op string, in arguments, query ...string) operation {
 	return o
 }
 
-// pages returns the names of the paging arguments, followed by the names in more.
+// pages returns the names of the pagination arguments, followed by the names in more.
 func pages(more ...string) []string { return append([]string{"limit", "after", "before"}, more...) }
 
-// runList is like runUntrusted, for lists. The default limit is 20 items.
+// runList is like runUntrusted, but for lists. The default limit is 20 items.
 func runList(op string, query ...string) func(ctx context.Context, c *caller, in arguments) (result, error) {
 	all := runUntrusted(op, pages(query...)...)
 	return func(ctx context.Context, c *caller, in arguments) (result, error) {

@@ -48,7 +48,7 @@ type attempts struct {
 	More bool `json:"has_more"`
 }
 
-// explainDelivery returns a text that explains an email's delivery, including the replies of the recipients' servers.
+// explainDelivery returns an explanation of an email's delivery, including the replies from the recipients' servers.
 func explainDelivery(ctx context.Context, c *caller, in arguments) (result, error) {
 	path := "/emails/" + url.PathEscape(in.text("email_id"))
 	all := url.Values{"limit": {"100"}}
@@ -125,7 +125,7 @@ func (t *timeline) writeTo(b *strings.Builder) {
 	}
 }
 
-// writeTo writes the delivery attempts, oldest first, and the SMTP conversation of the last attempt.
+// writeTo writes the delivery attempts, oldest first, and the SMTP conversation from the last attempt.
 func (t *attempts) writeTo(b *strings.Builder) {
 	b.WriteString("\nDelivery attempts, oldest first:\n")
 	for _, a := range t.Data {

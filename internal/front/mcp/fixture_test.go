@@ -74,14 +74,14 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 // grant creates an OAuth grant for the team Acme and returns its access token.
 func (f *fixture) grant(scopes string) string { return f.limited(scopes, grants.Limits{}) }
 
-// limited is like grant, with sending limits.
+// limited is like grant, but also sets sending limits.
 func (f *fixture) limited(scopes string, limits grants.Limits) string {
 	f.T.Helper()
 	return f.granted(scopes, testnode.PublicURL+Path, "", limits).Access
 }
 
-// granted creates an OAuth grant for the team Acme. The arguments resource and narrowed are the resources of the grant
-// and of its access token.
+// granted creates an OAuth grant for the team Acme. The grant is for the given resource, and its access token is for
+// the resource in narrowed.
 func (f *fixture) granted(scopes, resource, narrowed string, limits grants.Limits) grants.Tokens {
 	f.T.Helper()
 	ctx, g := f.T.Context(), f.services.Grants
@@ -139,10 +139,10 @@ func (a agent) tools() (names []string) {
 	return names
 }
 
-// with contains the arguments of a tool call.
+// with holds the arguments of a tool call.
 type with map[string]any
 
-// ask calls a tool and returns the result's texts, and whether the result is an error.
+// ask calls a tool, returns the text of the result, and reports whether the result is an error.
 func (a agent) ask(name string, in with) (text string, failed bool) {
 	a.t.Helper()
 	if in == nil {
@@ -159,7 +159,7 @@ func (a agent) ask(name string, in with) (text string, failed bool) {
 	return strings.Join(all, "\n"), r.IsError
 }
 
-// do calls a tool that must succeed. If out is not nil, do decodes the result's data into out.
+// do calls a tool that must succeed. Unless out is nil, the data in the result is decoded into out.
 func (a agent) do(name string, in with, out any) string {
 	a.t.Helper()
 	text, failed := a.ask(name, in)

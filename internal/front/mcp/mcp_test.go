@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// post sends a request without the SDK's MCP client.
+// post sends a request without using the SDK's MCP client.
 func (f *fixture) post(method, body string, header ...string) *http.Response {
 	f.T.Helper()
 	r, err := http.NewRequestWithContext(f.T.Context(), method, f.url, strings.NewReader(body))
@@ -39,8 +39,8 @@ func (f *fixture) post(method, body string, header ...string) *http.Response {
 
 const listTools = `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{}}`
 
-// A token works only at the resource for which it was issued, or at all resources if it was issued without a resource.
-// A tool performs its operations with the token of the tool call.
+// A token works only at the resource that it was issued for, or at all resources if no resource was specified. A tool
+// performs its operations with the token from the tool call.
 func TestResources(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const rest, tools = testnode.PublicURL, testnode.PublicURL + Path
@@ -71,8 +71,8 @@ func TestResources(t *testing.T) {
 	})
 }
 
-// wantWorks checks that a token works only at "api", "mcp" or "both". A resource that refuses the token must respond
-// with the address of its metadata.
+// wantWorks checks that a token works at exactly the given place: "api", "mcp" or "both". A resource that refuses the
+// token must respond with the address of its metadata.
 func (f *fixture) wantWorks(t *testing.T, token, at string) {
 	t.Helper()
 	list := httptest.NewRequestWithContext(t.Context(), "GET", "/emails", nil)
@@ -123,7 +123,7 @@ func TestAuthentication(t *testing.T) {
 			"Bearer "+f.Token); a.StatusCode != 413 {
 			t.Errorf("a long request: %d", a.StatusCode)
 		}
-		// A request that a proxy on the same machine forwards with another host name is accepted.
+		// A request is accepted even if a proxy on the same machine forwards it with a different host name.
 		r, err := http.NewRequestWithContext(t.Context(), "POST", f.url, strings.NewReader(listTools))
 		f.Must(err)
 		r.Host, r.Header = "mail.example.com", http.Header{"Content-Type": {"application/json"},
@@ -160,7 +160,7 @@ func TestRevokedGrant(t *testing.T) {
 	})
 }
 
-// The server lists only the tools that an agent's scopes allow, and the agent cannot call other tools by name.
+// The server lists only the tools that an agent's scopes allow. The agent cannot call any other tool by name.
 func TestToolsByScope(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		_, sending := f.Key(f.Acme.TeamID, teams.NewKey{Name: "s", Permission: teams.SendingAccess})
@@ -202,7 +202,8 @@ func TestToolsByScope(t *testing.T) {
 
 var sorted = gocmp.Transformer("sorted", func(all []string) []string { return slices.Sorted(slices.Values(all)) })
 
-// Each tool's hints match its operations. A tool that changes data has no ReadOnlyHint, and no tool deletes data.
+// Each tool's hints match its operations. A tool that changes data does not have ReadOnlyHint, and no tool deletes
+// data.
 func TestToolHints(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
@@ -354,7 +355,7 @@ func TestRefusals(t *testing.T) {
 	})
 }
 
-// API requests that a tool sends have the agent's User-Agent and IP address.
+// API requests sent by a tool have the agent's User-Agent and IP address.
 func TestAgentsAreLogged(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		seen := ""
@@ -391,7 +392,7 @@ func TestPanics(t *testing.T) {
 	a.refused("application_error (502)", "list_emails", nil)
 }
 
-// GET requests that exceed the rate limit are retried, but requests that send emails are not.
+// If the rate limit is exceeded, GET requests are retried, but requests that send emails are not.
 func TestRateLimit(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

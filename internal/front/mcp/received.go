@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/htmltext"
 )
 
-// getReceived shows a received email. getReceived omits download links that work without an API key, and omits the
-// email's HTML unless the caller requests HTML. Attackers could use such links and HTML to deceive a model.
+// getReceived shows a received email. Download links that work without an API key are omitted, and the email's HTML is
+// included only if the caller requests it. Attackers could use such links and HTML to deceive a model.
 func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	o := operation{method: http.MethodGet, path: "/emails/receiving/" + url.PathEscape(in.text("email_id")),
 		query: url.Values{"html_format": {"cid"}}}
@@ -34,8 +34,8 @@ func getReceived(ctx context.Context, c *caller, in arguments) (result, error) {
 	return found, nil
 }
 
-// trust explains whether the sender's address is authentic. The explanation quotes no text of the email, because even
-// an address can contain instructions to a model.
+// trust explains whether the sender's address is authentic. The explanation does not quote any part of the email,
+// because even an address can contain instructions to a model.
 func trust(authentication any) string {
 	results, _ := authentication.(map[string]any)
 	dmarc, _ := results["dmarc"].(map[string]any)

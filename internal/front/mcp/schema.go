@@ -19,7 +19,7 @@ func (p param) must() param {
 	return p
 }
 
-// orNull returns a copy of the argument that also allows null. The argument null removes a value.
+// orNull returns a copy of the argument that also allows null. Passing null removes a value.
 func (p param) orNull() param {
 	s := *p.schema
 	s.Types, s.Type = []string{s.Type, "null"}, ""
@@ -27,7 +27,7 @@ func (p param) orNull() param {
 	return p
 }
 
-// text returns a string argument of 1 to most characters.
+// text returns a string argument with a length of 1 to the given number of characters.
 func text(name, description string, most int) param {
 	return param{name, false, &jsonschema.Schema{Type: "string", Description: description, MinLength: new(1),
 		MaxLength: &most}}
@@ -84,7 +84,7 @@ func nested(name, description string, each ...param) param {
 	return param{name, false, s}
 }
 
-// paging returns the paging arguments of a list, followed by the arguments in more.
+// paging returns the pagination arguments for a list, followed by the arguments in more.
 func paging(more ...param) []param {
 	return slices.Concat([]param{
 		number("limit", "The number of items. Default: 20.", 1, 100),

@@ -19,15 +19,16 @@ import (
 )
 
 // A confirmation code is signed and contains a random part and a digest of the caller, its team and the request. Codes
-// are not stored in the database. The email's idempotency key is derived from the code, so the stored idempotency key
-// shows whether the code was used.
+// are not stored in the database. The email's idempotency key is derived from the code. The stored idempotency key
+// therefore shows whether the code has been used.
 const (
 	codePurpose = "mcp confirmation"
 	codeLasts   = 10 * time.Minute
 	codeName    = "confirmation_code"
 )
 
-// emailParams returns the arguments for an email, as in the body of POST /emails, followed by the arguments in more.
+// emailParams returns the arguments that describe an email, as in the body of POST /emails, followed by the arguments
+// in more.
 func emailParams(more ...param) []param {
 	return slices.Concat([]param{
 		text("from", "The sender: email@example.com or Name <email@example.com>, at a verified domain (see "+
@@ -54,8 +55,8 @@ func emailParams(more ...param) []param {
 	}, more)
 }
 
-// sendEmail describes an email and returns a code that confirms the email. If the caller may not send without approval,
-// sendEmail submits the email for approval.
+// sendEmail describes an email and returns a code for confirming it. If the caller may not send without approval,
+// sendEmail submits the email for approval instead.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if !c.may("POST /emails") {
 		return c.requestApproval(ctx, in, "")
@@ -103,7 +104,7 @@ func confirmSend(ctx context.Context, c *caller, in arguments) (result, error) {
 		ID string `json:"id"`
 	}
 	var err error
-	// The approval requirement may have changed since the code was issued or first used. A code that was already used
+	// The approval requirement may have changed since the code was issued or first used. A code that has already been used
 	// returns the result of its first use.
 	if !c.may("POST /emails") {
 		if sent.ID, err = c.s.EarlierResult(ctx, c.TeamID, "POST /emails", key); err == nil && sent.ID == "" {
@@ -133,7 +134,7 @@ func (c *caller) requestApproval(ctx context.Context, request arguments, key str
 	if err := c.perform(ctx, o, &made); err != nil {
 		return result{}, err
 	}
-	delete(made, "email") // the model knows the email, because it wrote the request
+	delete(made, "email") // the model already knows the email, because it wrote the request
 	data := map[string]any{"sent": made["status"] == "approved", "approval": made, "would_be_sent": summarize(request),
 		"recipients": countRecipients(request)}
 	if made["status"] != "pending" { // an earlier call with the same key created the approval
@@ -200,8 +201,7 @@ func findings(all []map[string]any) []any {
 	return some
 }
 
-// quota returns the team's usage and limits. quota returns nil if the team has no quota or the caller may not read
-// usage.
+// quota returns the team's usage and limits, or nil if the team has no quota or the caller may not read the usage.
 func (c *caller) quota(ctx context.Context) map[string]any {
 	if !c.may("GET /usage") {
 		return nil
@@ -224,7 +224,7 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 	return all
 }
 
-// limits returns the limits of the caller's grant and their usage, or nil if the grant has no limits.
+// limits returns the limits of the caller's grant and how much of them is used, or nil if the grant has no limits.
 func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	if c.Kind != teams.GrantActor || !c.Limited {
 		return nil, nil
@@ -243,7 +243,7 @@ func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	return all, nil
 }
 
-// newCode returns a code with which the caller can confirm a request.
+// newCode returns a code that the caller can use to confirm a request.
 func (c *caller) newCode(request arguments) (code string, expires time.Time, err error) {
 	digest, err := c.digest(request)
 	if err != nil {

@@ -28,8 +28,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// The owners of two teams use web pages, OAuth clients and tools at the same time. Each owner sees only the data of
-// their own team.
+// The owners of two teams use web pages, OAuth clients and tools at the same time. Each owner sees only their own
+// team's data.
 func TestTwoTeams(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		at := f.installation()
@@ -59,8 +59,8 @@ func TestTwoTeams(t *testing.T) {
 	})
 }
 
-// installation serves the web pages, the API, OAuth and MCP at the public address over TLS. installation returns a
-// transport that connects to this server.
+// installation serves the web pages, the API, OAuth and MCP at the public address over TLS, and returns a transport
+// that connects to that server.
 func (f *fixture) installation() http.RoundTripper {
 	f.T.Helper()
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)
@@ -93,7 +93,7 @@ func (f *fixture) installation() http.RoundTripper {
 // person is the owner of a team, with a browser and an OAuth client.
 type person struct {
 	*fixture
-	name    string // text that occurs in all of the person's objects and in no other objects
+	name    string // text that occurs in all of the person's objects and nowhere else
 	teamID  string
 	userID  string
 	at      http.RoundTripper
@@ -184,7 +184,7 @@ func (p *person) email() with {
 		"text": p.name}
 }
 
-// consenting returns the consent form with which the person allows the OAuth client to act for a team.
+// consenting returns the consent form that the person submits to allow the OAuth client to act for a team.
 func (p *person) consenting(teamID string) url.Values {
 	form := url.Values{"team": {teamID}, "decision": {"allow"}}
 	for name, values := range p.client {
@@ -231,7 +231,7 @@ func (p *person) send(c *http.Client, method, path, body, media string) (int, st
 	return a.StatusCode, string(text), a.Header
 }
 
-// lacks checks that a text contains no data of the other person.
+// lacks checks that a string contains none of the other person's data.
 func (p *person) lacks(t *testing.T, what, text string, other *person) {
 	t.Helper()
 	secrets := []string{other.name, other.teamID, other.userID, other.code}

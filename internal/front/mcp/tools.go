@@ -6,7 +6,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// These tool hints help clients to decide when to ask a person.
+// Clients use these tool hints to decide when to ask a person.
 var (
 	reads   = mcp.ToolAnnotations{ReadOnlyHint: true, IdempotentHint: true, OpenWorldHint: new(false)}
 	creates = mcp.ToolAnnotations{DestructiveHint: new(false), OpenWorldHint: new(false)}

@@ -14,13 +14,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// authorizeParams are the parameters of an authorization request, which the consent form repeats.
+// authorizeParams lists the parameters of an authorization request, which are repeated in the consent form.
 var authorizeParams = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
 	"code_challenge_method", "resource", askedHostParam}
 
-// askedHostParam is a non-standard parameter. If people sign in at another host, askedHostParam contains the host to
-// which the client sent its request. The authorization response names the host in askedHostParam as the issuer, which
-// the client checks (RFC 9207).
+// askedHostParam is a non-standard parameter. If people sign in at another host, askedHostParam contains the host that
+// the client sent its request to. The authorization response names that host as the issuer, which the client checks
+// (RFC 9207).
 const askedHostParam = "asked_at"
 
 // request is an authorization request.
@@ -37,7 +37,7 @@ func (s *Server) parseRequest(r *http.Request, given url.Values) (request, param
 		return q, nil, err
 	}
 	if host := p[askedHostParam]; host != "" {
-		q.issuer = s.address(&http.Request{Host: host}) // never an unknown host, see Options.Address
+		q.issuer = s.address(&http.Request{Host: host}) // never an unknown host; see Options.Address
 	}
 	q.Request, err = s.Grants.CheckRequest(r.Context(), grants.Params{ClientID: p["client_id"],
 		ResponseType: p["response_type"], RedirectURI: p["redirect_uri"], Scope: p["scope"], State: p["state"],
@@ -70,7 +70,8 @@ func bearer(r *http.Request) (string, bool) {
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
 }
 
-// consentByKey consents on behalf of the team of a full-access API key. Consent by API key is for development only.
+// consentByKey consents on behalf of the team that a full-access API key belongs to. Consent by API key is meant only
+// for development.
 func (s *Server) consentByKey(w http.ResponseWriter, r *http.Request, q *request, token string) error {
 	by, err := s.Teams.Authenticate(r.Context(), token)
 	if err != nil {
@@ -109,8 +110,8 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, v web.Visit
 		web.LeadsTo(q.RedirectURI))
 }
 
-// chosen returns the visitor's team with the given id. If the visitor is not in that team, chosen returns the team that
-// the visitor used last.
+// chosen returns the visitor's team with the given id. If the visitor is not a member of that team, chosen returns the
+// team that the visitor used last.
 func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	i := slices.IndexFunc(v.Teams, func(m members.Membership) bool { return m.TeamID == teamID })
 	if i >= 0 {

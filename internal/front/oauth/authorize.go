@@ -152,8 +152,8 @@ func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) 
 	return s.approve(w, r, &q, by)
 }
 
-// refused reports an invalid authorization request: to the client by a redirect or as JSON, or to the visitor on a
-// page.
+// refused reports an invalid authorization request, either to the client in a redirect or as JSON, or to the visitor on
+// a page.
 func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err error) error {
 	e, ok := errors.AsType[*grants.Error](err)
 	if !ok {
@@ -187,8 +187,8 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pair
 	return nil
 }
 
-// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered redirect URI. answerURI
-// does not parse the URI, so the URI stays exactly as it was checked.
+// answerURI appends parameters, the state and the issuer (RFC 9207) to the client's registered redirect URI. The URI is
+// not parsed, so it remains exactly as it was checked.
 func answerURI(q *request, pairs ...string) string {
 	more := url.Values{"iss": {q.issuer}}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -206,7 +206,7 @@ func answerURI(q *request, pairs ...string) string {
 
 func isWeb(uri string) bool { return strings.HasPrefix(strings.ToLower(uri), "https:") }
 
-// hostOf returns text that tells a person to which host or program a redirect URI leads.
+// hostOf returns a description, for the user, of the host or program that a redirect URI leads to.
 func hostOf(uri string) string {
 	u, err := url.Parse(uri)
 	switch {

@@ -106,8 +106,8 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A person in several teams chooses a team on the consent page. The consent page shows the requested scopes that the
-// person's role in the chosen team does not allow.
+// A person who is in several teams chooses a team on the consent page. The page also lists the requested scopes that
+// the person's role in the chosen team does not allow.
 func TestChooseTeam(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -154,7 +154,8 @@ func TestChooseTeam(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Consent fails without a session, from another site, without a team, and if no requested scope is allowed.
+// Consent fails if there is no session, if the request comes from another site, if the person has no team, and if none
+// of the requested scopes is allowed.
 func TestNoConsent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -257,7 +258,8 @@ func TestWrongRequests(t *testing.T) {
 	})
 }
 
-// In development, a request with a full-access API key gives consent for the key's team without a consent page.
+// In development, a request with a full-access API key gives consent on behalf of the key's team without a consent
+// page.
 func TestConsentByKey(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.KeysConsent = true
@@ -304,8 +306,8 @@ func TestHostOf(t *testing.T) {
 	}
 }
 
-// For every combination of scopes that can cause emails, the consent page lists the ways to send, offers limits, and
-// lists the permissions that the limits remove.
+// For every combination of scopes that allow emails to be sent, the consent page lists the ways of sending, offers
+// limits, and lists the permissions that the limits remove.
 func TestConsentToSend(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -338,20 +340,20 @@ func TestConsentToSend(t *testing.T) {
 					t.Errorf("%s: the page says of limits: %s", scopes, limits)
 				}
 			}
-			// If the client requests no permission to send, the page proposes no limit, because a limit would only
-			// remove requested permissions.
+			// If the client does not request permission to send, the page proposes no limit, because a limit would only remove
+			// requested permissions.
 			if proposed := fields.Get("emails_per_day") != ""; proposed != (set&1 != 0) {
 				t.Errorf("%s: %v is proposed", scopes, fields)
 			}
 		}
 
-		// A limit that the person sets is stored, even if the client can only cause emails through automations.
+		// A limit that the person sets is stored, even if the client can send emails only through automations.
 		p := readPage(t, f.ask("GET", "/oauth/authorize?"+
 			query(client, redirect, "automations:write automations:read").Encode(), nil))
 		form := p.form(t, "post", "/oauth/authorize")
 		form.fields.Set("decision", "allow")
 		form.fields.Set("emails_per_day", "10")
-		form.fields.Del("approval") // browsers omit an unchecked box
+		form.fields.Del("approval") // browsers omit unchecked boxes
 		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
 		by, err := f.Node.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.AutomationsRead) {
@@ -364,8 +366,8 @@ func TestConsentToSend(t *testing.T) {
 	})
 }
 
-// If a client starts at another address of this installation, the authorization response names that address as the
-// issuer, although the person consented at the public address. An unknown host never becomes the issuer.
+// If a client starts at another of this installation's addresses, the authorization response names that address as the
+// issuer, even though the person consented at the public address. An unknown host never becomes the issuer.
 func TestIssuerOfAnotherAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		const host = "127.0.0.1:3000"

@@ -30,20 +30,20 @@ type refusedView struct{ Client, Text, Host, Back string }
 type consentView struct {
 	Client     string
 	Unverified bool   // whether the client registered itself
-	Host       string // text that describes the target of the redirect after consent
+	Host       string // description of where the browser is redirected after consent
 	Team       members.Membership
 	Teams      []members.Membership // the choices
 	Full       bool                 // whether the request is for full access
-	May        []string             // sentences about the permissions that the app gets
+	May        []string             // sentences that describe the permissions that the app gets
 	LeftOut    []string             // requested permissions that the person's role does not allow
 	Ways       []string             // ways in which the app can send emails
 	Limits     grants.Limits        // the proposed limits
-	Lost       []string             // permissions that the app loses with any limit
-	Broadcasts bool                 // whether the app loses sending or resuming broadcasts with any limit
-	Drafts     bool                 // whether the app can write broadcasts, even with limits
-	Unapproved []string             // further permissions that the app loses if each email needs approval
+	Lost       []string             // permissions that the app loses if any limit is set
+	Broadcasts bool                 // whether any limit prevents the app from sending or resuming broadcasts
+	Drafts     bool                 // whether the app can write broadcasts, even if limits are set
+	Unapproved []string             // additional permissions that the app loses if each email needs approval
 	Uncounted  bool                 // whether the app can start automations, whose emails do not count towards limits
-	Params     []param              // request parameters that the form repeats
+	Params     []param              // request parameters that are repeated in the form
 }
 
 type param struct{ Name, Value string }

@@ -164,7 +164,7 @@ func TestTokenRefused(t *testing.T) {
 	})
 }
 
-// After many refused requests, a client must wait, but other clients need not wait.
+// After many refused requests, a client must wait, but other clients do not have to wait.
 func TestGuessing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.refusals.Now = func() time.Time { return time.Unix(1_800_000_000, 0) }
@@ -178,7 +178,7 @@ func TestGuessing(t *testing.T) {
 		if wait := w.Header().Get("Retry-After"); wait != "1" {
 			t.Errorf("wait %q seconds", wait)
 		}
-		// Refused requests are counted per IPv6 network, not per address.
+		// Refused requests from IPv6 clients are counted per network, not per address.
 		from := func(address string) int {
 			r := httptest.NewRequestWithContext(t.Context(), "POST", "/oauth/token", strings.NewReader(body.Encode()))
 			r.RemoteAddr = address
@@ -198,8 +198,8 @@ func TestGuessing(t *testing.T) {
 	})
 }
 
-// Requests that fail because the database is unavailable do not count as refused requests, so clients need not wait
-// after an outage.
+// Requests that fail because the database is unavailable do not count as refused requests, so clients do not have to
+// wait after an outage.
 func TestOutageIsNoGuessing(t *testing.T) {
 	t.Parallel()
 	d, p := dbtest.Proxied(t, time.Second)
@@ -219,7 +219,7 @@ func TestOutageIsNoGuessing(t *testing.T) {
 	wantRefusal(t, f.ask("POST", "/oauth/token", body), 400, grants.InvalidGrant)
 }
 
-// Web pages of any origin may send requests without cookies to the OAuth endpoints.
+// Web pages from any origin may send requests without cookies to the OAuth endpoints.
 func TestOrigins(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, path := range paths {
@@ -238,7 +238,7 @@ func TestOrigins(t *testing.T) {
 	})
 }
 
-// The fuzz test proves that any request body is either parsed or refused with invalid_request.
+// Any request body is either parsed or refused with invalid_request.
 func FuzzReadParams(f *testing.F) {
 	for _, s := range []string{"a=b&c=d", "a=%zz", "a=1&a=2", `{"a":"b"}`, `{"a":null}`, `{"a":1}`, `{"a":"b","a":"c"}`,
 		"[]", "", "\xff"} {

@@ -29,7 +29,7 @@ func statusOf(c grants.Code) int {
 	return http.StatusBadRequest
 }
 
-// fail sends an error response. fail logs the error if the request failed for an internal reason.
+// fail sends an error response, and also logs the error if the request failed for an internal reason.
 func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if e, ok := errors.AsType[*grants.Error](err); ok {
 		if h := w.Header(); e.Code == grants.TooManyRequests && h.Get("Retry-After") == "" {
@@ -47,8 +47,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	writeRefusal(w, http.StatusInternalServerError, serverError, "Something went wrong on our side. Try again.")
 }
 
-// report logs a failure unless the client has disconnected. While a service is unavailable, report limits the rate of
-// log lines.
+// report logs a failure unless the client has disconnected. While a service is unavailable, the rate of log lines is
+// limited.
 func (s *Server) report(r *http.Request, err error) {
 	if r.Context().Err() != nil {
 		return
@@ -69,7 +69,7 @@ func writeRefusal(w http.ResponseWriter, status int, c grants.Code, text string)
 	writeJSON(w, status, refusal{c, text})
 }
 
-// writeJSON writes a JSON response. If the caller has not set Cache-Control, writeJSON forbids caching.
+// writeJSON writes a JSON response, which must not be cached unless the caller has set Cache-Control.
 func writeJSON(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

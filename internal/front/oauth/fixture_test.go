@@ -70,8 +70,8 @@ func (f *fixture) signIn(email string, roles map[string]teams.Role) {
 	f.cookies = w.Result().Cookies()
 }
 
-// ask sends a request. A body of type url.Values is sent as a form, and a string is sent as JSON. header contains
-// alternating names and values.
+// ask sends a request. A body of type url.Values is sent as a form, and a string is sent as JSON. The argument header
+// contains alternating names and values.
 func (f *fixture) ask(method, path string, body any, header ...string) *httptest.ResponseRecorder {
 	f.T.Helper()
 	var text, media string
@@ -151,7 +151,7 @@ func (f *fixture) tokens(clientID, redirect, code string) (t tokenWire) {
 	return t
 }
 
-// wantRefusal checks that a response is the given error in the format of RFC 6749.
+// wantRefusal checks that a response is the given error in the format that RFC 6749 defines.
 func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code grants.Code) {
 	t.Helper()
 	var r refusal
@@ -165,13 +165,13 @@ func wantRefusal(t *testing.T, w *httptest.ResponseRecorder, status int, code gr
 	}
 }
 
-// page is the text and the forms of an HTML page.
+// page holds the text and the forms of an HTML page.
 type page struct {
 	text  string
 	forms []form
 }
 
-// form is an HTML form with its fields, the names of its buttons and its choices.
+// form is an HTML form with its fields, button names and choices.
 type form struct {
 	method, action string
 	fields         url.Values

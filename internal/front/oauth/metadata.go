@@ -67,8 +67,8 @@ func (s *Server) mcpMetadata(w http.ResponseWriter, r *http.Request) error {
 	return s.resource(w, r, s.MCP, "Postrider MCP server", scopes)
 }
 
-// resource writes the metadata of one resource. Clients that do not know which scopes they need request all listed
-// scopes.
+// resource writes the metadata of one resource. Clients that do not know which scopes they need request all the scopes
+// listed there.
 func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name string, scopes []string) error {
 	u := s.address(r)
 	writeCacheable(w, resourceWire{Resource: u + path, Name: name, Servers: []string{u}, Methods: []string{"header"},
@@ -76,8 +76,8 @@ func (s *Server) resource(w http.ResponseWriter, r *http.Request, path, name str
 	return nil
 }
 
-// keys writes the public keys as a JWK set. Anybody can verify access tokens with the public keys, but cannot detect
-// that a grant was revoked.
+// keys writes the public keys as a JWK set. Anybody can use the public keys to verify access tokens, but verification
+// does not detect that a grant has been revoked.
 func (s *Server) keys(w http.ResponseWriter, r *http.Request) error {
 	set, err := s.Grants.PublicKeys(r.Context())
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package oauth is the OAuth 2.1 server: the HTTP interface of package grants, and the consent page.
+// Package oauth is the OAuth 2.1 server: the HTTP interface to package grants, and the consent page.
 //
 // # Shape
 //
@@ -8,15 +8,15 @@
 //
 // # Invariants
 //
-// The server redirects a browser only to a redirect URI that exactly equals a URI registered by the client. If the
+// The server redirects a browser only to a redirect URI that exactly matches one that the client has registered. If the
 // redirect URI is a web page of an unverified client, the server redirects only after the person has made a choice on a
 // page. If the server redirected to unverified clients immediately, it would be an open redirector (RFC 9700 section
 // 4.11).
 //
-// Consent requires a POST from the consent page, which cannot be framed. The server repeats all checks of the request
-// when it receives the POST, and does not trust the form's content.
+// Consent requires a POST from the consent page, which cannot be framed. When the server receives the POST, it repeats
+// all checks on the request and does not trust the form's content.
 //
-// Endpoints for OAuth clients use no cookies, so they accept requests from web pages of all origins.
+// Endpoints for OAuth clients do not use cookies, so they accept requests from web pages of any origin.
 //
 // # Failures
 //
@@ -24,7 +24,7 @@
 //
 // # Out of scope
 //
-// Package oauth has no rules about grants. Listing and revoking grants for a team is part of package api.
+// Package oauth has no rules about grants. Package api lists and revokes a team's grants.
 package oauth
 
 import (
@@ -42,11 +42,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Options are the settings and dependencies of the OAuth server.
+// Options holds the OAuth server's settings and dependencies.
 type Options struct {
 	PublicURL string   // address of this installation without a trailing slash; also the issuer
 	MCP       string   // path of the MCP server; "" if it is off
-	MCPScopes []string // scopes that MCP clients request; nil means all
+	MCPScopes []string // scopes that MCP clients request; nil means all scopes
 	Grants    *grants.Service
 	Members   *members.Service
 	Teams     *teams.Service
@@ -57,8 +57,8 @@ type Options struct {
 	// compare the issuer and the resource with that address. If Address is nil, the address is always PublicURL.
 	Address func(r *http.Request) string
 
-	// KeysConsent allows a full-access API key to give consent for its team, so that scripts need no browser.
-	// KeysConsent is for development only.
+	// KeysConsent allows a full-access API key to give consent on behalf of its team, so that scripts do not need a
+	// browser. KeysConsent is meant only for development.
 	KeysConsent bool
 }
 
@@ -72,7 +72,7 @@ type Server struct {
 	floodLog  lograte.Limiter
 }
 
-// paths are the paths of all endpoints.
+// paths lists the paths of all endpoints.
 var paths = []string{"/oauth/authorize", "/oauth/token", "/oauth/register", "/oauth/revoke",
 	"/.well-known/oauth-authorization-server", "/.well-known/oauth-protected-resource",
 	"/.well-known/oauth-protected-resource/mcp", "/.well-known/jwks.json"}
@@ -101,10 +101,10 @@ func (s *Server) address(r *http.Request) string {
 	return s.Address(r)
 }
 
-// Serves reports whether path is the path of an endpoint.
+// Serves reports whether the path belongs to an endpoint.
 func (s *Server) Serves(path string) bool { return slices.Contains(paths, tidy(path)) }
 
-// ServeHTTP serves a request with a path that [Server.Serves] accepts.
+// ServeHTTP serves a request whose path [Server.Serves] accepts.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r.URL.Path, r.URL.RawPath = tidy(r.URL.Path), ""
 	s.mux.ServeHTTP(w, r)
@@ -119,8 +119,8 @@ func tidy(path string) string {
 	return strings.TrimSuffix(path, "/")
 }
 
-// open registers an endpoint for OAuth clients. Web pages of all origins may call the endpoint (Fetch standard, CORS
-// protocol), and it ignores cookies.
+// open registers an endpoint for OAuth clients. Web pages from any origin may call the endpoint (Fetch standard, CORS
+// protocol), which ignores cookies.
 func (s *Server) open(path, method string, f func(w http.ResponseWriter, r *http.Request) error) {
 	s.mux.HandleFunc(path, func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()

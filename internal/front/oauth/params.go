@@ -29,7 +29,7 @@ func body(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return text, nil
 }
 
-// params are the parameters of a request. Empty values count as missing (RFC 6749 section 3.1).
+// params holds the parameters of a request. Empty values are treated as missing (RFC 6749 section 3.1).
 type params map[string]string
 
 // readParams reads parameters from a form or from a JSON object with string values.

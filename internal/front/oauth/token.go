@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/grants"
 )
 
-// refusalsPerSecond is the maximum number of refused token requests per second and IPv4 address or IPv6 network.
+// refusalsPerSecond is the maximum number of refused token requests per second from an IPv4 address or an IPv6 network.
 const refusalsPerSecond = 30
 
 // tokenWire is the token response (RFC 6749 section 5.1).
@@ -60,8 +60,8 @@ func (s *Server) revoke(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// count counts a refused request for the rate limit. Other failures are not counted, because clients retry them within
-// seconds (see [grants.Service.Refresh]).
+// count counts a refused request towards the rate limit. Other failures are not counted, because clients retry them
+// within seconds (see [grants.Service.Refresh]).
 func (s *Server) count(r *http.Request, err error) {
 	if _, ok := errors.AsType[*grants.Error](err); ok {
 		s.refusals.Count(grants.Network(peer(r)), refusalsPerSecond)

@@ -102,8 +102,8 @@ func (p *Pages) accountPage(w http.ResponseWriter, r *http.Request, v web.Visito
 	return p.Site.Show(w, r, status, accountPage, a, web.Script(passkeysJS))
 }
 
-// accountDone sends the response to a change on the account page: a redirect to the page with a message, or the page
-// with the error.
+// accountDone responds to a change on the account page, either with a redirect to the page and a message, or with the
+// page and the error.
 func (p *Pages) accountDone(w http.ResponseWriter, r *http.Request, v web.Visitor, what string, err error) error {
 	if err == nil {
 		return web.Redirect(w, r, with("/account", "done", what))
@@ -178,7 +178,7 @@ func (p *Pages) chooseTeam(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return web.Redirect(w, r, next)
 }
 
-// browserName returns the names of the browser and operating system in a User-Agent.
+// browserName returns the names of the browser and the operating system in a User-Agent.
 func browserName(userAgent string) string {
 	first := func(of [][2]string, otherwise string) string {
 		for _, x := range of {

@@ -26,17 +26,17 @@ const (
 type approvalList struct {
 	Team, Done       string
 	Pending, Decided []approvals.Approval
-	More             bool // more approvals are pending than Pending contains
+	More             bool // whether more approvals are pending than those in Pending
 }
 
-// approvalView is the content of the page of one approval, with the complete email as it would be sent.
+// approvalView is the content of the page for one approval, which shows the complete email as it would be sent.
 type approvalView struct {
 	approvals.Approval
 	Team, Done, Problem string
 	TeamID              string
 	MayDecide           bool
 	Text                string // the email's plain text part
-	Generated           bool   // Text is generated from the HTML
+	Generated           bool   // whether Text was generated from the HTML
 	HTML                string
 	Files               []fileView
 }
@@ -72,8 +72,8 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 	return p.Site.Show(w, r, http.StatusOK, approvalsPage, of)
 }
 
-// showApproval shows an approval of any of the visitor's teams, because visitors follow a link in an email that does
-// not depend on their current team.
+// showApproval shows an approval that belongs to any of the visitor's teams. Visitors follow a link in an email, and
+// the link does not depend on their current team.
 func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	for _, m := range v.Teams {
 		a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
@@ -130,8 +130,8 @@ func (p *Pages) reject(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.decided(w, r, v, &a, one, err)
 }
 
-// decided sends the response to a decision about an approval: a redirect to the list with a message, or the approval
-// with the error.
+// decided responds to a decision about an approval, either with a redirect to the list and a message, or with the
+// approval and the error.
 func (p *Pages) decided(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, one approvals.Approval,
 	err error) error {
 	switch {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The approval page shows the complete email, with its HTML only as source code, and a person can approve or reject the
-// email.
+// The approval page shows the complete email, with its HTML only as source code. A person can approve or reject the
+// email there.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -27,17 +27,17 @@ type connectedApps struct {
 	Newer, Older  string // links to the neighboring pages; "" if there is none
 }
 
-// connectedApp is a grant with the changes that the visitor may make to it.
+// connectedApp is a grant, together with the changes that the visitor may make to it.
 type connectedApp struct {
 	grants.Grant
 	By        string // name of the user who allowed the grant
-	Full      bool   // the grant has full access without limits
+	Full      bool   // whether the grant has full access without limits
 	May       []string
 	MayLimit  bool
 	MayRevoke bool
 }
 
-// revokedReasons maps each reason why a grant ended to a text.
+// revokedReasons maps each reason why a grant ended to a description.
 var revokedReasons = map[grants.Reason]string{
 	grants.FromAPI:      "it was revoked through the API",
 	grants.FromSite:     "it was revoked on this page",
@@ -126,8 +126,8 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 	return p.Site.Show(w, r, status, connectedAppsPage, of)
 }
 
-// whoGranted returns a function that returns a user's name and role in the team. The role is "" if the user is not a
-// member of the team. The function caches users, so that each user is read from the database only once.
+// whoGranted returns a function that looks up a user's name and role in the team. The role is "" if the user is not a
+// member of the team. The function caches its results, so that each user is read from the database only once.
 func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (string, teams.Role, error) {
 	type granter struct {
 		name string
@@ -158,8 +158,8 @@ func (p *Pages) whoGranted(r *http.Request, teamID string) func(userID string) (
 	}
 }
 
-// connectedAppsDone sends the response to a change on the page of connected apps: a redirect to the page with a
-// message, or the page with the error.
+// connectedAppsDone responds to a change on the page of connected apps, either with a redirect to the page and a
+// message, or with the page and the error.
 func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
@@ -182,7 +182,7 @@ func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsPage(w, r, v, a, status, f.Problem)
 }
 
-// limitConnectedApp changes a grant's limits. The visitor needs the same scope as for the API operation.
+// limitConnectedApp changes a grant's limits. The visitor needs the same scope as for the corresponding API operation.
 func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, typed, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
@@ -197,7 +197,7 @@ func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsDone(w, r, v, &a, "program-limited", err)
 }
 
-// revokeConnectedApp revokes a grant. Members of every role may revoke grants that they allowed themselves.
+// revokeConnectedApp revokes a grant. Members with any role may revoke grants that they allowed themselves.
 func (p *Pages) revokeConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, _, err := p.readTeamForm(w, r, &v, teams.GrantsRead)
 	if err != nil {

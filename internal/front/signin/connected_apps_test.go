@@ -32,7 +32,8 @@ func (x *fixture) allow(by teams.Actor, name, scopes string) string {
 	return t.Access
 }
 
-// action returns the action of the page's form that ends with the given suffix, or "" if the page has no such form.
+// action returns the action of the form on the page whose action ends with the given suffix, or "" if there is no such
+// form.
 func (b *browser) action(ends string) (found string) {
 	for n := range elements(b.t, b.body) {
 		path, _, _ := strings.Cut(attr(n, "action"), "?")
@@ -64,7 +65,7 @@ func TestConnectedApps(t *testing.T) {
 			t.Error("the name of a program is HTML in the page")
 		}
 
-		// A limit on a grant is stored and recorded in the audit log, and removes the scopes that would bypass it.
+		// A limit on a grant is stored and recorded in the audit log. The limit removes any scopes that would bypass it.
 		b.submit(b.action("/limits"), "emails_per_day", "7", "approval", "").
 			want(200, "The limits are saved", "At most 7 emails a day", "and no broadcasts")
 		if strings.Contains(b.body, "Make and change automations") {
@@ -79,7 +80,7 @@ func TestConnectedApps(t *testing.T) {
 		b.submit(b.action("/limits"), "recipients_per_email", "151").want(422, "must be 1 to 150")
 		b.submit(b.action("/limits"), "emails_per_day", "", "approval", "").want(200, "No limits.")
 
-		// A member with the role viewer sees the list of connected apps, and can revoke only grants that the viewer
+		// A member with the role viewer can see the list of connected apps, but can revoke only grants that the same member
 		// allowed.
 		revoke := b.action("/revoke")
 		team := url.Values{"team": {x.Acme.TeamID}}

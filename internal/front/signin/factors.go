@@ -55,7 +55,8 @@ func (p *Pages) prove(w http.ResponseWriter, r *http.Request, v web.Visitor) err
 	return p.provePage(w, r, v, status, f, typed.Get("next"))
 }
 
-// passwordForm returns a form for the new password and, if the user has a password, the current password.
+// passwordForm returns a form that asks for a new password and, if the user already has a password, for the current
+// password.
 func passwordForm(u *users.User) *web.Form {
 	f := web.NewForm(newPasswordField())
 	if u.HasPassword {
@@ -101,8 +102,8 @@ func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visito
 	return p.passwordPage(w, r, v, status, f)
 }
 
-// authenticator is the content of the page that sets up an authenticator app. Token is "" before the authenticator
-// set-up begins.
+// authenticator is the content of the page that sets up an authenticator app. Token is "" until the setup of the
+// authenticator app begins.
 type authenticator struct {
 	Secret, Token string
 	QR            template.URL
@@ -131,7 +132,7 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 }
 
 // confirmTOTP enables two-factor authentication and shows the recovery codes. After a wrong code, the page no longer
-// shows the secret, because the authenticator app already has the secret.
+// shows the secret, because the authenticator app already has it.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -143,7 +144,7 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 	}
 	f := totpForm()
 	status, blamed := f.SetError(err)
-	if blamed != nil || f.Fields[0].Error == "" { // expired token, or a password or passkey is required
+	if blamed != nil || f.Fields[0].Error == "" { // the token has expired, or a password or passkey is required
 		return err
 	}
 	return p.Site.Show(w, r, status, totpPage, authenticator{Token: typed.Get("token"), Form: f})

@@ -28,10 +28,10 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 // password is the password of all test users.
 const password = "correct horse battery"
 
-// mail is an email that the tested pages sent.
+// mail is an email that was sent by the pages under test.
 type mail struct{ to, text string }
 
-// fixture is the sign-in pages with a separate database.
+// fixture holds the sign-in pages with a separate database.
 type fixture struct {
 	*testnode.Node
 	users   *users.Service
@@ -39,7 +39,7 @@ type fixture struct {
 	mails   []mail
 	mux     *http.ServeMux
 	second  int64 // the rate limit clock in seconds; each request advances it by one
-	stopped bool  // stops the rate limit clock
+	stopped bool  // whether the rate limit clock is stopped
 }
 
 func each(t *testing.T, f func(t *testing.T, x *fixture)) {
@@ -90,14 +90,14 @@ func (x *fixture) person(email string, role teams.Role) users.User {
 	return u
 }
 
-// work runs the background work of the users service.
+// work runs the users service's background work.
 func (x *fixture) work() {
 	ended, end := context.WithCancel(x.T.Context())
 	end()
 	x.Must(x.users.Run(ended))
 }
 
-// lastLink returns the path of the link in the last sent email.
+// lastLink returns the path of the link in the email that was sent last.
 func (x *fixture) lastLink(to string) string {
 	x.T.Helper()
 	x.work()
@@ -121,7 +121,7 @@ type browser struct {
 	headers http.Header // added to each request
 
 	status int
-	path   string // path with its query, after redirects
+	path   string // path and query after redirects
 	body   string
 	header http.Header
 }
@@ -150,7 +150,7 @@ func (b *browser) RoundTrip(r *http.Request) (*http.Response, error) {
 	b.mux.ServeHTTP(w, r)
 	answer := w.Result()
 	answer.Request = r
-	// Browsers reject cookies with a name and value of more than 4,096 bytes (RFC 6265bis section 5.7).
+	// Browsers reject cookies whose name and value together exceed 4,096 bytes (RFC 6265bis section 5.7).
 	answer.Header["Set-Cookie"] = slices.DeleteFunc(answer.Header["Set-Cookie"], func(line string) bool {
 		pair, _, _ := strings.Cut(line, ";")
 		return len(pair) > 4097 // the length includes the equals sign
@@ -185,7 +185,7 @@ func (b *browser) get(path string) *browser {
 	return b.do(r)
 }
 
-// post sends a form, even if the current page does not contain this form.
+// post sends a form, even if the current page does not contain it.
 func (b *browser) post(path string, form url.Values) *browser {
 	b.t.Helper()
 	return b.do(b.posting(path, form))
@@ -202,7 +202,8 @@ func (b *browser) posting(path string, form url.Values) *http.Request {
 	return r
 }
 
-// submit fills in and sends the page's form with the given action. typed contains alternating field names and values.
+// submit fills in and sends the page's form with the given action. The argument typed contains alternating field names
+// and values.
 func (b *browser) submit(action string, typed ...string) *browser {
 	b.t.Helper()
 	form := b.form(action)
@@ -241,7 +242,7 @@ func (b *browser) form(action string) url.Values {
 	return form
 }
 
-// want checks that the page has the given status and contains each of the given texts.
+// want checks that the page has the given status and contains each of the given strings.
 func (b *browser) want(status int, texts ...string) *browser {
 	b.t.Helper()
 	plain := html.UnescapeString(b.body)
@@ -272,8 +273,8 @@ func (b *browser) signIn(email string) *browser {
 	return b.get("/account").want(200, "Your account")
 }
 
-// checkPage checks the requirements for all pages: security headers, a label for each input, and existing descriptions
-// of inputs.
+// checkPage checks the requirements that apply to all pages: security headers are set, each input has a label, and
+// descriptions that inputs refer to exist.
 func (b *browser) checkPage() {
 	b.t.Helper()
 	policy := b.header.Get("Content-Security-Policy")

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// invitationPath is the path prefix of invitation links. The token follows the prefix.
+// invitationPath is the path prefix of invitation links, which is followed by the token.
 const invitationPath = "/invitations/"
 
 var invitationPage = pageOf("invitation.html")
@@ -87,8 +87,8 @@ func (p *Pages) showInvitation(w http.ResponseWriter, r *http.Request) error {
 	return p.Site.Show(w, r, http.StatusOK, invitationPage, of)
 }
 
-// accept adds the visitor to the team. If the invited address has no account, accept also creates the account and signs
-// in the visitor.
+// accept adds the visitor to the team. If the invited address has no account, accept also creates one and signs the
+// visitor in.
 func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -138,7 +138,7 @@ func (p *Pages) accept(w http.ResponseWriter, r *http.Request) error {
 	return web.Redirect(w, r, "/people?done=joined")
 }
 
-// badInvitation shows that an invitation was used, revoked or replaced, or has expired.
+// badInvitation shows a page that explains that an invitation has been used, revoked or replaced, or has expired.
 func (p *Pages) badInvitation(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

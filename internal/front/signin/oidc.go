@@ -17,13 +17,14 @@ import (
 
 var leavePage = pageOf("leave.html")
 
-// oidcLifetime is the lifetime of the cookies with the state of a sign-in at the provider.
+// oidcLifetime is the lifetime of the cookies that hold the state of a sign-in at the provider.
 const oidcLifetime = 10 * time.Minute
 
-// linking is stored instead of the next page when the visitor links an account.
+// linking is stored in place of the next page when the visitor links an account.
 const linking = "link"
 
-// beginOIDC redirects to the provider. A GET is allowed, because only the same browser can complete the sign-in.
+// beginOIDC redirects to the provider. A GET request is allowed, because only the same browser can complete the
+// sign-in.
 func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	next, err := web.Next(r.URL.Query().Get("next"))
 	if err != nil {
@@ -40,8 +41,8 @@ func (p *Pages) beginOIDC(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// link starts linking an account at the provider to the visitor's account. The Content-Security-Policy forbids that a
-// form submission redirects to another site, so the response is a page with a link to the provider.
+// link starts linking an account at the provider to the visitor's account. The Content-Security-Policy does not allow a
+// form submission to redirect to another site, so the response is a page with a link to the provider.
 func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	if err := p.requireFresh(&v); err != nil {
 		return err
@@ -60,7 +61,7 @@ func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.accountDone(w, r, v, "unlinked", err)
 }
 
-// finishOIDC handles the redirect back from the provider.
+// finishOIDC handles the request that follows the redirect back from the provider.
 func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	cookie, next := p.Site.Cookie(r, "oidc"), p.takeNext(w, r)
 	if cookie == "" {
@@ -90,16 +91,16 @@ func (p *Pages) finishOIDC(w http.ResponseWriter, r *http.Request) error {
 	return p.completeSignIn(w, r, of.Outcome, next)
 }
 
-// nextCookieBytes is the maximum number of bytes of the next page's encoded address in one cookie. Browsers reject
-// cookies with a name and value of more than 4,096 bytes (RFC 6265bis section 5.7).
+// nextCookieBytes is how many bytes of the next page's encoded address fit in one cookie. Browsers reject cookies whose
+// name and value together exceed 4,096 bytes (RFC 6265bis section 5.7).
 const nextCookieBytes = 3500
 
 // nextCookiesMax is the maximum number of cookies for the next page. The longest allowed address needs fewer cookies.
 const nextCookiesMax = 9
 
-// storeNext stores the next page's address in cookies while the browser is at the provider. The address is encoded in
-// base64, because it may contain characters that are not allowed in cookies. The first cookie starts with the number of
-// cookies.
+// storeNext stores the next page's address in cookies while the visitor signs in at the provider. The address is
+// encoded in base64, because it may contain characters that are not allowed in cookies. The first cookie starts with
+// the number of cookies.
 func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 	all := slices.Collect(slices.Chunk([]byte(base64.RawURLEncoding.EncodeToString([]byte(next))), nextCookieBytes))
 	if len(all) == 0 {
@@ -116,8 +117,8 @@ func (p *Pages) storeNext(w http.ResponseWriter, next string) {
 
 func nextCookie(i int) string { return "oidc-next" + strconv.Itoa(i) }
 
-// takeNext returns the next page that storeNext stored, and deletes the cookies. If a cookie is missing, takeNext
-// returns "".
+// takeNext returns the address that storeNext stored, and deletes the cookies. If a cookie is missing, takeNext returns
+// "".
 func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	first := p.Site.Cookie(r, nextCookie(0))
 	if first == "" {
@@ -139,8 +140,8 @@ func (p *Pages) takeNext(w http.ResponseWriter, r *http.Request) string {
 	return string(next)
 }
 
-// unknown creates an account for a person whom the provider has authenticated and who has no account. The person must
-// have followed an invitation to the same address, or the installation must allow the address's domain.
+// unknown creates an account for a person whom the provider has authenticated but who has no account yet. Either the
+// person must have followed an invitation to the same address, or the installation must allow the address's domain.
 func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Person, next string) error {
 	if !who.Allowed {
 		if err := p.invited(r.Context(), who.Email, next); err != nil {
@@ -161,7 +162,7 @@ func (p *Pages) unknown(w http.ResponseWriter, r *http.Request, who *users.Perso
 	return p.completeSignIn(w, r, users.Outcome{Token: token}, next)
 }
 
-// invited returns a fault if page is not an invitation to the address email.
+// invited returns a fault if the page is not an invitation to the given email address.
 func (p *Pages) invited(ctx context.Context, email, page string) error {
 	if token, ok := strings.CutPrefix(page, invitationPath); ok {
 		address, err := users.Address(email)

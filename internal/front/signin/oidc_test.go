@@ -22,11 +22,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// provider is a fake OIDC provider. The provider's ID tokens contain the given claims.
+// provider is a fake OIDC provider whose ID tokens contain the given claims.
 type provider struct {
 	*httptest.Server
 	claims map[string]any
-	nonce  string // nonce of the last authorization request
+	nonce  string // nonce from the last authorization request
 }
 
 func newProvider(t *testing.T) *provider {
@@ -72,8 +72,8 @@ func newProvider(t *testing.T) *provider {
 	return p
 }
 
-// through simulates that the user follows a link to the provider, signs in, and returns to the callback. The provider's
-// ID token contains the given subject and email.
+// through simulates a user who follows a link to the provider, signs in, and returns to the callback. The provider's ID
+// token contains the given subject and email.
 func (p *provider) through(b *browser, address, subject, email string) *browser {
 	b.t.Helper()
 	u, err := url.Parse(address)
@@ -93,8 +93,7 @@ func (b *browser) begin(path string) (address string) {
 	return b.get(path).header.Get("Location")
 }
 
-// A user can sign in with an account at the provider, join a team with that account, and link it to an existing
-// account.
+// A user can sign in with a provider account, join a team with it, and link it to an existing account.
 func TestOIDC(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -131,8 +130,8 @@ func TestOIDC(t *testing.T) {
 		p.through(other, b.begin("/sign-in/oidc"), "1", "olga@acme.example").want(403, "did not start in this browser")
 		b.get("/sign-in/oidc/callback?state=x&code=1").want(401)
 
-		// A provider account with the same address cannot sign in to an existing account until the existing account's
-		// user links it.
+		// A provider account cannot be used to sign in to an existing account with the same address until the user of the
+		// existing account links it.
 		p.through(other, other.begin("/sign-in/oidc"), "3", "ada@acme.example").
 			want(403, "link it on the page of your account")
 		ada.get("/account").submit("/account/oidc").want(200, "Continuing to Acme ID")
@@ -171,8 +170,8 @@ func TestLongNextPage(t *testing.T) {
 		x := newFixture(t, d, users.OIDCConfig{Issuer: p.URL, ClientID: "postrider", ClientSecret: "s3cret",
 			Domains: []string{"allowed.example"}})
 		for _, n := range []int{100, 2000, 5000} {
-			// Each & is encoded with three characters, and with five characters in an address that contains the encoded
-			// address as a parameter.
+			// Each & is encoded as three characters. In an address that contains the encoded address as a parameter, each &
+			// takes five characters.
 			page := "/people?" + url.Values{"state": {strings.Repeat("&", n)}}.Encode() + ";x=1,2"
 			b := x.browser(t)
 			b.get(page)
@@ -204,7 +203,7 @@ func TestLongNextPage(t *testing.T) {
 	})
 }
 
-// kept returns the number of the browser's cookies with names that start with the prefix.
+// kept returns how many of the browser's cookies have a name that starts with the prefix.
 func (b *browser) kept(name string) (n int) {
 	for _, c := range b.c.Jar.Cookies(&url.URL{Scheme: "https", Host: "postrider.test", Path: "/"}) {
 		if strings.HasPrefix(c.Name, "__Host-postrider-"+name) {

@@ -22,8 +22,8 @@ const pagesFile = "testdata/pages.txt"
 var update = flag.Bool("update", false, "write what was answered into the table of pages")
 
 // TestPages requests every page without a session, without a team, and in each role, and compares the results with the
-// table in testdata. Run the test with -update to write the table, and review the difference. Each new page adds a line
-// to the table.
+// table in testdata. Run the test with -update to write the table, and review the diff. Each new page adds a line to
+// the table.
 func TestPages(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile(pagesFile)
@@ -57,7 +57,7 @@ func TestPages(t *testing.T) {
 			}
 			fmt.Fprint(w, o.pattern)
 			for _, v := range visitors {
-				// Reset the counters of attempts, so that all visitors get the same response.
+				// Reset the attempt counters, so that all visitors get the same response.
 				x.Update(func(tx *db.Tx) error {
 					_, err := tx.Exec(t.Context(), `DELETE FROM user_attempts`)
 					return err

@@ -10,13 +10,13 @@ import (
 	"github.com/postrider/postrider/internal/front/web"
 )
 
-// passkeyChallenge contains the data with which a page's script calls the browser's authenticator.
+// passkeyChallenge contains the data that a page's script passes to the browser's authenticator.
 type passkeyChallenge struct {
 	Token   string         `json:"token"`
 	Options jsontext.Value `json:"options"`
 }
 
-// passkeyAnswer contains the authenticator's result, which the page's script sends.
+// passkeyAnswer contains the authenticator's result, which the page's script sends to the server.
 type passkeyAnswer struct {
 	Token      string         `json:"token"`
 	Credential jsontext.Value `json:"credential"`

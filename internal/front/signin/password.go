@@ -20,8 +20,8 @@ var (
 	errNoPage = fault.NotFoundf("There is no page at this address.")
 )
 
-// pendingLifetime is the lifetime of the cookie with the token of a sign-in that waits for the second factor. In
-// package users, the token expires after the same time.
+// pendingLifetime is the lifetime of the cookie that holds the token for a sign-in that is waiting for the second
+// factor. In package users, the token expires after the same time.
 const pendingLifetime = 5 * time.Minute
 
 // message is the content of a page that shows a text and a link.

@@ -21,10 +21,10 @@ var (
 )
 
 // pendingLifetime is the lifetime of the cookie that holds the token for a sign-in that is waiting for the second
-// factor. In package users, the token expires after the same time.
+// factor. In package users, the token expires after the same length of time.
 const pendingLifetime = 5 * time.Minute
 
-// message is the content of a page that shows a text and a link.
+// message is the content of a page that shows a message and a link.
 type message struct{ Title, Text, Link, Label string }
 
 func emailField() *web.Field {
@@ -155,7 +155,8 @@ func (p *Pages) showForgot(w http.ResponseWriter, r *http.Request) error {
 	return p.forgotPage(w, r, http.StatusOK, web.NewForm(emailField()))
 }
 
-// forgot handles the form for a forgotten password. The response is the same whether or not the address has an account.
+// forgot handles the form for requesting a password reset link. The response is the same whether or not the address has
+// an account.
 func (p *Pages) forgot(w http.ResponseWriter, r *http.Request) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -208,7 +209,7 @@ func (p *Pages) reset(w http.ResponseWriter, r *http.Request) error {
 	return p.resetPage(w, r, status, f, typed.Get("token"))
 }
 
-// badLink shows that a link is invalid.
+// badLink shows a page that says that a link is invalid.
 func (p *Pages) badLink(w http.ResponseWriter, r *http.Request, err error) error {
 	if fault.KindOf(err) != fault.NotFound {
 		return err

@@ -14,8 +14,7 @@ import (
 
 var peoplePage = pageOf("people.html")
 
-// peopleShown is the maximum number of members and of invitations on the page. A team cannot have more members or
-// invitations.
+// peopleShown is the maximum number of members, and of invitations, on the page. A team cannot have more of either.
 const peopleShown = 200
 
 // people is the content of the page that lists a team's members.
@@ -28,15 +27,15 @@ type people struct {
 	Invite        *web.Form
 }
 
-// member is a team member with the changes that the visitor may make.
+// member is a team member, together with the changes that the visitor may make.
 type member struct {
 	members.Membership
 	Self, Removable bool
 	Roles           []teams.Role // roles that the visitor may assign; nil if the visitor may not change the role
 }
 
-// openInvitation is an invitation that was not accepted. Expired is also true if the inviter may no longer invite
-// people.
+// openInvitation is an invitation that has not been accepted. Expired is also true if the inviter is no longer allowed
+// to invite people.
 type openInvitation struct {
 	members.Invitation
 	Expired bool
@@ -57,7 +56,7 @@ func (p *Pages) inTeam(r *http.Request, v *web.Visitor, teamID string, needs tea
 	return a, explainScope(err)
 }
 
-// explainScope replaces a fault about a missing scope by a fault with a text that users understand.
+// explainScope replaces a fault about a missing scope with a fault whose message users can understand.
 func explainScope(err error) error {
 	if fault.KindOf(err) == fault.OutOfScope {
 		return errRole.Because(err)
@@ -145,8 +144,8 @@ func (p *Pages) peoplePage(w http.ResponseWriter, r *http.Request, v web.Visitor
 	return p.Site.Show(w, r, status, peoplePage, of)
 }
 
-// peopleDone sends the response to a change on the members page: a redirect to the page with a message, or the page
-// with the error.
+// peopleDone responds to a change on the members page, either with a redirect to the page and a message, or with the
+// page and the error.
 func (p *Pages) peopleDone(w http.ResponseWriter, r *http.Request, v web.Visitor, a *teams.Actor, what string,
 	err error) error {
 	if err == nil {
@@ -211,7 +210,7 @@ func (p *Pages) remove(w http.ResponseWriter, r *http.Request, v web.Visitor) er
 	return p.peopleDone(w, r, v, &a, "removed", p.Members.Remove(r.Context(), a, pathID(r)))
 }
 
-// leave ends the visitor's own membership. Members of every role may leave.
+// leave ends the visitor's own membership. Members with any role may leave.
 func (p *Pages) leave(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, _, err := p.readTeamForm(w, r, &v, teams.MembersRead)
 	if err != nil {

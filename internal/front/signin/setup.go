@@ -15,11 +15,11 @@ import (
 
 var setupPage = pageOf("setup.html")
 
-// teamsOffered is the maximum number of existing teams from which the first owner can choose. Owners of other teams are
+// teamsOffered is the maximum number of existing teams that the first owner can choose from. Owners of other teams are
 // added on the command line.
 const teamsOffered = 200
 
-// setupForm returns the form for the first account and its team, which is either a new team or a team that the operator
+// setupForm returns the form for the first account and its team. The team is either a new team or one that the operator
 // has created.
 func (p *Pages) setupForm(ctx context.Context) (*web.Form, error) {
 	f := web.NewForm(emailField(), &web.Field{Name: "name", Label: "Your name", Autocomplete: "name", Optional: true,
@@ -81,7 +81,7 @@ func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
 		return web.Redirect(w, r, "/account")
 	}
 	if fault.KindOf(err) == fault.NotFound && p.Users.CheckSetup(r.Context(), token) != nil {
-		return p.badLink(w, r, err) // another visitor has used the link since the page was shown
+		return p.badLink(w, r, err) // another visitor used the link after the page was shown
 	}
 	f, ours := p.setupForm(r.Context())
 	if ours != nil {
@@ -94,14 +94,14 @@ func (p *Pages) setup(w http.ResponseWriter, r *http.Request) error {
 	return p.setupPage(w, r, status, f, token)
 }
 
-// owner is the first user and the team that the user will own. The team is an existing team with the id teamID, or a
-// new team with the name newTeam.
+// owner is the first user and the team that the user will own. The team is either an existing team with the id in
+// teamID, or a new team with the name in newTeam.
 type owner struct {
 	users.NewUser
 	teamID, newTeam string
 }
 
-// makeOwner uses a set-up link to create the first user, and starts a session.
+// makeOwner uses a setup link to create the first user, and starts a session.
 func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session string, err error) {
 	if o.Password == "" {
 		return "", fault.Invalidf("password", "Choose a password.")
@@ -139,7 +139,7 @@ func (p *Pages) makeOwner(r *http.Request, token string, o owner) (session strin
 	return session, p.Users.AddressError(err)
 }
 
-// renameField assigns a fault about the field "name" to another form field.
+// renameField changes a fault about the field "name" into a fault about another form field.
 func renameField(err error, field string) error {
 	if e, ok := err.(*fault.Error); ok && e.Field == "name" {
 		return fault.New(e.Kind, field, "%s", cmp.Or(e.Message, "Give the team a name.")).Because(err)

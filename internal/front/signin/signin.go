@@ -1,19 +1,19 @@
-// Package signin serves the web pages for users. On these pages, users sign in, manage their account and their team's
-// members, see the team's connected apps, and approve or reject emails from apps.
+// Package signin serves the web pages for users. On these pages, users can sign in, manage their account and their
+// team's members, see the team's connected apps, and approve or reject emails from apps.
 //
 // # Invariants
 //
 // Only POST requests make changes. The response to a POST is a redirect, so that reloading the page does not submit the
-// form again. Only pages with secrets that are shown once are sent without a redirect: recovery codes and the secret of
-// an authenticator app.
+// form again. The only pages sent without a redirect are those with secrets that are shown once: recovery codes and the
+// secret for an authenticator app.
 //
-// Pages for visitors without a session do not reveal whether an address has an account. Pages of invitation links and
-// password reset links show the link's purpose without a session.
+// Pages for visitors without a session do not reveal whether an address has an account. The pages behind invitation
+// links and password reset links show the link's purpose without a session.
 //
 // # Out of scope
 //
-// Package signin contains no business rules. Package users has the rules of sign-in, package members has the rules of
-// teams, package grants has the rules of connected apps, and package approvals has the rules of approvals.
+// Package signin contains no business rules. The rules for sign-in are in package users, those for teams in package
+// members, those for connected apps in package grants, and those for approvals in package approvals.
 package signin
 
 import (
@@ -44,7 +44,7 @@ var texts embed.FS
 //go:embed passkeys.js
 var passkeysJS string
 
-// pageOf returns the template of a file in the folder pages.
+// pageOf returns the template from a file in the folder pages.
 func pageOf(name string) *web.Template {
 	text, err := texts.ReadFile("pages/" + name)
 	if err != nil {
@@ -53,7 +53,7 @@ func pageOf(name string) *web.Template {
 	return web.Page(string(text))
 }
 
-// Deps are the dependencies of the sign-in pages.
+// Deps holds the dependencies of the sign-in pages.
 type Deps struct {
 	Site    *web.Site
 	DB      *db.DB
@@ -77,7 +77,7 @@ func New(d Deps) (*Pages, error) {
 	return &Pages{d}, nil
 }
 
-// prefixes are the path prefixes of the sign-in pages. The API uses none of these prefixes.
+// prefixes lists the path prefixes of the sign-in pages. The API does not use any of these prefixes.
 var prefixes = []string{"/setup", "/sign-in", "/sign-out", "/password", "/invitations", "/account", "/people",
 	"/programs", "/approve"}
 
@@ -107,7 +107,7 @@ func (p *Pages) Register(mux *http.ServeMux) {
 	}
 }
 
-// route is a page with its handler. Exactly one of public and signedIn is set.
+// route is a page and its handler. Exactly one of public and signedIn is set.
 type route struct {
 	pattern  string
 	public   func(w http.ResponseWriter, r *http.Request) error
@@ -209,7 +209,7 @@ func (p *Pages) requireFresh(v *web.Visitor) error {
 	return nil
 }
 
-// next is the JSON response that tells a page's script which path to open.
+// next is the JSON response that tells a page's script which path to open next.
 type next struct {
 	Next string `json:"next"`
 }
@@ -226,7 +226,7 @@ func answer(w http.ResponseWriter, status int, with any) error {
 	return nil
 }
 
-// with returns the path with one query parameter, or without a query if value is empty.
+// with returns the path with one query parameter added, or the path alone if the value is empty.
 func with(path, name, value string) string {
 	if value == "" {
 		return path

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The first owner signs up with a set-up link, which works only once.
+// The first owner signs up with a setup link, which works only once.
 func TestSetUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -55,7 +55,7 @@ func TestSetUp(t *testing.T) {
 	})
 }
 
-// The responses to a wrong password and to an unknown address are identical, byte for byte.
+// The responses to a wrong password and to an unknown address are byte-for-byte identical.
 func TestSignIn(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -76,7 +76,7 @@ func TestSignIn(t *testing.T) {
 			t.Error("the address is not kept")
 		}
 
-		// After a sign-in, the server does not use a session cookie that an attacker planted in the browser.
+		// After a sign-in, the server does not use a session cookie that an attacker has planted in the browser.
 		planted := &http.Cookie{Name: "__Host-postrider", Value: strings.Repeat("A", 43), Path: "/", Secure: true}
 		base, _ := url.Parse(testnode.PublicURL)
 		b.c.Jar.SetCookies(base, []*http.Cookie{planted})
@@ -126,7 +126,7 @@ func TestCookie(t *testing.T) {
 	})
 }
 
-// A user who requests too many pages must wait, and the refused requests change nothing. Other users are not affected.
+// A user who requests too many pages must wait. The refused requests change nothing. Other users are not affected.
 func TestTooManyPages(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -251,8 +251,8 @@ func TestCodes(t *testing.T) {
 	})
 }
 
-// The response to the form for a forgotten password is the same for every address. The password reset link works only
-// once, and its use ends all sessions of the user.
+// The response to the form that requests a password reset link is the same for every address. The password reset link
+// works only once, and using it ends all of the user's sessions.
 func TestForgottenPassword(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -280,7 +280,7 @@ func TestForgottenPassword(t *testing.T) {
 		b.submit("/sign-in", "email", "ada@acme.example", "password", password).want(401)
 		b.submit("/sign-in", "email", "ada@acme.example", "password", "another horse battery").want(200, "Your account")
 
-		// If no email can be sent, the page for a forgotten password says so.
+		// If no email can be sent, the page for requesting a password reset link says so.
 		x.users.Mail = nil
 		for _, email := range []string{"ada@acme.example", "eve@acme.example"} {
 			x.browser(t).get("/password/forgot").submit("/password/forgot", "email", email).
@@ -316,7 +316,7 @@ func TestInvitations(t *testing.T) {
 		again.submit(link, "password", password).want(404, "no longer works")
 		again.get(link).want(404)
 
-		// An invited person with an account must sign in first. If another user opens the invitation link, the server
+		// An invited person who has an account must sign in first. If another user opens the invitation link, the server
 		// refuses the request.
 		link = invite("bob@acme.example", teams.Member)
 		b = x.browser(t).get(link).want(200, "This address already has an account")
@@ -369,7 +369,7 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// Changes to the protection of an account require that the user recently entered a password or used a passkey.
+// Changes to the way an account is protected require that the user has recently entered a password or used a passkey.
 func TestProof(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -396,8 +396,8 @@ func TestProof(t *testing.T) {
 	})
 }
 
-// Too many wrong passwords for an address block further attempts, whether or not the address has an account. Other
-// users can still sign in.
+// Too many wrong passwords for an address block more attempts, whether or not the address has an account. Other users
+// can still sign in.
 func TestGuessing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -422,7 +422,7 @@ func TestGuessing(t *testing.T) {
 	})
 }
 
-// A user can neither see nor change data of another team.
+// A user can neither see nor change another team's data.
 func TestTwoTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -455,7 +455,7 @@ func TestTwoTeams(t *testing.T) {
 		}
 		theirs.get("/people").want(200, ada.Email, "bob@acme.example")
 
-		// If the user's role does not allow a change, the page explains this without technical terms.
+		// If the user's role does not allow a change, the page explains why without technical terms.
 		adam := x.person("adam@acme.example", teams.Admin)
 		admin := x.browser(t).signIn(adam.Email)
 		for _, path := range []string{"/people/" + ada.ID + "/role", "/people/" + ada.ID + "/remove",
@@ -504,7 +504,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// Every page that changes something refuses requests from other sites.
+// Every page that makes changes refuses requests from other sites.
 func TestForeignRequests(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

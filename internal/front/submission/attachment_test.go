@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// If the stored message lacks the MIME part of an attachment, only the download of that attachment fails.
+// If the stored message lacks the MIME part for an attachment, only the download of that attachment fails.
 func TestAttachmentWithoutItsPart(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)

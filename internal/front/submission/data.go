@@ -24,14 +24,15 @@ const (
 	maxMessageID     = 900 // bytes
 )
 
-// Data converts the message to an email and returns after the email is stored.
+// Data converts the message to an email and returns after the email has been stored.
 func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	raw, done, err := c.read(ctx, r)
 	defer done()
 	if err != nil {
 		return "", err
 	}
-	// The API key is checked again, because it may have been deleted during the minutes in which the message arrived.
+	// The API key is checked again, because it may have been deleted while the message was arriving, which can take
+	// minutes.
 	if err := c.checkKey(ctx); err != nil {
 		return "", err
 	}
@@ -46,9 +47,9 @@ func (c *session) Data(ctx context.Context, r io.Reader) (string, error) {
 	return id, nil
 }
 
-// read reads the message. While a large message arrives, it is written to a file, so that slow clients use no memory.
-// After the message has arrived, read waits for one of the slots that all teams share. The slots limit the number of
-// large messages in memory. The returned function done releases the memory slot.
+// read reads the message. A large message is written to a file as it arrives, so that slow clients do not use memory.
+// After the message has arrived, read waits for one of the slots that all teams share. The slots limit how many large
+// messages are in memory. The returned function done releases the slot.
 func (c *session) read(ctx context.Context, r io.Reader) (raw []byte, done func(), err error) {
 	done = func() {}
 	var text bytes.Buffer
@@ -115,7 +116,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content:   f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		// The Message-ID must occur unchanged in the message, because other hosts do not report an id that the parser
+		// The Message-ID must occur unchanged in the message, because other hosts would not report an id that our parser has
 		// decoded or repaired.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {
@@ -127,8 +128,8 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 	return in, key, err
 }
 
-// trace returns the trace information for the Received field (RFC 5321 section 4.4, RFC 3848). The trace information
-// does not name the client, because recipients can read it.
+// trace returns the trace information for the Received field (RFC 5321 section 4.4, RFC 3848). The client is not named
+// in the trace information, because recipients can read it.
 func (c *session) trace() string {
 	with := "ESMTPA"
 	if c.peer.TLS != nil {
@@ -137,15 +138,14 @@ func (c *session) trace() string {
 	return "by " + c.s.c.Hostname + " with " + with
 }
 
-// options reads the header fields that set options of the submission service, and copies the other fields to in.
+// options reads the header fields that set options for the submission service, and copies the other fields to in.
 func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	var key emails.Idempotency
 	for _, f := range p.Header {
 		value := strings.TrimSpace(f.Value)
 		switch strings.ToLower(f.Name) {
 		case "resend-idempotency-key", "postrider-idempotency-key":
-			// An empty or ambiguous idempotency key is refused, because a retry of the message could become a second
-			// email.
+			// An empty or ambiguous idempotency key is refused, because a retry of the message could result in a second email.
 			if value == "" || key.Key != "" && key.Key != value {
 				return key, smtpserver.Refuse(554, "5.6.0", "The field %s is empty, or differs from another one; give one key",
 					f.Name)
@@ -178,7 +178,7 @@ func options(in *emails.Raw, p *mailparse.Parsed) (emails.Idempotency, error) {
 	return key, nil
 }
 
-// hash returns a hash of a message's content. hash ignores Date, Message-ID and MIME boundaries, because programs
+// hash returns a hash of a message's content. Date, Message-ID and MIME boundaries are not included, because programs
 // choose new values for them when they retry a message.
 func hash(in *emails.Raw) string {
 	h := sha256.New()
@@ -226,8 +226,8 @@ func formatAddress(a message.Address) string {
 	return name + " <" + a.Addr() + ">"
 }
 
-// formatAddresses formats addresses. formatAddresses skips undeliverable addresses, such as root@localhost, which
-// remain in the message's header.
+// formatAddresses formats addresses, and skips undeliverable ones such as root@localhost, which remain in the message's
+// header.
 func formatAddresses(list []message.Address) (all []string) {
 	for _, a := range list {
 		text := formatAddress(a)
@@ -238,7 +238,7 @@ func formatAddresses(list []message.Address) (all []string) {
 	return all
 }
 
-// oneLine replaces control characters in text by spaces, because encoded words may contain control characters.
+// oneLine replaces control characters in text with spaces, because encoded words may contain control characters.
 func oneLine(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {

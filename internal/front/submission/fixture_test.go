@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 const maxSize = 1 << 20
 
-// fixture is a node with a submission listener and a sending-only API key of the team Acme.
+// fixture is a node with a submission listener and with an API key for the team Acme that can only send emails.
 type fixture struct {
 	*testnode.Node
 	limits   *teams.Limiter
@@ -43,7 +43,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 	return newFixtureAt(t, d, t.TempDir())
 }
 
-// newFixtureAt is like newFixture, with a blob store.
+// newFixtureAt is like newFixture, but uses the given blob store.
 func newFixtureAt(t *testing.T, d *db.DB, blobs string) *fixture {
 	t.Helper()
 	f := &fixture{Node: testnode.New(t, d, testnode.Options{MaxSize: maxSize, Blobs: blobs}), limits: &teams.Limiter{}}
@@ -101,7 +101,7 @@ func (f *fixture) client(token string) (*smtp.Client, error) {
 	return c, c.Auth(sasl.NewPlainClient("", "postrider", token))
 }
 
-// submit sends a message and returns the email's id. The message's lines may end with LF only.
+// submit sends a message and returns the email's id. Lines in the message may end with a bare LF.
 func (f *fixture) submit(token, text string, to ...string) (string, error) {
 	f.T.Helper()
 	c, err := f.client(token)
@@ -159,7 +159,7 @@ func (f *fixture) outgoing(id, domain string) (string, *emails.Outgoing) {
 
 func crlf(text string) string { return strings.ReplaceAll(text, "\n", "\r\n") }
 
-// refused returns the codes and the text of the SMTP reply in err.
+// refused returns the codes and the text from the SMTP reply in err.
 func refused(err error) (code int, text string) {
 	if e, ok := errors.AsType[*smtp.SMTPError](err); ok {
 		return e.Code, e.Error()

@@ -35,7 +35,7 @@ func (f *fixture) sendUTF8(text string) (id, answer string) {
 	return id, ""
 }
 
-// isFrom checks that the API response, the sent message and the DKIM signature all use the sender addr.
+// isFrom checks that the API response, the sent message and the DKIM signature all use the given sender.
 func (f *fixture) isFrom(id, addr string) {
 	f.T.Helper()
 	a, err := message.ParseFrom(f.Email(id).From)
@@ -86,7 +86,7 @@ func TestFromForms(t *testing.T) {
 	})
 }
 
-// Headers with several senders or several sender fields are refused if the senders differ.
+// A header with several senders or several sender fields is refused if the senders differ.
 func TestSenderHeaders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.domain("two.example")
@@ -146,7 +146,7 @@ func TestSenderHeaders(t *testing.T) {
 			}
 		})
 	}
-	// Without SMTPUTF8, a sender must be ASCII.
+	// Without SMTPUTF8, the sender must be ASCII.
 	for _, header := range []string{"From: Zoë <a@acme.example>\n", from + "Sender: Zoë <a@acme.example>\n"} {
 		if _, err := f.submit(f.password, header+"\nHello.\n", "ann@one.example"); code(err) != 550 {
 			t.Errorf("%q without SMTPUTF8: %v", header, err)

@@ -8,43 +8,44 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Limits of a message's header.
+// Limits on a message's header.
 const (
 	maxHeader = 256 << 10 // bytes
 	maxFields = 1000
 	maxHops   = 50 // maximum number of Received fields, to detect mail loops (RFC 5321 section 6.3)
 )
 
-// removedFields are header fields that are removed from the sent message. Removed fields set options of the submission
-// service, would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section 5).
+// removedFields lists header fields that are removed from the sent message. These are fields that set options for the
+// submission service, that would reveal recipients to each other, or that only a receiving host may add (RFC 8601
+// section 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
 // ownPrefix is the prefix of Postrider's own header fields. Unknown fields with this prefix are also removed, so that
-// clients cannot send fields that later versions define.
+// clients cannot send fields that later versions will define.
 const ownPrefix = "x-postrider-"
 
-// atMostOnce are fields that may occur only once in a message (RFC 5322 section 3.6). If such a field occurs twice,
-// mail programs may show the field that was not checked and signed.
+// atMostOnce lists fields that may occur only once in a message (RFC 5322 section 3.6). If such a field occurred twice,
+// mail programs could show the one that was not checked and signed.
 var atMostOnce = map[string]bool{"from": true, "sender": true, "reply-to": true, "to": true, "cc": true,
 	"subject": true, "date": true, "message-id": true, "mime-version": true, "content-type": true,
 	"content-transfer-encoding": true}
 
-// senderFields are the header fields that name a message's author or sender.
+// senderFields lists the header fields that name a message's author or sender.
 var senderFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true}
 
-// addressFields are the header fields that contain mailboxes. Fields that are also in senderFields contain one mailbox,
-// which is parsed strictly.
+// addressFields lists the header fields that contain mailboxes. Fields that are also in senderFields contain a single
+// mailbox, which is parsed strictly.
 var addressFields = map[string]bool{"from": true, "sender": true, "resent-from": true, "resent-sender": true,
 	"reply-to": true, "to": true, "cc": true, "resent-to": true, "resent-cc": true, "resent-reply-to": true}
 
 // header is the parsed header of a message.
 type header struct {
-	kept     []byte          // the unchanged fields that are sent
-	body     []byte          // the empty line and all following bytes
+	kept     []byte          // the fields to send, unchanged
+	body     []byte          // the empty line and everything after it
 	has      map[string]bool // names of the header's fields, in lower case
 	senders  []field         // fields that name the author or the sender
-	eightBit bool            // kept contains non-ASCII characters
+	eightBit bool            // whether kept contains non-ASCII characters
 }
 
 // field is a header field.
@@ -53,8 +54,8 @@ type field struct {
 	value []byte // folded, without the final line ending
 }
 
-// split splits a message with CRLF line endings into header and body, and checks the header's syntax. kept is a copy,
-// but body shares the memory of raw.
+// split splits a message with CRLF line endings into header and body, and checks the header's syntax. The field kept is
+// a copy, but body shares memory with raw.
 func split(raw []byte) (*header, *smtpserver.Refusal) {
 	h := &header{has: map[string]bool{}}
 	count, hops := 0, 0
@@ -66,8 +67,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 		before, value, ok := bytes.Cut(whole, []byte(":"))
 		f := field{strings.ToLower(string(before)), bytes.TrimSuffix(value, []byte("\r\n"))}
 		if !ok || !isFieldName(f.name) {
-			// White space before the colon is obsolete (RFC 5322 section 4.5) and refused, because only some parsers
-			// treat such a line as a field.
+			// White space before the colon is obsolete (RFC 5322 section 4.5) and is refused, because only some parsers treat
+			// such a line as a field.
 			return nil, smtpserver.Refuse(554, "5.6.0", "Line %d of the header is no field: a name without spaces and a colon "+
 				"must begin it, and an empty line must stand before the text",
 				1+bytes.Count(raw[:len(raw)-len(rest)-n], []byte("\n")))
@@ -104,8 +105,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 }
 
 // from returns the message's sender. Each sender field must contain one mailbox that all parsers interpret in the same
-// way. The mailboxes of all sender fields must be at the same domain. The team must have verified this domain, which
-// signs the message.
+// way. The mailboxes in all sender fields must be at the same domain. That domain signs the message, so the team must
+// have verified it.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")
@@ -132,7 +133,7 @@ func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusa
 	return from, nil
 }
 
-// refuseField returns the refusal of an invalid header field. For sender fields and Reply-To, the reply code is 550,
+// refuseField returns the refusal for an invalid header field. For sender fields and Reply-To, the reply code is 550,
 // which tells clients that the message will never be accepted.
 func refuseField(name, format string, a ...any) *smtpserver.Refusal {
 	if senderFields[name] || name == "reply-to" {

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// In the list of emails, a large message is sorted by the time at which it was stored completely. A large message
-// contains the id that it got when it was stored.
+// In the list of emails, a large message is sorted by the time at which all of it was stored. The message contains the
+// id that was assigned when it was stored.
 func TestSlowMessageIsTheNewest(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		bucket := blobtest.New(t)
@@ -39,7 +39,7 @@ func TestSlowMessageIsTheNewest(t *testing.T) {
 	})
 }
 
-// bears checks that the sent message equals the submitted message plus header fields that contain the email's id.
+// bears checks that the sent message is the submitted message preceded by header fields that contain the email's id.
 func (f *fixture) bears(id, submitted string) {
 	f.T.Helper()
 	got, _ := f.outgoing(id, "one.example")

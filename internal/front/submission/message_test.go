@@ -20,7 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Two messages with the same idempotency key count as equal only if recipients, senders and content are the same.
+// Two messages with the same idempotency key are considered equal only if their recipients, senders and content are the
+// same.
 func TestHash(t *testing.T) {
 	one := func() *emails.Raw {
 		r := &emails.Raw{Recipients: []message.Address{{Local: "a", Domain: "one.example"},
@@ -137,7 +138,7 @@ func TestRefusalCodes(t *testing.T) {
 	}
 }
 
-// Attempts with wrong API keys are counted per IPv4 address or per IPv6 /64 network.
+// Attempts with wrong API keys are counted per IPv4 address or IPv6 /64 network.
 func TestAddress(t *testing.T) {
 	of := func(addr string) string {
 		return (&session{peer: smtpserver.Peer{Addr: netip.MustParseAddrPort(addr)}}).address()
@@ -282,7 +283,7 @@ func TestInvalidSpool(t *testing.T) {
 	if _, err := newService(Config{Spool: file}, Deps{}); err == nil {
 		t.Error("a file is a spool")
 	}
-	// A leftover file that cannot be removed causes an error. The test simulates such a file with a non-empty folder.
+	// A leftover file that cannot be removed causes an error. A non-empty folder simulates such a file.
 	if err := os.MkdirAll(filepath.Join(folder, "message-1", "x"), 0o700); err != nil {
 		t.Fatal(err)
 	}

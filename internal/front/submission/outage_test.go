@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// If the database's reply to a COMMIT is lost, the message is accepted after the commit is confirmed. If the commit
-// cannot be confirmed, the client gets a temporary error that says so. A retry with the same idempotency key does not
-// send the message twice.
+// If the database's reply to a COMMIT is lost, the message is accepted once the commit has been confirmed. If the
+// commit cannot be confirmed, the client gets a temporary error that says so. A retry with the same idempotency key
+// does not send the message twice.
 func TestLostDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 2*time.Second)
 	f := newFixture(t, d)

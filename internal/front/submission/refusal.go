@@ -38,15 +38,15 @@ var codes = map[fault.Kind]code{
 	fault.Unavailable:         {451, "4.3.0"},
 }
 
-// fields contains more specific replies for faults about certain fields.
+// fields holds more specific replies for faults about certain fields.
 var fields = map[string]code{
 	"from": {550, "5.6.0"}, // as in refuseField
 	"to":   {553, "5.1.3"}, "cc": {553, "5.1.3"}, "bcc": {553, "5.1.3"},
-	"attachments": {552, "5.3.4"}, // attachments are invalid only because of their size
+	"attachments": {552, "5.3.4"}, // size is the only reason why attachments can be invalid
 }
 
-// refusal converts a fault into an SMTP reply. refusal returns any other error unchanged, so that the listener logs the
-// error and tells the client to retry.
+// refusal converts a fault to an SMTP reply. Any other error is returned unchanged, so that the listener logs it and
+// tells the client to retry.
 func refusal(err error) error {
 	if errors.Is(err, blob.ErrFull) {
 		return smtpserver.Refuse(452, "4.3.1", "There is no room for the message at present, try again later")

@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// spool is the folder for large messages while they arrive. Each file is unlinked immediately after it is opened, so
-// that no message remains on disk when the process ends. A process that dies before it unlinks the file leaves a named
-// file. Any process may remove such a leftover file, because no process opens spool files by name.
+// spool is the folder that holds large messages while they arrive. Each file is unlinked immediately after it is
+// opened, so that no message remains on disk when the process ends. A process that dies before it unlinks the file
+// leaves the file behind. Any process may remove such a leftover file, because no process opens spool files by name.
 type spool string
 
-// newSpool creates the spool folder with access only for its owner, and removes leftover files.
+// newSpool creates the spool folder, to which only its owner has access, and removes leftover files.
 func newSpool(folder string) (spool, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return "", fmt.Errorf("create the folder for large messages: %w", err)
@@ -46,7 +46,7 @@ func (s spool) file() (*os.File, error) {
 	return f, nil
 }
 
-// remove removes a file. remove returns no error if another process has removed the same file.
+// remove removes a file. The result is nil if another process has already removed the file.
 func remove(name string) error {
 	if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// A spool file has no name in the folder, but can be written and read.
+// A spool file has no name in the folder, but can still be written and read.
 func TestSpoolFilesHaveNoName(t *testing.T) {
 	folder := t.TempDir()
 	s, err := newSpool(folder)
@@ -39,7 +39,7 @@ func TestSpoolFilesHaveNoName(t *testing.T) {
 	}
 }
 
-// A single team cannot use all slots for large messages.
+// A single team cannot use all of the slots for large messages.
 func TestTeamsShareSlots(t *testing.T) {
 	folder := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {

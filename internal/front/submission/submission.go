@@ -2,22 +2,22 @@
 //
 // # Invariants
 //
-// A client authenticates with an API key as its password. Any non-empty user name is accepted.
+// A client uses an API key as its password. Any non-empty user name is accepted.
 //
-// Each message becomes one email to the recipients of the envelope, with the same rules, rate limit, suppressions,
-// events and errors as in the API. From and all other sender fields are parsed strictly and must belong to one verified
+// Each message becomes one email to the envelope's recipients, with the same rules, rate limit, suppressions, events
+// and errors as in the API. From and all other sender fields are parsed strictly and must belong to one verified
 // domain. Strict parsing ensures that all mail programs show the sender that the DKIM signature covers.
 //
 // The message is sent byte for byte as it was submitted, except for a few fields. Bcc, Return-Path,
-// Authentication-Results and the fields that set options of the service are removed. Received is added, as are missing
-// Date and Message-ID fields. Delivery adds the DKIM signature, the proof for complaints and the return path. The
+// Authentication-Results and the fields that set options for the service are removed. Received is added, as are missing
+// Date and Message-ID fields. Delivery adds the DKIM signature, the proof used for complaints, and the return path. The
 // client gets the reply 250 only after the email is on disk.
 //
 // # Failures
 //
-// If a message breaks a rule, the SMTP reply contains the text of the API's error. The reply code is 4xx for temporary
-// conditions and internal failures, and 5xx for errors that the client must correct. The deletion of a key and the
-// suspension of a team take effect with the next message, even on an open connection.
+// If a message breaks a rule, the SMTP reply contains the same error message as the API would return. The reply code is
+// 4xx for temporary conditions and internal failures, and 5xx for errors that the client must correct. When a key is
+// deleted or a team is suspended, the change takes effect with the next message, even on an open connection.
 //
 // # Out of scope
 //
@@ -39,30 +39,30 @@ import (
 )
 
 const (
-	wrongKeysPerSecond = 30 // attempts with a wrong key per client address, as in the API
-	// MaxRecipients is the maximum number of recipients of a message. The API limits to, cc and bcc separately. Over
+	wrongKeysPerSecond = 30 // limit on attempts with a wrong key per client address, as in the API
+	// MaxRecipients is the maximum number of recipients of a message. The API has separate limits for to, cc and bcc. Over
 	// SMTP, a single limit applies to all recipients of a message.
 	MaxRecipients = 3 * emails.MaxRecipients
 	smallMessage  = 256 << 10 // messages up to this size in bytes stay in memory while they arrive
-	largeMessages = 8         // maximum number of larger messages in memory
+	largeMessages = 8         // maximum number of larger messages in memory at a time
 )
 
 // Config configures a Service.
 type Config struct {
 	Hostname  string // this node's name in trace fields
-	RateLimit int    // default limit of messages and API requests per team and second; 0 means no limit
+	RateLimit int    // default limit on a team's messages and API requests per second; 0 means no limit
 	MaxSize   int64  // maximum size of a message in bytes
-	Spool     string // folder for large messages while they arrive; nodes on one machine may share this folder
+	Spool     string // folder for large messages while they arrive; nodes on one machine may share it
 }
 
-// Deps are the dependencies of a Service.
+// Deps holds the dependencies of a Service.
 type Deps struct {
 	Teams  *teams.Service
 	Emails *emails.Service
 	Limits *teams.Limiter // shared with the API
 }
 
-// Service is the [smtpserver.Handler] of submission.
+// Service is the [smtpserver.Handler] for submission.
 type Service struct {
 	c          Config
 	p          Deps
@@ -71,8 +71,8 @@ type Service struct {
 	spool      spool
 }
 
-// New returns the submission service. New creates the spool folder, and removes files that an earlier process left
-// there. New fails if a dependency is missing.
+// New returns the submission service. The spool folder is created, and files that an earlier process left there are
+// removed. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -80,7 +80,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d)
 }
 
-// newService is like New, but does not check for missing dependencies, because some tests need only few dependencies.
+// newService is like New, but does not check for missing dependencies, because some tests need only a few of them.
 func newService(c Config, d Deps) (*Service, error) {
 	spool, err := newSpool(c.Spool)
 	if err != nil {
@@ -143,7 +143,7 @@ func (c *session) checkKey(ctx context.Context) (err error) {
 	return nil
 }
 
-// address returns the IP address or network for which attempts with wrong keys are counted. IPv6 addresses are counted
+// address returns the IP address or network by which attempts with wrong keys are counted. IPv6 addresses are counted
 // per /64, because a /64 network usually belongs to one customer.
 func (c *session) address() string {
 	a := c.peer.Addr.Addr()

@@ -26,7 +26,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// odd is a message with many unusual details, which would be lost if the message were parsed and composed again.
+// odd is a message with many unusual details that would be lost if the message were parsed and recomposed.
 const odd = `Return-Path: <me@acme.example>
 X-Odd:  two  spaces	and a tab 
 From: =?utf-8?q?J=C3=BCrgen?= "von" Acme
@@ -67,7 +67,7 @@ An epilogue.
 
 `
 
-// The message that delivery would send equals the submitted message, byte for byte.
+// The message that delivery would send is identical to the submitted message, byte for byte.
 func TestByteForByte(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)

@@ -20,7 +20,7 @@ const lookAgain = 10 * time.Second
 
 // certificates provides the operator's certificate to TLS listeners and reloads it when its files change. If no files
 // are configured, the certificate is self-signed. A self-signed certificate protects only against passive
-// eavesdroppers, but mail hosts expect no more from one another.
+// eavesdroppers, but mail hosts do not expect more from one another.
 type certificates struct {
 	certFile, keyFile string
 	log               *slog.Logger
@@ -49,7 +49,7 @@ func newCertificates(certFile, keyFile, hostname string, log *slog.Logger) (*cer
 	return c, nil
 }
 
-// get returns the certificate for a TLS configuration. If the files cannot be reloaded, get returns the previous
+// get returns the certificate to use in a TLS handshake. If the files cannot be reloaded, get returns the previous
 // certificate.
 func (c *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
@@ -79,7 +79,7 @@ func (c *certificates) modified() (last time.Time) {
 }
 
 func (c *certificates) load() error {
-	changed := c.modified() // read first, so that the next check detects a change while the files are loaded
+	changed := c.modified() // read first, so that the next check detects changes made while the files are being loaded
 	cert, err := tls.LoadX509KeyPair(c.certFile, c.keyFile)
 	if err != nil {
 		return err
@@ -88,8 +88,8 @@ func (c *certificates) load() error {
 	return nil
 }
 
-// selfSigned creates a self-signed certificate for a host. The self-signed certificate is valid for ten years and never
-// stored on disk.
+// selfSigned creates a self-signed certificate for a host. The certificate is valid for ten years and is never stored
+// on disk.
 func selfSigned(hostname string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

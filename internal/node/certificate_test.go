@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// writeCertificate writes a new certificate and its key to the given files, and returns the DER encoding of the
-// certificate.
+// writeCertificate writes a new certificate and its key to the given files, and returns the certificate in DER
+// encoding.
 func writeCertificate(t *testing.T, certFile, keyFile string, at time.Time) []byte {
 	t.Helper()
 	cert, err := selfSigned("mx.test")

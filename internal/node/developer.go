@@ -14,11 +14,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// developer is the email address of the development user, as which visitors are signed in automatically in development.
-// The address receives no mail.
+// developer is the email address of the development user. In development, visitors are automatically signed in as this
+// user. The address does not receive mail.
 const developer = "developer@postrider.localhost"
 
-// newPages builds the HTML pages, such as sign-in and settings, and registers them with the mux.
+// newPages builds the HTML pages, such as those for sign-in and settings, and registers them with the mux.
 func (n *Node) newPages() error {
 	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits,
 		Auto: func(r *http.Request) (string, bool) {
@@ -35,8 +35,8 @@ func (n *Node) newPages() error {
 	return err
 }
 
-// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team. After the
-// call, visitors from this machine are signed in as the development user.
+// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team. After a call
+// to EnsureDeveloper, visitors from this machine are signed in as the development user.
 func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	u, err := n.Users.ByEmail(ctx, developer)
 	if fault.KindOf(err) == fault.NotFound {
@@ -55,9 +55,9 @@ func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// signDeveloperIn starts a session of the development user for a visitor on this machine. Requests with a host name
-// that is not a loopback name are refused, as for the outbox. Requests that a proxy forwarded are also refused, because
-// the client may be on another machine.
+// signDeveloperIn starts a session as the development user for a visitor on this machine. As with the outbox, requests
+// are refused if their host name is not a loopback name. Requests forwarded by a proxy are also refused, because the
+// client may be on another machine.
 func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {

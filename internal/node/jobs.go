@@ -28,9 +28,9 @@ func (n *Node) registerJobs() {
 	}
 }
 
-// TeamErasers returns the functions that delete the rows of a deleted team, in the order in which they are called. Jobs
-// are deleted first, so that no new work begins. Counters are deleted after the events that they count, and imports
-// before the contacts that they write.
+// TeamErasers returns the functions that delete a deleted team's rows, in the order in which the functions are called.
+// Jobs are deleted first, so that no new work begins. Counters are deleted after the events that they count, and
+// imports are deleted before the contacts that they write.
 func (n *Node) TeamErasers() []teams.Eraser {
 	return []teams.Eraser{n.Queue.EraseTeam, n.Domains.EraseTeam, n.Webhooks.EraseTeam, n.Emails.EraseTeam,
 		n.Broadcasts.EraseTeam, n.Automations.EraseTeam,

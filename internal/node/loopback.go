@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// onlyLoopback refuses requests with a Host header that is not a loopback name or address. The development pages
-// require no API key, so only this check protects them against DNS rebinding.
+// onlyLoopback refuses requests whose Host header is not a loopback name or address. The development pages do not
+// require an API key, so only this check protects them against DNS rebinding.
 func onlyLoopback(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !isLoopbackName(r.Host) {
@@ -25,9 +25,9 @@ func onlyLoopback(h http.Handler) http.Handler {
 	})
 }
 
-// ListenHere listens at an address and returns the URL for programs on this machine. If the address is 127.0.0.1 and
-// the machine has IPv6, ListenHere also listens at ::1, because browsers may resolve localhost to either address. If
-// another program uses the same port at ::1, the URL contains 127.0.0.1 instead of localhost.
+// ListenHere listens at an address and returns the URL that programs on this machine can use. If the address is
+// 127.0.0.1 and the machine has IPv6, ListenHere also listens at ::1, because browsers may resolve localhost to either
+// address. If another program uses the same port at ::1, the URL contains 127.0.0.1 instead of localhost.
 func ListenHere(address string) (all []net.Listener, url string, err error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -47,8 +47,8 @@ func ListenHere(address string) (all []net.Listener, url string, err error) {
 	return all, config.LocalURL(at.String()), nil
 }
 
-// aliases returns the URLs with loopback addresses that reach the same server as the public URL. If the public URL's
-// host is not localhost, aliases returns nil.
+// aliases returns URLs with loopback addresses that reach the same server as the public URL, or nil if the public URL's
+// host is not localhost.
 func aliases(publicURL string) []string {
 	public, err := url.Parse(publicURL)
 	if err != nil || public.Hostname() != "localhost" || public.Path != "" {
@@ -65,9 +65,9 @@ func aliases(publicURL string) []string {
 	return all
 }
 
-// addressOf returns a function that returns the base URL of a request, which is the public URL or one of its aliases.
-// Aliases are needed because developers use both localhost and 127.0.0.1, and OAuth clients compare the issuer in the
-// metadata with the URL that they requested.
+// addressOf returns a function that determines the base URL of a request: the public URL or one of its aliases. Aliases
+// are needed because developers use both localhost and 127.0.0.1, and OAuth clients compare the issuer in the metadata
+// with the URL that they requested.
 func addressOf(publicURL string) func(r *http.Request) string {
 	others := aliases(publicURL)
 	return func(r *http.Request) string {

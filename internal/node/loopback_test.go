@@ -15,7 +15,7 @@ func TestByName(t *testing.T) {
 		{public, "GET", "127.0.0.1:3000", public + "/account?a=%2F"},
 		{public, "HEAD", "[::1]:3000", public + "/account?a=%2F"},
 		{public, "POST", "127.0.0.1:3000", ""},
-		{public, "GET", "127.0.0.1:3001", ""}, // another port, for example the port of a tunnel
+		{public, "GET", "127.0.0.1:3001", ""}, // another port, for example that of a tunnel
 		{public, "GET", "localhost:3000", ""},
 		{public, "GET", "mail.example.com", ""},
 		{public, "GET", "192.0.2.1:3000", ""},
@@ -32,8 +32,7 @@ func TestByName(t *testing.T) {
 	}
 }
 
-// TestAddressOf checks that addressOf returns the base URL that the client used if that URL is an alias of the public
-// URL.
+// TestAddressOf checks that addressOf returns the base URL that the client used, if it is an alias of the public URL.
 func TestAddressOf(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ public, host, want string }{
@@ -76,7 +75,7 @@ func TestListenHere(t *testing.T) {
 	if got := all[1].Addr().String(); got != "[::1]:"+port {
 		t.Errorf("the second address is %s", got)
 	}
-	all[0].Close() // the port at ::1 stays in use, as if by another program
+	all[0].Close() // the port at ::1 remains in use, as if by another program
 	again, url, err := ListenHere("127.0.0.1:" + port)
 	if err != nil || len(again) != 1 || url != "http://127.0.0.1:"+port {
 		t.Fatalf("%d at %s, %v", len(again), url, err)

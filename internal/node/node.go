@@ -9,12 +9,12 @@
 //
 // # Failures
 //
-// Open and Run return errors that name the setting to change. If one service of a running node ends with an error, Run
-// stops the others and returns that error.
+// Open and Run return errors that name the setting to change. If one of a running node's services ends with an error,
+// Run stops the other services and returns that error.
 //
 // # Out of scope
 //
-// Package node reads no flags, environment variables or signals, because only package cli reads them.
+// Package node does not read flags, environment variables or signals. Only package cli reads them.
 package node
 
 import (
@@ -44,21 +44,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// Options are properties of a node that the configuration cannot change.
+// Options holds properties of a node that the configuration cannot change.
 type Options struct {
-	Version string // the release, which headers and the OpenAPI document contain
+	Version string // the program's version, for headers and the OpenAPI document
 
-	// Beside is set by commands that may open an installation's database while a node is running. A node with Beside
-	// cannot run, because it has no jobs and no protocols.
+	// Beside is set by commands that may open an installation's database while a node is running. If Beside is set, the
+	// node cannot run, because it has no jobs and no protocols.
 	Beside bool
 
-	KeysConsent bool               // API keys may consent to OAuth grants, so that tests need no browser
+	KeysConsent bool               // API keys may consent to OAuth grants, so that tests do not need a browser
 	Unsigned    bool               // emails are not signed, for measurements
 	Loopback    bool               // direct delivery may connect to loopback addresses, for measurements
-	Trace       func(db.Statement) // called with each SQL statement; may be nil
+	Trace       func(db.Statement) // called for each SQL statement; may be nil
 }
 
-// Node is one Postrider process with all services built and connected.
+// Node is a Postrider process, with all services built and connected.
 type Node struct {
 	*resources.Resources
 	workers
@@ -68,7 +68,7 @@ type Node struct {
 	mux       *http.ServeMux
 	handler   http.Handler
 	site      *web.Site
-	developer *users.User      // development user, as which visitors are signed in; may be nil
+	developer *users.User      // development user that visitors are signed in as; may be nil
 	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
 	certs     *certificates
@@ -86,7 +86,8 @@ func Open(ctx context.Context, c config.Config, log *slog.Logger, o Options) (*N
 	return n, nil
 }
 
-// open builds all services. After an error, the caller must close the node, because some services may be open.
+// open builds all services. If open returns an error, the caller must close the node, because some services may already
+// be open.
 func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	if err := PrepareFolder(n.Config, log); err != nil {
 		return err
@@ -120,11 +121,11 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// openBase opens and migrates the database, opens the blob store and reads the keys. After an error, b contains
+// openBase opens and migrates the database, opens the blob store and reads the keys. If an error occurs, b contains
 // everything that was opened before the error, so that the caller can close it.
 func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options) (b resources.Base, err error) {
 	own, err := ownAddresses(c)
-	if err != nil && !o.Beside { // commands do not listen, so they ignore this error
+	if err != nil && !o.Beside { // commands ignore this error, because they do not listen
 		return b, err
 	}
 	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own})}
@@ -193,8 +194,8 @@ func PrepareFolder(c config.Config, log *slog.Logger) error {
 	return nil
 }
 
-// checkOperator returns an error if operator_team is not the id of a team, because emails to the operator would have no
-// recipient.
+// checkOperator returns an error if operator_team is not the id of a team, because emails to the operator would then
+// have no recipient.
 func (n *Node) checkOperator(ctx context.Context) error {
 	if n.Config.OperatorTeam == "" || n.o.Beside {
 		return nil
@@ -207,7 +208,7 @@ func (n *Node) checkOperator(ctx context.Context) error {
 	return err
 }
 
-// OpenKeyring returns the keyring with the master key from the setting secret_key. If secret_key is not set,
+// OpenKeyring returns a keyring that uses the master key from the setting secret_key. If secret_key is not set,
 // OpenKeyring reads the master key from data_dir/secret.key, and creates that file if it does not exist.
 func OpenKeyring(c config.Config) (*keyring.Keyring, error) {
 	if c.SecretKey != "" {
@@ -238,7 +239,7 @@ func (n *Node) lockFolder() error {
 // Has reports whether the node has the given role.
 func (n *Node) Has(role string) bool { return slices.Contains(n.Config.Roles, role) }
 
-// Close closes everything that Open opened. The caller must wait until Run has returned.
+// Close closes everything that Open has opened. The caller must wait until Run has returned before calling Close.
 func (n *Node) Close() {
 	n.closePorts()
 	if n.Resources != nil && n.DB != nil {

@@ -23,7 +23,7 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8
 </table></body></html>
 `))
 
-// ServeOutbox adds the development pages with the captured emails to the HTTP handler. Only browsers and programs on
+// ServeOutbox adds the development pages that show captured emails to the HTTP handler. Only browsers and programs on
 // this machine can open the development pages.
 func (n *Node) ServeOutbox() {
 	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {

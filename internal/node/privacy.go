@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// AddressErasers returns one function for each package that stores addresses. Each function erases an address. Contacts
-// are erased near the end, so that a retried erasure still finds the contact with the address.
+// AddressErasers returns a function that erases an address for each package that stores addresses. Contacts are erased
+// near the end, so that a retried erasure still finds the contact with the address.
 func (n *Node) AddressErasers() []erasure.Eraser {
 	return []erasure.Eraser{
 		{Name: "sent emails", Erase: n.Emails.EraseAddress},
@@ -51,7 +51,7 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 	}
 }
 
-// receivedFrom returns the emails that a team received from an address, for the export of personal data.
+// receivedFrom returns the emails that a team has received from an address, for exports of personal data.
 func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.ReceivedPart, string, error) {
 	some, next, err := n.Receiving.BatchFrom(ctx, teamID, a, after)
@@ -64,8 +64,8 @@ func (n *Node) receivedFrom(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, err
 }
 
-// broadcastsTo returns the address's entries in the recipient lists of a team's broadcasts, for the export of personal
-// data.
+// broadcastsTo returns the entries for an address in the recipient lists of a team's broadcasts, for exports of
+// personal data.
 func (n *Node) broadcastsTo(ctx context.Context, teamID string, a erasure.Address, after string) (
 	[]privacy.BroadcastPart, string, error) {
 	some, next, err := n.Broadcasts.RecipientsWithAddress(ctx, teamID, a, after)
@@ -77,7 +77,7 @@ func (n *Node) broadcastsTo(ctx context.Context, teamID string, a erasure.Addres
 	return parts, next, err
 }
 
-// runsOf returns the automation runs of a contact, for the export of personal data.
+// runsOf returns a contact's automation runs, for exports of personal data.
 func (n *Node) runsOf(ctx context.Context, teamID, contactID, after string) ([]privacy.RunPart, string, error) {
 	some, next, err := n.Automations.RunsOfContact(ctx, teamID, contactID, after)
 	json := func(text string) jsontext.Value { return jsontext.Value(cmp.Or(text, "null")) }

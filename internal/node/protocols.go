@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
-// newProtocols builds the HTTP servers of the API, MCP, OAuth, web pages and links, and the handler that selects a
+// newProtocols builds the HTTP servers for the API, MCP, OAuth, web pages and links, and the handler that selects a
 // server by the request's path.
 func (n *Node) newProtocols() error {
 	n.mux = http.NewServeMux()
@@ -36,7 +36,7 @@ func (n *Node) newProtocols() error {
 	return nil
 }
 
-// choose returns the handler of all HTTP requests. The JSON API gets every path that no other server claims.
+// choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
 	tracked := links.NewTracked(n.Emails, n.Tracking)
 	development, pages := onlyLoopback(n.mux), byName(n.Config.PublicURL, n.mux)
@@ -62,7 +62,7 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 }
 
 // isPublicLink reports whether package links serves a path. Other paths must not reach the mux, because the mux
-// redirects paths with double slashes, and clients follow a redirected POST with a GET.
+// redirects paths that contain double slashes, and clients follow a redirected POST with a GET.
 func isPublicLink(path string) bool {
 	for _, prefix := range []string{"/download/", "/shared", "/unsubscribe/", "/tls/ask"} {
 		if strings.HasPrefix(path, prefix) {
@@ -106,5 +106,5 @@ func (n *Node) ready(ctx context.Context) error {
 	return nil
 }
 
-// Handler returns the handler of all HTTP requests to the node.
+// Handler returns the handler for all HTTP requests to the node.
 func (n *Node) Handler() http.Handler { return n.handler }

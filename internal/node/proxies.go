@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// behindProxies replaces the remote address of requests from trusted proxies by the client's address, for rate limits
-// and tracking. The client's address is the last address in X-Forwarded-For that does not belong to a trusted proxy.
-// Each proxy appends the address of its client, so a client can forge only earlier entries.
+// behindProxies replaces the remote address of requests from trusted proxies with the client's address, which is needed
+// for rate limits and tracking. The client's address is the last address in X-Forwarded-For that does not belong to a
+// trusted proxy. Each proxy appends the address of its client, so a client can forge only earlier entries.
 func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	if len(proxies) == 0 {
 		return h
@@ -41,7 +41,7 @@ func behindProxies(proxies []netip.Prefix, h http.Handler) http.Handler {
 	})
 }
 
-// forwardedFor parses an entry of X-Forwarded-For: an address with or without a port.
+// forwardedFor parses an entry in X-Forwarded-For, which is an address with or without a port.
 func forwardedFor(text string) (netip.Addr, bool) {
 	a, err := netip.ParseAddr(strings.Trim(text, "[]"))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/outbound/receiving"
 )
 
-// newReceiving builds the service for received mail. Every node can show received mail, but only nodes with the role
-// receiving accept incoming mail.
+// newReceiving builds the service that handles received mail. Every node can show received mail, but only nodes with
+// the role receiving accept incoming mail.
 func (n *Node) newReceiving(resources.Hooks) (err error) {
 	c := n.Config
 	d := receiving.Deps{DB: n.DB, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys,
@@ -36,8 +36,8 @@ func (n *Node) newReceiving(resources.Hooks) (err error) {
 	return err
 }
 
-// ownHosts returns the host names of this installation. The operator receives mail to addresses at these hosts, such as
-// postmaster.
+// ownHosts returns this installation's host names. The operator receives mail sent to addresses such as postmaster at
+// these hosts.
 func ownHosts(c config.Config) []string {
 	all := []string{c.Hostname, c.BounceHost, c.InboundHost}
 	for _, r := range c.Regions {
@@ -50,7 +50,7 @@ func ownHosts(c config.Config) []string {
 	return slices.Compact(all)
 }
 
-// publicHosts returns the host names of ownHosts and the public URL's host name.
+// publicHosts returns the host names from ownHosts and the public URL's host name.
 func publicHosts(c config.Config) []string {
 	all := ownHosts(c)
 	if u, err := url.Parse(c.PublicURL); err == nil && u.Hostname() != "" {
@@ -83,9 +83,9 @@ func (n *Node) ListenInboundDev(addr string) error {
 	return err
 }
 
-// takenElsewhere returns the MX hosts to which delivery must not connect, because the mail would loop back to this
-// node. If this node receives mail, the list is empty, because mail between its customers is delivered to its own
-// listener over SMTP. On nodes that do not receive mail, the list is nil, and package delivery uses its default.
+// takenElsewhere returns the MX hosts that delivery must not connect to, because the mail would loop back to this node.
+// If this node receives mail, the list is empty, because mail between its customers is delivered over SMTP to its own
+// listener. On nodes that do not receive mail, the list is nil, and package delivery uses its default.
 func (n *Node) takenElsewhere() []string {
 	if n.Has("receiving") {
 		return []string{}

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs all services until ctx ends. When ctx has ended, Run stops the HTTP listeners and all services, and waits
-// until they have stopped. A node without the role api gets no HTTP listeners.
+// Run runs all services until ctx ends. It then stops the HTTP listeners and all services, and waits until they have
+// stopped. A node without the role api is given no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {
 		return err
@@ -25,7 +25,7 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 		ErrorLog: slog.NewLogLogger(n.Log.Handler(), slog.LevelDebug)}
 	server.RegisterOnShutdown(n.EventStream.Close)
 	server.RegisterOnShutdown(n.Imports.Close)
-	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // the context served ends after the last request
+	served, shut := context.WithCancel(context.WithoutCancel(ctx)) // served ends after the last request
 	defer shut()
 	g.Go(func() error { return n.RequestLog.Run(served) })
 	g.Go(func() error { return n.Tracking.Run(served) })

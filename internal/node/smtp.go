@@ -16,22 +16,23 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpserver"
 )
 
-// Names of the SMTP listeners, for logs and for Port.
+// Names of the SMTP listeners, used in logs and as the argument of Port.
 const (
 	PortInbound = "smtp_in"
 	PortSubmit  = "smtp_submit"
 	PortSubmits = "smtp_submits"
 )
 
-// mailPort is an SMTP listener of a node that is not served yet.
+// mailPort is an open SMTP listener that is not being served yet.
 type mailPort struct {
 	name   string
 	l      net.Listener
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that Run will serve. Error messages contain setting, which is the name of the
-// setting that contains addr. listenSMTP sets the host name, TLS configuration, trusted proxies and grace period in c.
+// listenSMTP opens an SMTP listener that Run will serve. The parameter setting is the name of the setting that contains
+// addr, for use in error messages. The host name, TLS configuration, trusted proxies and grace period in c are set by
+// listenSMTP.
 func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error
 	if c.TLS, err = n.mailTLS(); err != nil {
@@ -47,7 +48,7 @@ func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smt
 	return nil
 }
 
-// ListenSubmission opens the ports for submission if this node has the role submission.
+// ListenSubmission opens the submission ports if this node has the role submission.
 func (n *Node) ListenSubmission() error {
 	c := n.Config
 	if !n.Has("submission") || n.Port(PortSubmit) != "" || n.Port(PortSubmits) != "" {
@@ -108,7 +109,7 @@ func (n *Node) serveSMTP(ctx context.Context, g *errgroup.Group) {
 	}
 }
 
-// mailTLS returns the TLS configuration of SMTP listeners, with the operator's certificate or a self-signed one.
+// mailTLS returns the TLS configuration for SMTP listeners, with the operator's certificate or a self-signed one.
 func (n *Node) mailTLS() (*tls.Config, error) {
 	if n.certs == nil {
 		certs, err := newCertificates(n.Config.TLSCertFile, n.Config.TLSKeyFile, n.Config.Hostname, n.Log)
@@ -127,7 +128,7 @@ func isLoopback(addr string) bool {
 	return err == nil && (host == "localhost" || errIP == nil && ip.IsLoopback())
 }
 
-// closePorts closes the SMTP listeners that were never served. Listeners that were served are already closed.
+// closePorts closes the SMTP listeners that were never served. Listeners that were served have already been closed.
 func (n *Node) closePorts() {
 	for _, p := range n.ports {
 		if err := p.l.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

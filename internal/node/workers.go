@@ -38,7 +38,7 @@ import (
 // cachedAnswers is the maximum number of DNS answers that a node caches.
 const cachedAnswers = 50_000
 
-// workers are the services that act when a job is due, an event is recorded or a message arrives.
+// workers holds the services that act when a job is due, an event is recorded or a message arrives.
 type workers struct {
 	Notifications *notifications.Service
 	Webhooks      *webhooks.Service
@@ -54,12 +54,12 @@ type workers struct {
 	Exports       *exports.Service
 
 	runner *jobs.Runner
-	shares *nodelimits.Shares // this node's shares of the limits that all nodes with the same database divide
+	shares *nodelimits.Shares // this node's shares of the limits that are divided among all nodes with the same database
 }
 
-// hooks returns the functions with which resources call workers. Each hook looks up its worker at the time of the call,
-// because workers are built after the resources. Commands do not send emails to users, but print links for the
-// operator.
+// hooks returns the functions that resources use to call workers. Each hook looks up its worker at the time of the
+// call, because workers are built after the resources. Commands do not send emails to users; they print links for the
+// operator instead.
 func (n *Node) hooks() resources.Hooks {
 	h := resources.Hooks{
 		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
@@ -179,7 +179,7 @@ func (n *Node) Keeps() teams.Retention {
 		Events: c.EventRetention}
 }
 
-// Retention returns the service that deletes expired data. now is the service's clock.
+// Retention returns the service that deletes expired data. The function now is the service's clock.
 func (n *Node) Retention(now func() time.Time) *retention.Service {
 	bodies := func(r teams.Retention) time.Duration { return r.Bodies }
 	emails := func(r teams.Retention) time.Duration { return r.Emails }
@@ -208,7 +208,7 @@ func tlsMode(name string) smtpclient.TLSMode {
 }
 
 // ownAddresses returns the address of this node's HTTP listener. URLs that users configure, such as webhook endpoints,
-// must not reach that address. With allow_loopback, ownAddresses returns nil, so that such URLs may reach the listener.
+// must not reach that address. With allow_loopback, such URLs may reach the listener, so ownAddresses returns nil.
 func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 	if c.AllowLoopback {
 		return nil, nil
@@ -221,7 +221,7 @@ func ownAddresses(c config.Config) ([]netip.AddrPort, error) {
 }
 
 // trackingHosts returns the host names of the public URL and the tracking URL. A reverse proxy may obtain certificates
-// for these host names, as for the tracking hosts of domains.
+// for these host names, as it may for the tracking hosts of domains.
 func trackingHosts(c config.Config) (all []string) {
 	for _, text := range []string{c.PublicURL, c.TrackingURL} {
 		if u, err := url.Parse(text); err == nil && u.Hostname() != "" {

@@ -286,7 +286,7 @@ func TestWhoMaySend(t *testing.T) {
 		f.limits.Count(f.Acme.TeamID, 1000)
 	}
 	if _, err := f.send(c, nil, hello, "ann@one.example"); code(err) != 451 {
-		// The message is accepted if the second has ended and the rate limit is no longer reached.
+		// The message is accepted if that second has already ended, because the rate limit then no longer applies.
 		if _, used := f.limits.Count(f.Acme.TeamID, 1000); !used {
 			t.Errorf("over the rate: %v", err)
 		}
@@ -419,7 +419,7 @@ func (f *fixture) half(token string) io.WriteCloser {
 	return w
 }
 
-// Clients that send large messages slowly do not delay other clients.
+// Clients that are slow to send large messages do not delay other clients.
 func TestSlowLargeMessages(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	for range 12 {
@@ -462,7 +462,7 @@ func TestSpool(t *testing.T) {
 	}
 }
 
-// If the API key is deleted while a message arrives, the message is refused.
+// If the API key is deleted while a message is arriving, the message is refused.
 func TestKeyDeletedDuringAMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d)

@@ -62,7 +62,7 @@ func titleOf(status int) string {
 	return "This cannot be done"
 }
 
-// fail responds with an error page or JSON. Internal errors are logged, and their text is not shown.
+// fail responds with an error page or JSON. Internal errors are logged, and their message is not shown to the user.
 func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status, message := http.StatusInternalServerError, "Something went wrong on our side. Try again in a moment."
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Internal {
@@ -83,8 +83,8 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	of := layoutData{Style: template.CSS(styleCSS), Data: struct{ Title, Message string }{titleOf(status), message}}
-	// The page of an internal error shows no visitor, because the look-up of the visitor may be the operation that
-	// failed.
+	// The error page for an internal error does not show the visitor, because looking up the visitor may be the operation
+	// that failed.
 	if v, ok, err := s.Visitor(r); err == nil && ok && status != http.StatusInternalServerError {
 		of.Visitor = &v
 	}
@@ -94,7 +94,7 @@ func (s *Site) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// wantsJSON reports whether the request was sent by a page's script, which expects JSON.
+// wantsJSON reports whether the request comes from a page's script, which expects JSON.
 func wantsJSON(r *http.Request) bool {
 	return strings.HasPrefix(r.Header.Get("Accept"), "application/json")
 }

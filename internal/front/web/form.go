@@ -49,7 +49,7 @@ func storable(form url.Values) bool {
 	return true
 }
 
-// JSON reads the body of a request that a page's script sent.
+// JSON reads the body of a request sent by a page's script.
 func (s *Site) JSON(w http.ResponseWriter, r *http.Request, into any) error {
 	body, err := read(w, r)
 	if err != nil {
@@ -72,13 +72,13 @@ func read(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// nextMaxBytes is the maximum length in bytes of the address to which a visitor returns after a sign-in. nextMaxBytes
-// allows an authorization request with the longest state and redirect URI.
+// nextMaxBytes is the maximum length, in bytes, of the address that a visitor returns to after a sign-in. The limit is
+// large enough for an authorization request with the longest state and redirect URI.
 const nextMaxBytes = 16 << 10
 
-// Local returns the text if it is a path of this site, with or without a query, and "" if not. Local rejects text that
-// browsers interpret as another host: two slashes, backslashes, and both with ignored characters in between (WHATWG
-// URL, section 4.4).
+// Local returns the text if it is a path on this site, with or without a query, and "" otherwise. Local rejects
+// anything that browsers interpret as another host: two slashes, backslashes, and either of these with ignored
+// characters in between (WHATWG URL, section 4.4).
 func Local(text string) string { return local(text, nextMaxBytes) }
 
 // Next is like [Local], but returns a fault if the text is too long.
@@ -89,7 +89,7 @@ func Next(text string) (string, error) {
 	return Local(text), nil
 }
 
-// local is like Local, with a maximum length of most bytes.
+// local is like Local, but the caller chooses the maximum length in bytes.
 func local(text string, most int) string {
 	if len(text) > most || !strings.HasPrefix(text, "/") || strings.HasPrefix(text, "//") {
 		return ""
@@ -112,13 +112,13 @@ type Field struct {
 	Value        string
 	Autocomplete string // autocomplete attribute (HTML section 4.10.18.7)
 	Hint         string // shown below the label
-	Error        string // the reason why the value was rejected
+	Error        string // why the value was rejected
 	Optional     bool
 	Options      []Choice // if set, the visitor selects one of these options
 	Max          int      // maximum number of characters; 0 means 500
 }
 
-// Choice is one of the options of a field.
+// Choice is one of a field's options.
 type Choice struct{ Value, Label string }
 
 // Secret reports whether the value must not be included in a response.
@@ -136,10 +136,10 @@ func (f *Field) Describes() string {
 	return strings.Join(ids, " ")
 }
 
-// Form is a form's fields, with their values and errors.
+// Form holds a form's fields, with their values and errors.
 type Form struct {
 	Fields  []*Field
-	Problem string // error that is not about a single field
+	Problem string // error that does not concern a single field
 }
 
 // NewForm returns a form with the given fields.
@@ -155,8 +155,8 @@ func (f *Form) Fill(typed url.Values) *Form {
 	return f
 }
 
-// SetError shows an error next to the field that the fault names, or above the form. SetError returns the HTTP status,
-// or the error itself if the visitor cannot correct the error in this form.
+// SetError shows an error next to the field that the fault names, or above the form. If the visitor can correct the
+// error in this form, SetError returns the HTTP status. Otherwise, it returns the error itself.
 func (f *Form) SetError(err error) (status int, ours error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind == fault.Internal {

@@ -27,8 +27,8 @@ func TestLocal(t *testing.T) {
 	}
 }
 
-// FuzzLocal parses accepted paths in the same way as browsers, which ignore tabs and line endings, and read a backslash
-// as a slash.
+// FuzzLocal parses accepted paths in the same way as browsers do. Browsers ignore tabs and line endings, and treat a
+// backslash as a slash.
 func FuzzLocal(f *testing.F) {
 	for _, text := range []string{"/account", "//evil.example", "/\t/evil.example", `/\evil.example`, "/a?b#c"} {
 		f.Add(text)

@@ -36,13 +36,13 @@ func hashOf(text string) string {
 // date formats a time in UTC, because the server does not know the visitor's time zone.
 func date(t time.Time) string { return t.UTC().Format("2 January 2006, 15:04 UTC") }
 
-// Template is the template of a page within the common layout. A Template is parsed when its page is first shown. Late
-// parsing saves memory, because all parsed pages use a megabyte, and the heap grows to several times its live size.
+// Template is the template for a page within the common layout. A Template is parsed when its page is first shown. Lazy
+// parsing saves memory: all parsed pages together use a megabyte, and the heap grows to several times its live size.
 type Template struct{ parsed func() *template.Template }
 
-// Page returns the template of a page within the common layout. The text must define the templates "title" and "main".
+// Page returns the template for a page within the common layout. The text must define the templates "title" and "main".
 // The text can use the layout's templates "form" for a [Form] and "field" for a [Field], and the function "date" for a
-// time. Page is meant for package variables. If the text is not a valid template, showing the page panics.
+// time. Page is meant for initializing package variables. If the text is not a valid template, showing the page panics.
 func Page(text string) *Template {
 	return &Template{sync.OnceValue(func() *template.Template {
 		return template.Must(template.Must(layout().Clone()).Parse(text))
@@ -57,16 +57,16 @@ type options struct {
 	redirectTarget string
 }
 
-// Script adds a script to the end of a page. The Content-Security-Policy allows no other script on the page.
+// Script adds a script to the end of a page. The Content-Security-Policy does not allow any other script on the page.
 func Script(text string) Option { return func(o *options) { o.script = text } }
 
-// LeadsTo allows a submission of the page's forms to redirect to an OAuth client's redirect URI on another site. The
+// LeadsTo allows the page's forms, when submitted, to redirect to an OAuth client's redirect URI on another site. The
 // caller must have checked that the client has registered the URI.
 func LeadsTo(address string) Option { return func(o *options) { o.redirectTarget = source(address) } }
 
 // source returns the source expression for an address in a Content-Security-Policy. The source expression is the
-// address's origin, or its scheme if a policy cannot contain the origin, as for app links and IPv6 addresses (CSP level
-// 3, section 2.3.1). If the address has neither origin nor scheme, source returns "".
+// address's origin. If a policy cannot contain the origin, as with app links and IPv6 addresses, the source expression
+// is the scheme (CSP level 3, section 2.3.1). If the address has neither an origin nor a scheme, source returns "".
 func source(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme == "" || strings.ContainsAny(u.Host, "'\"; ,*") {
@@ -78,7 +78,7 @@ func source(address string) string {
 	return u.Scheme + ":"
 }
 
-// layoutData is the data of the layout template.
+// layoutData is the data for the layout template.
 type layoutData struct {
 	Style   template.CSS
 	Script  template.JS
@@ -86,7 +86,7 @@ type layoutData struct {
 	Data    any
 }
 
-// Show responds with a page that is rendered from a template of [Page] and data.
+// Show responds with a page that is rendered from data and a template that [Page] returned.
 func (s *Site) Show(w http.ResponseWriter, r *http.Request, status int, t *Template, data any,
 	opts ...Option) error {
 	var o options

@@ -14,15 +14,15 @@ import (
 // cookieLifetime is the lifetime of the session cookie in the browser. Package users ends the session earlier.
 const cookieLifetime = 90 * 24 * time.Hour
 
-// Visitor is the signed-in user of a request.
+// Visitor is the signed-in user who sent a request.
 type Visitor struct {
 	Session users.Session
 	User    users.User
 	Teams   []members.Membership
 }
 
-// Team returns the visitor's current team: the team that the visitor chose last, or the visitor's first team if the
-// visitor has left the chosen team. If the visitor is in no team, Team returns false.
+// Team returns the visitor's current team. This is the team that the visitor chose last, or the visitor's first team if
+// the visitor has left the chosen one. If the visitor is not in any team, Team returns false.
 func (v *Visitor) Team() (members.Membership, bool) {
 	if len(v.Teams) == 0 {
 		return members.Membership{}, false
@@ -31,13 +31,13 @@ func (v *Visitor) Team() (members.Membership, bool) {
 	return v.Teams[max(i, 0)], true
 }
 
-// CurrentTeam returns the current team's name, or "" if the visitor is in no team.
+// CurrentTeam returns the current team's name, or "" if the visitor is not in any team.
 func (v *Visitor) CurrentTeam() string {
 	m, _ := v.Team()
 	return m.TeamName
 }
 
-// visit caches the visitor of a request, because several parts of a page need the visitor.
+// visit caches the visitor who sent a request, because several parts of a page need the visitor.
 type visit struct {
 	asked   bool
 	visitor Visitor
@@ -75,7 +75,7 @@ func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, e
 	return v, err == nil, err
 }
 
-// auto signs in a visitor with the token that [Config.Auto] returns.
+// auto signs a visitor in with the token that [Config.Auto] returns.
 func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, error) {
 	if s.c.Auto == nil || r.Method != http.MethodGet {
 		return Visitor{}, false, nil
@@ -94,8 +94,8 @@ func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, erro
 	return v, ok, err
 }
 
-// SignIn sets the session cookie to a token that package users has just created. SignIn also ends an earlier session of
-// the browser, so that an attacker who planted that session cannot use it.
+// SignIn sets the session cookie to a token that package users has just created. SignIn also ends any earlier session
+// of the browser, so that an attacker who planted that session cannot use it.
 func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) error {
 	before, had, err := s.Visitor(r)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Site) SetCookie(w http.ResponseWriter, name, value string, lasts time.D
 	s.setCookie(w, name, value, lasts)
 }
 
-// Cookie returns the value that [Site.SetCookie] stored, or "" if the browser has no such cookie.
+// Cookie returns a value stored by [Site.SetCookie], or "" if the browser has no such cookie.
 func (s *Site) Cookie(r *http.Request, name string) string {
 	c, err := r.Cookie(s.cookieName(name))
 	if err != nil {
@@ -141,11 +141,11 @@ func (s *Site) Cookie(r *http.Request, name string) string {
 	return c.Value
 }
 
-// DeleteCookie deletes the value that [Site.SetCookie] stored.
+// DeleteCookie deletes a value stored by [Site.SetCookie].
 func (s *Site) DeleteCookie(w http.ResponseWriter, name string) { s.setCookie(w, name, "", 0) }
 
-// cookieName returns the full name of a cookie. name "" means the session cookie. Browsers accept a cookie with the
-// prefix __Host- only from this host over TLS (RFC 6265bis section 4.1.3.2), so that no other host of the same domain
+// cookieName returns the full name of a cookie. An empty name means the session cookie. Browsers accept a cookie with
+// the prefix __Host- only from this host over TLS (RFC 6265bis section 4.1.3.2), so no other host in the same domain
 // can set the cookie.
 func (s *Site) cookieName(name string) string {
 	if name != "" {

@@ -1,20 +1,20 @@
-// Package web is the common part of all web pages for users: layout and style, browser sessions, forms, and error
-// pages.
+// Package web is the part that all web pages for users have in common: layout and style, browser sessions, forms, and
+// error pages.
 //
 // # Invariants
 //
-// [Site.Handle] serves every page, and refuses cross-site requests except GET and HEAD. The response headers prevent
-// framing, caching and indexing of a page, and allow only the page's own script. Every error and panic causes an error
-// page. A page is rendered in memory before its first byte is sent, so that an error page can replace the whole page.
-// Pages are small, and the server reads at most 64 KB of a request.
+// [Site.Handle] serves every page, and refuses cross-site requests other than GET and HEAD. The response headers
+// prevent framing, caching and indexing of a page, and allow only the page's own script. Every error and panic causes
+// an error page. A page is rendered in memory before its first byte is sent, so that an error page can replace it if
+// rendering fails. Pages are small, and the server reads at most 64 KB of a request.
 //
-// Only [Site.SignIn] sets the session cookie, with a token that is created for that sign-in. Browsers send the session
-// cookie only to this host. All functions of the pages except passkeys work without JavaScript.
+// Only [Site.SignIn] sets the session cookie, to a token that is created for that sign-in. Browsers send the session
+// cookie only to this host. All features of the pages except passkeys work without JavaScript.
 //
 // # Out of scope
 //
-// Package web defines only error pages and contains no business rules. Package users has the rules of sign-in, and
-// package members has the rules about permissions in a team.
+// Package web defines only error pages and contains no business rules. The rules for sign-in are in package users, and
+// the rules for permissions in a team are in package members.
 package web
 
 import (
@@ -33,20 +33,21 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// Config holds the settings of the pages.
+// Config holds the settings for the pages.
 type Config struct {
 	PublicURL string // the installation's address; if it has the scheme https, browsers send cookies only over TLS
 
-	// Limits limits each user to 20 page requests a second. If Limits is nil, page requests are not limited.
+	// Limits is the limiter that allows each user 20 page requests a second. If Limits is nil, page requests are not
+	// limited.
 	Limits *teams.Limiter
 
-	// Auto, if not nil, is called when a visitor without a session requests a page of [Site.HandleSignedIn]. Auto
-	// returns the token of a new session, and is for development only.
+	// Auto, if not nil, is called when a visitor without a session requests a page registered with [Site.HandleSignedIn].
+	// Auto returns the token for a new session, and is meant only for development.
 	Auto func(r *http.Request) (token string, ok bool)
 }
 
-// pagesPerSecond is the maximum number of pages that a user may request in a second. Users request fewer pages, even in
-// several browser windows.
+// pagesPerSecond is the maximum number of pages that a user may request in a second. Users do not normally reach this
+// limit, even with several browser windows open.
 const pagesPerSecond = 20
 
 // Site renders and serves pages.
@@ -64,7 +65,7 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 	s := &Site{c: c, users: u, members: m, log: log, origins: http.NewCrossOriginProtection(),
 		secure: strings.HasPrefix(strings.ToLower(c.PublicURL), "https:")}
 	if own, err := url.Parse(c.PublicURL); err == nil && own.Host != "" {
-		// The public origin is trusted explicitly, because a reverse proxy may send another Host. AddTrustedOrigin
+		// The public origin is trusted explicitly, because a reverse proxy may send a different Host header. AddTrustedOrigin
 		// cannot fail for a URL with a host.
 		s.origins.AddTrustedOrigin(strings.ToLower(own.Scheme + "://" + own.Host))
 	}
@@ -72,7 +73,7 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 }
 
 // Handle registers f for a pattern. If f returns an error or panics, the response is an error page, or JSON if the
-// client accepts only JSON. f must not write a response before it returns an error or panics.
+// client accepts only JSON. In that case, f must not have written a response itself.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
@@ -84,7 +85,7 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
-// first, and then return to the page if they requested it with GET. In development, visitors are signed in
+// first. After that, they return to the page if they requested it with GET. In development, visitors are signed in
 // automatically. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
@@ -135,10 +136,10 @@ func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {
 	return Redirect(w, r, to)
 }
 
-// Redirect redirects to a path of this site with status 303, which is meant for redirects after a form submission (RFC
+// Redirect redirects to a path on this site with status 303, which is meant for redirects after a form submission (RFC
 // 9110 section 15.4.4).
 func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
-	// path may contain another path as a query parameter. Percent-encoding makes that parameter up to three times as
+	// The path may contain another path as a query parameter. Percent-encoding makes such a parameter up to three times as
 	// long.
 	if path = local(path, 4*nextMaxBytes); path == "" {
 		path = "/account"
@@ -148,7 +149,7 @@ func Redirect(w http.ResponseWriter, _ *http.Request, path string) error {
 	return nil
 }
 
-// checkOrigin runs f if the request is not a cross-site request. A panic in f is converted to an error.
+// checkOrigin runs f unless the request is a cross-site request. A panic in f is converted to an error.
 func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.ResponseWriter, *http.Request) error) (
 	err error) {
 	defer func() {
@@ -166,8 +167,9 @@ func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.R
 	return f(w, r)
 }
 
-// setHeaders sets the headers of all responses. The Referrer-Policy allows the referrer only within the site. The
-// policy cannot be no-referrer, because browsers would send forms with `Origin: null`, like forms from other sites.
+// setHeaders sets the headers that all responses have. The Referrer-Policy makes browsers send the referrer only within
+// the site. It cannot be no-referrer, because browsers would then send forms with `Origin: null`, as they do for forms
+// on other sites.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", barePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

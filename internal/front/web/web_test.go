@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Errors and panics cause error pages, or JSON responses for scripts. The text of internal errors is not shown.
+// Errors and panics cause error pages, or JSON responses for scripts. The message of an internal error is not shown.
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	var logged strings.Builder
@@ -67,7 +67,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// The Content-Security-Policy allows an OAuth client's redirect URI only on a page that redirects to this URI.
+// The Content-Security-Policy allows an OAuth client's redirect URI only on a page that redirects to that URI.
 func TestPolicy(t *testing.T) {
 	t.Parallel()
 	s := New(Config{PublicURL: "https://postrider.test"}, nil, nil, slog.New(slog.DiscardHandler))

@@ -4,13 +4,13 @@
 //
 // # Invariants
 //
-// Each service is built once and gets every function that it calls in another service. New fails if a function is
-// missing, so that a forgotten function cannot disable a limit. If two services call each other, each gets functions
-// that look up the other service in [Resources] at the time of the call.
+// Each service is built once and is given every function that it calls in another service. New fails if a function is
+// missing, so that forgetting one cannot disable a limit. If two services call each other, each gets functions that
+// look up the other service in [Resources] at the time of the call.
 //
 // # Out of scope
 //
-// Package resources opens no database and no blob store, starts no goroutine, and uses no network.
+// Package resources does not open the database or the blob store, start goroutines, or use the network.
 package resources
 
 import (
@@ -55,7 +55,7 @@ type Base struct {
 	Log   *slog.Logger
 }
 
-// Config contains the settings of the services.
+// Config contains the settings for the services.
 type Config struct {
 	PublicURL      string
 	TrackingURL    string
@@ -64,11 +64,11 @@ type Config struct {
 	Trial          teams.Quota
 	Users          users.Config
 	Domains        domains.Config
-	GrantResources []string // URLs for which OAuth grants may be issued; the API comes first
+	GrantResources []string // URLs that OAuth grants may be issued for; the API comes first
 	Aliases        []string // other base URLs of this installation, such as http://127.0.0.1:3000
 }
 
-// Hooks are functions with which the services call services of higher layers.
+// Hooks holds functions that the services use to call services in higher layers.
 type Hooks struct {
 	// Notify enqueues an email to the owner of a team in the transaction tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
@@ -79,7 +79,7 @@ type Hooks struct {
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
 
-// Resources are the services that own database tables.
+// Resources holds the services that own database tables.
 type Resources struct {
 	Base
 	Queue        *jobs.Queue
@@ -128,7 +128,7 @@ func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	return err
 }
 
-// sentSince reports whether a team has sent emails from a domain since the given time.
+// sentSince reports whether a team has sent any emails from a domain since the given time.
 func (r *Resources) sentSince(ctx context.Context, teamID, domainID string, since time.Time) (bool, error) {
 	all, err := r.Metrics.Count(ctx, teamID, metrics.Query{From: since, To: r.DB.Now(), DomainIDs: []string{domainID}})
 	sent := func(c metrics.Count) bool { return c.Type == "sent" && c.Events > 0 }

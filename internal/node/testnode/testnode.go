@@ -1,10 +1,10 @@
-// Package testnode builds the services of package resources for tests, with a separate database for each test. If the
-// test passes no resolver, DNS is fake. No network connection leaves this machine.
+// Package testnode builds the services of package resources for tests, with a separate database for each test. A test
+// that does not pass a resolver gets a fake DNS. No network connection leaves this machine.
 //
 // Each test node has two teams. The team Acme has the verified domain acme.example and an API key, and the team Other
 // has only an API key. The helpers fail the test on any error. Jobs run only after the test calls Run.
 //
-// Package testnode does not build delivery, receiving, webhooks or the API. Tests that need these services build them
+// Package testnode does not build delivery, receiving, webhooks or the API. Tests that need any of these build them
 // from a Node.
 package testnode
 
@@ -39,24 +39,24 @@ import (
 
 const (
 	Domain    = "acme.example"           // the verified domain of the team Acme
-	PublicURL = "https://postrider.test" // base URL of links to downloads and shared emails
+	PublicURL = "https://postrider.test" // base URL for links to downloads and shared emails
 )
 
-// oneDay is the fixed time of the quota service, so that no day or month ends during a test.
+// oneDay is the time at which the quota service's clock is fixed, so that no day or month ends during a test.
 var oneDay = time.Date(2026, 6, 15, 12, 0, 0, 0, time.UTC)
 
-// Options configure a test node. The zero value is right for most tests.
+// Options configures a test node. The zero value is suitable for most tests.
 type Options struct {
 	MaxSize int64            // maximum size of an email in bytes; 0 means 1 MiB
 	DNS     resolve.Resolver // if nil, DNS has no records and domains count as verified without a look-up
-	Hosts   []string         // host names of this installation, which no team can add as a domain
+	Hosts   []string         // this installation's host names, which no team can add as a domain
 	Blobs   string           // URL of the blob store; "" means a temporary folder
-	Guard   netguard.Options // addresses to which outgoing connections are allowed
-	Grace   time.Duration    // time limit for running jobs after Run is stopped; 0 means two seconds
+	Guard   netguard.Options // addresses that outgoing connections are allowed to reach
+	Grace   time.Duration    // time that running jobs have to finish after Run is stopped; 0 means two seconds
 	Log     *slog.Logger     // if nil, nothing is logged
 }
 
-// Node contains the services and the two teams of a test.
+// Node contains a test's services and its two teams.
 type Node struct {
 	T testing.TB
 	*resources.Resources
@@ -70,7 +70,7 @@ type Node struct {
 	grace      time.Duration
 }
 
-// New builds the services on a database and creates the teams.
+// New builds the services on top of a database and creates the teams.
 func New(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	n := Bare(t, d, o)
@@ -80,7 +80,7 @@ func New(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// Bare builds the services like New, but creates no teams.
+// Bare builds the services in the same way as New, but creates no teams.
 func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	t.Helper()
 	b := resources.Base{DB: d, Guard: netguard.New(o.Guard), DNS: o.DNS, Log: o.Log}
@@ -118,7 +118,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	return n
 }
 
-// hooks returns hooks that do nothing. Tests of notices or emails replace a hook in the service under test.
+// hooks returns hooks that do nothing. Tests that involve notices or emails replace a hook in the service under test.
 func hooks() resources.Hooks {
 	return resources.Hooks{
 		Notify:  func(context.Context, *db.Tx, string, string, string) error { return nil },
@@ -132,8 +132,8 @@ func Each(t *testing.T, o Options, f func(t *testing.T, n *Node)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, New(t, d, o)) })
 }
 
-// Team creates a team and an API key, both with the given name. Team returns the API key as an actor, and the API key's
-// token.
+// Team creates a team and an API key, both with the given name. The results are the API key as an actor and the API
+// key's token.
 func (n *Node) Team(name string) (teams.Actor, string) {
 	n.T.Helper()
 	team, err := n.Teams.Create(n.context(), name, "owner@"+Domain)
@@ -193,8 +193,8 @@ func (n *Node) Send(e emails.Send) string {
 	return emailID
 }
 
-// SendToContact creates a contact of the team Acme and enqueues an email to the contact in the same way as an
-// automation step. SendToContact returns the ids of the contact and the email.
+// SendToContact creates a contact in the team Acme and enqueues an email to that contact in the same way as an
+// automation step. The results are the ids of the contact and the email.
 func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	n.T.Helper()
 	at, _, err := n.Contacts.Upsert(n.context(), n.Acme.TeamID, address, contacts.Change{})
@@ -215,7 +215,7 @@ func (n *Node) SendToContact(address string) (contactID, emailID string) {
 	return at.ID, emailID
 }
 
-// Email returns an email of the team Acme.
+// Email returns one of the team Acme's emails.
 func (n *Node) Email(emailID string) emails.Email {
 	n.T.Helper()
 	e, err := n.Emails.Get(n.context(), n.Acme.TeamID, emailID)
@@ -235,8 +235,8 @@ func (n *Node) Update(f func(tx *db.Tx) error) {
 	n.Must(n.DB.Update(n.context(), f))
 }
 
-// Counted marks the events of the team Acme as counted until the given time, because the retention job does not delete
-// emails before their events are counted.
+// Counted marks the team Acme's events as counted up to the given time. The retention job does not delete emails before
+// their events have been counted.
 func (n *Node) Counted(until time.Time) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -246,7 +246,7 @@ func (n *Node) Counted(until time.Time) {
 	})
 }
 
-// Count returns the number that a query selects.
+// Count returns the number that a SELECT COUNT query returns.
 func (n *Node) Count(query string, args ...any) (found int) {
 	n.T.Helper()
 	n.Must(n.DB.QueryRow(n.context(), query, args...).Scan(&found))
@@ -272,7 +272,7 @@ func (n *Node) Run(kinds ...jobs.Kind) (stop func()) {
 	return stop
 }
 
-// Until waits until the function done returns true, and fails the test after 90 seconds.
+// Until waits until done returns true, and fails the test after 90 seconds.
 func Until(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -304,7 +304,7 @@ func (s *Seen) Recorded(_ context.Context, tx *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// Take returns the events that were recorded since the last call of Take.
+// Take returns the events recorded since the last call to Take.
 func (s *Seen) Take() []events.Event {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,14 +326,14 @@ func (l *Logged) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns the output since the last call of Take.
+// String returns the output since the last call to Take.
 func (l *Logged) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.text.String()
 }
 
-// Take returns the output since the last call of Take, and clears it.
+// Take returns the output since the last call to Take, and clears it.
 func (l *Logged) Take() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -349,7 +349,7 @@ func (n *Node) Must(err error) {
 	}
 }
 
-// context returns a context that is not canceled when the test ends, because cleanup functions also use this context.
+// context returns a context that is not canceled when the test ends, because cleanup functions also use it.
 func (n *Node) context() context.Context { return context.WithoutCancel(n.T.Context()) }
 
 // Must returns the result of a constructor, or panics if err is not nil.

@@ -427,8 +427,8 @@ func (a *audienceRun) broadcast(ctx context.Context, name string) (broadcastID s
 	return broadcastID, took, nil
 }
 
-// ask sends an API request and decodes the response into the variable that into points to, unless into is nil. If body
-// is nil, the request has no body.
+// ask sends an API request and, unless into is nil, decodes the response into it. If body is nil, the request has no
+// body.
 func (a *audienceRun) ask(ctx context.Context, method, path string, body, into any) error {
 	text := ""
 	if body != nil {

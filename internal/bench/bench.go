@@ -54,7 +54,7 @@ type ImportResult struct {
 	Created, Updated, Skipped int64 // rows
 }
 
-// Run measures a node that runs as another process of this binary. The load generator and a counting SMTP sink run in
+// Run measures a node that runs this binary in a separate process. The load generator and a counting SMTP sink run in
 // this process.
 func Run(ctx context.Context, e Env, args []string) error {
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)

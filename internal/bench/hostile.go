@@ -85,8 +85,8 @@ func (b *measurement) hostile(ctx context.Context) error {
 	})
 }
 
-// beside starts a node for a run that measures one team's latencies under another load. The caller must call stop, even
-// after an error.
+// beside starts a node for measuring one team's latencies under some other load. The caller must call stop, even after
+// an error.
 func (b *measurement) beside(ctx context.Context, args ...string) (h *hostileRun, stop func(), err error) {
 	h = &hostileRun{measurement: b, client: &http.Client{Timeout: time.Minute}, posted: map[string]time.Time{},
 		arrived: map[string]time.Duration{}, more: make(chan struct{}, 1)}

@@ -8,7 +8,7 @@ import (
 )
 
 // submission measures SMTP submission in messages per second, first with delivery held, and then end to end with
-// signing and delivery. Finally, it submits one 30 MB message.
+// signing and delivery. The last measurement submits one 30 MB message.
 func (b *measurement) submission(ctx context.Context) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

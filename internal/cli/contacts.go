@@ -326,7 +326,7 @@ func (m *importer) fetchFailures(ctx context.Context, importID string) error {
 		return err
 	}
 	defer answer.Body.Close()
-	// Only the file's owner may read it, because the failed rows contain email addresses.
+	// Only its owner may read the file, because the failed rows contain email addresses.
 	file, err := os.OpenFile(m.failures, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err

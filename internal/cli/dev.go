@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// devDefaults are the default settings in development.
+// devDefaults holds the default settings for development.
 var devDefaults = map[string]string{
 	"data_dir": "data/dev", "http_listen": "127.0.0.1:3000", "public_url": "", "transport": "capture",
 	"rate_limit":   "1000",

@@ -52,7 +52,7 @@ func deleteEmail(flags *flag.FlagSet) action {
 	}
 }
 
-// leftHints tell the operator how to erase data that an erasure did not delete.
+// leftHints holds hints for the operator on how to erase data that an erasure did not delete.
 var leftHints = map[erasure.Left]string{
 	erasure.LeftSoon:  ": run this again in a few minutes",
 	erasure.LeftLater: ": cancel them, or run this again afterwards",

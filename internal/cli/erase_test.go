@@ -71,8 +71,8 @@ func order(x table) int {
 	return 1
 }
 
-// fill inserts n rows of a team into each table. Foreign keys are satisfied because row i has the same id in every
-// table.
+// fill inserts n rows that belong to a team into the table x. Foreign keys are satisfied because row i has the same id
+// in every table.
 func fill(ctx context.Context, tx *db.Tx, x table, teamID string, n int) {
 	for i := range n {
 		var names, marks []string

@@ -23,7 +23,7 @@ const (
 	forwardTime = 15 * time.Second // timeout for posting an event, the same as for the server's webhooks
 	silence     = 45 * time.Second // a stream without data for this long is closed
 	lineMax     = 16 << 20         // maximum length of a line in the event stream, in bytes
-	rememberMax = 10_000           // number of shown message ids to remember
+	rememberMax = 10_000           // maximum number of message ids to remember
 	waitMax     = 10 * time.Second // longest wait between connection attempts
 )
 

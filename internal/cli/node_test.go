@@ -164,7 +164,7 @@ func (n *started) ask(key, method, path, body string) (int, string) {
 // eventually waits until a condition is true.
 var eventually = testnode.Until
 
-// count returns the number that a SELECT COUNT query returns.
+// count returns the result of a query that selects a single number.
 func (n *started) count(query string, args ...any) (found int) {
 	n.t.Helper()
 	if err := n.look.QueryRow(n.t.Context(), query, args...).Scan(&found); err != nil {

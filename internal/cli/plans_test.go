@@ -56,8 +56,8 @@ var longReads = []dbtest.Allowed{
 	{Text: "FROM email_counts_late l WHERE l.team_id = $1", Reason: "late events are counted each minute and then gone"},
 }
 
-// TestStatementsGoByIndexes proves that, except for longReads, no SQL statement of a node scans a large table. The test
-// calls every operation and checks the query plans of all statements.
+// TestStatementsGoByIndexes checks that none of a node's SQL statements scans a large table, except for the statements
+// in longReads. The test calls every operation and checks the query plans of all statements.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {

@@ -80,8 +80,9 @@ func migrate(ctx context.Context, e *env, args []string) error {
 	return err
 }
 
-// openBeside opens the services for a command. A node of the same installation may be running, even with SQLite, which
-// allows a second process for a short time. Closing the returned node notifies running nodes of the command's changes.
+// openBeside opens the services for a command. A node of the same installation may be running at the same time, even
+// with SQLite, which tolerates a second process for a short time. Closing the returned node notifies running nodes of
+// the command's changes.
 func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error) {
 	return node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, Beside: true})
 }

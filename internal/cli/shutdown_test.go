@@ -25,7 +25,7 @@ func TestStopWithAnUpload(t *testing.T) {
 		defer c.Close()
 		fmt.Fprintf(c, "POST /emails HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer %s\r\nExpect: 100-continue\r\n"+
 			"Content-Length: 1000\r\n\r\n", strings.TrimSpace(key))
-		if _, err := c.Read(make([]byte, 100)); err != nil { // 100 Continue means that the node reads the request body
+		if _, err := c.Read(make([]byte, 100)); err != nil { // 100 Continue means that the node is reading the request body
 			t.Fatal(err)
 		}
 		began := time.Now()

@@ -56,7 +56,7 @@ type verb struct {
 	define func(flags *flag.FlagSet) action
 }
 
-// runVerb parses the arguments and flags of a verb and runs it.
+// runVerb parses a verb's arguments and flags, and runs the verb.
 func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, args []string) error {
 	if len(args) == 0 {
 		return errors.New(usage)

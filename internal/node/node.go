@@ -14,7 +14,7 @@
 //
 // # Out of scope
 //
-// Package node does not read flags, environment variables or signals. Only package cli reads them.
+// Package node does not read flags, environment variables or signals, because only package cli reads them.
 package node
 
 import (

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestBehindProxies checks that the last address that does not belong to a proxy is used as the client's address. It
-// also checks that X-Forwarded-For is ignored in a request that does not come from a proxy.
+// TestBehindProxies checks that the last address that does not belong to a proxy is used as the client's address.
+// TestBehindProxies also checks that X-Forwarded-For is ignored in a request that does not come from a proxy.
 func TestBehindProxies(t *testing.T) {
 	t.Parallel()
 	proxies := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:1::/48")}

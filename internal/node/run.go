@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Run runs all services until ctx ends. It then stops the HTTP listeners and all services, and waits until they have
+// Run runs all services until ctx ends, then stops the HTTP listeners and all services, and waits until they have
 // stopped. A node without the role api is given no HTTP listeners.
 func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	if err := errors.Join(n.listenInbound(), n.ListenSubmission()); err != nil {

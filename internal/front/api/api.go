@@ -94,7 +94,7 @@ type Services struct {
 	Audit        *audit.Log
 }
 
-// Options configure the API.
+// Options configures the API.
 type Options struct {
 	Services  Services
 	Log       *slog.Logger
@@ -112,12 +112,12 @@ type Options struct {
 	Ready     func(ctx context.Context) error // health check, which returns an error if the node cannot serve requests
 	DNS       resolve.Resolver                // DNS resolver for checking emails; nil disables DNS queries
 
-	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
-	// cannot be reused until Observe returns.
+	// Observe, if set, is called for each request from an authenticated actor, after the response has been sent. The
+	// connection cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
-// RequestRecord is a request of an authenticated actor and its response.
+// RequestRecord is a request from an authenticated actor, together with its response.
 type RequestRecord = wire.RequestRecord
 
 // API serves the JSON API.

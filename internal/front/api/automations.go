@@ -208,7 +208,7 @@ type automationSecret struct {
 }
 
 // automationSecret returns the secret that is used to sign requests from webhook steps. As with a webhook's secret,
-// reading it requires a scope that ends in :write.
+// reading this secret requires a scope that ends in :write.
 func (a *API) automationSecret(_ context.Context, c *wire.Call, _ wire.None) (automationSecret, error) {
 	return automationSecret{"automation", a.Services.Webhooks.CallSecret(c.TeamID)}, nil
 }

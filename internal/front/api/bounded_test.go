@@ -49,7 +49,7 @@ type docList struct {
 	isMap  bool
 }
 
-// lists returns all lists in a schema of the OpenAPI document.
+// lists returns all lists in a schema from the OpenAPI document.
 func (doc *openAPIDoc) lists(s docSchema, at place) (all []docList) {
 	if len(at) > 8 {
 		return nil
@@ -191,8 +191,8 @@ func TestEveryListIsBoundedWhileDecoded(t *testing.T) {
 	}
 }
 
-// Other kinds of hostile request bodies use memory of at most a small multiple of their own size. The limit leaves room
-// for an error message that copies a very long field name a few times.
+// The memory used by other kinds of hostile request bodies is at most a small multiple of their size. The limit leaves
+// room for an error message that copies a very long field name a few times.
 func TestHostileBodiesAreCheap(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Options{})
 	const n = 200_000

@@ -56,7 +56,7 @@ func TestDraftsHaveTheFieldsOfEmails(t *testing.T) {
 	}
 }
 
-// checked returns the level of each check in a response, by the name of the check.
+// checked returns the levels of the checks in a response, keyed by the name of the check.
 func (f *fixture) checked(t *testing.T, request string) map[string]string {
 	t.Helper()
 	w := f.do(t, request)

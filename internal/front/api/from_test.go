@@ -47,7 +47,7 @@ func TestFromForms(t *testing.T) {
 		taken, refused := 0, 0
 		for _, one := range mailtest.FromForms(t) {
 			if !utf8.ValidString(one.Value) {
-				continue // JSON cannot contain this value, because the decoder replaces invalid UTF-8
+				continue // cannot be sent as JSON, because the decoder replaces invalid UTF-8
 			}
 			w := f.do(t, "POST /emails\n\n"+`{"from":`+rawQuote(one.Value)+
 				`,"to":"ann@one.example","subject":"Hi","text":"Hello."}`)

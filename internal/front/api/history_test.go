@@ -25,7 +25,7 @@ func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry
 	return got
 }
 
-// inPages reads a list of n entries, oldest first. inPages also checks that the response to a request without a limit has at
+// inPages reads a list of n entries, oldest first, and checks that the response to a request without a limit has at
 // most the given number of entries.
 func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
 	t.Helper()

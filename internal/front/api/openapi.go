@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 )
 
-// description returns the description of the API for the OpenAPI document.
+// description returns the API's description for the OpenAPI document.
 func description() wire.Description {
 	return wire.Description{Title: "Postrider",
 		Text: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` " +

@@ -240,7 +240,7 @@ func TestDocument(t *testing.T) {
 }
 
 // In the OpenAPI document, all responses to operations that send emails have quota headers, including error responses.
-// No other responses have them.
+// No other responses have quota headers.
 func TestDocumentHasQuotaHeaders(t *testing.T) {
 	t.Parallel()
 	doc, _ := readDoc(t)
@@ -368,7 +368,7 @@ func TestDocumentHasValidSchemas(t *testing.T) {
 	}
 }
 
-// admitsNull reports whether a schema admits null.
+// admitsNull reports whether a schema allows null.
 func admitsNull(s map[string]any) bool {
 	types, list := s["type"].([]any)
 	if list && slices.Contains(types, any("null")) || s["type"] == "null" {

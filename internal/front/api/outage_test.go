@@ -251,8 +251,8 @@ func TestTornAnswers(t *testing.T) {
 	}
 }
 
-// told returns the part of a response that is the same in every run. For read operations, this is the whole body. For
-// other operations, it is the names of the body's fields.
+// told returns the part of a response that is the same in every run. The result is the whole body for read operations,
+// and the names of the body's fields for all other operations.
 func told(o wire.Operation, w *httptest.ResponseRecorder) string {
 	if o.Method == http.MethodGet {
 		return w.Body.String()

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// hasQuotaHeaders reports whether responses to an operation have quota headers. These are the operations that send
-// emails.
+// hasQuotaHeaders reports whether responses to an operation have quota headers, which is the case for operations that
+// send emails.
 func hasQuotaHeaders(o *wire.Operation) bool {
 	return o.Scope == teams.EmailsSend || o.Scope == teams.ApprovalsRequest
 }

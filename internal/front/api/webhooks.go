@@ -178,8 +178,7 @@ func historyIDs(c *wire.Call) (webhookID, eventID string, err error) {
 	return webhookID, eventID, err
 }
 
-// forwardPage reads the pagination parameters for a list whose IDs have a prefix. Such a list has no "before"
-// parameter.
+// forwardPage reads the pagination parameters for a list whose IDs have a prefix and that has no "before" parameter.
 func forwardPage(c *wire.Call, prefix string) (page.Page, error) {
 	q := c.Query()
 	if q.Has("before") {

@@ -33,8 +33,8 @@ func large() string {
 		"--b\nContent-Type: application/pdf; name=a.pdf\n\n" + lines + "--b--\n"
 }
 
-// readers returns the requests that read one of a team's received emails. The map's values are the names of the API
-// keys that the requests need.
+// readers returns the requests that read one of a team's received emails, mapped to the names of the API keys that the
+// requests need.
 func (s *site) readers(t testing.TB, team, id string) map[string]string {
 	t.Helper()
 	e, err := s.received.File(t.Context(), s.team[team], id, s.fileOf(t, team, id))

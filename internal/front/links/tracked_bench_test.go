@@ -22,8 +22,8 @@ import (
 // BenchmarkHits sends 2,000 hits a second for five seconds to a server on loopback, over persistent connections. The
 // hits alternate between opens and clicks, and are spread over a thousand emails. In one variant, the node also accepts
 // 300 emails a second and records them as delivered. The benchmark reports the median and 99th percentile response
-// times, measured from the time at which each hit was due. The benchmark also reports how long after the last response
-// all hits are on disk.
+// times, measured from the time at which each hit was due. The benchmark also reports how long it takes after the last
+// response until all hits are on disk.
 func BenchmarkHits(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, beside := range []int{0, 300} {

@@ -70,8 +70,8 @@ type unsubscribePage struct {
 	For, All string
 	OneClick string // label of the one-click button; "" hides it
 
-	// If Done is true, the page is a confirmation. Topics and Unsubscribed then hold the values from before the change,
-	// which the undo button restores.
+	// If Done is true, the page is a confirmation. On a confirmation page, Topics and Unsubscribed hold the values from
+	// before the change, which the undo button restores.
 	Done, Changed bool
 
 	Topics       []unsubscribeTopic

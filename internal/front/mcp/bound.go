@@ -24,8 +24,8 @@ func encoded(v any) ([]byte, error) {
 }
 
 // bounded returns v as JSON with at most the given number of bytes, and notes about omitted content. Long strings are
-// first truncated to shorter and shorter lengths. If that is not enough, items are dropped from the end of the list
-// `data`.
+// first truncated to shorter and shorter lengths. If truncating strings is not enough, items are dropped from the end
+// of the list `data`.
 func bounded(v any, most int) (text string, notes []string) {
 	v, hidden := removeInvisible(v)
 	if hidden > 0 {

@@ -59,7 +59,7 @@ const (
 	bodiesMax  = 64 << 20    // maximum size of the bodies of all concurrent requests in bytes
 	callsMax   = 32          // maximum number of concurrent tool calls on a node
 	serversMax = 128         // maximum number of cached SDK servers, one for each set of scopes
-	smallBody  = 64 << 10    // smaller bodies count as this size towards bodiesMax
+	smallBody  = 64 << 10    // smaller bodies count as this many bytes towards bodiesMax
 	perSecond  = 100         // limit on a team's MCP requests; API requests have a separate limit
 	callWait   = time.Minute // time limit for a tool call
 )

@@ -22,7 +22,8 @@ import (
 type tool struct {
 	name, title, description string
 	// operations lists the API operations that the tool performs, in the form "GET /emails/{email_id}". A caller that
-	// lacks a scope for one of them can still use the tool if the caller has the scopes for the operations in fallback.
+	// lacks a scope for one of the operations can still use the tool if the caller has the scopes for the operations in
+	// fallback.
 	operations, fallback []string
 	// fallbackDescription replaces the description for callers that can use only the fallback operations.
 	fallbackDescription string

@@ -224,7 +224,8 @@ func (c *caller) quota(ctx context.Context) map[string]any {
 	return all
 }
 
-// limits returns the limits of the caller's grant and how much of them is used, or nil if the grant has no limits.
+// limits returns the limits of the caller's grant and how much of them has been used, or nil if the grant has no
+// limits.
 func (c *caller) limits(ctx context.Context) (map[string]any, error) {
 	if c.Kind != teams.GrantActor || !c.Limited {
 		return nil, nil

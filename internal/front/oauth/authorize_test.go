@@ -106,8 +106,8 @@ func TestRefuse(t *testing.T) {
 	})
 }
 
-// A person who is in several teams chooses a team on the consent page. The page also lists the requested scopes that
-// the person's role in the chosen team does not allow.
+// A person who is in several teams chooses a team on the consent page. The consent page also lists the requested scopes
+// that the person's role in the chosen team does not allow.
 func TestChooseTeam(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		client := f.register("Notes", redirect)
@@ -154,7 +154,7 @@ func TestChooseTeam(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-// Consent fails if there is no session, if the request comes from another site, if the person has no team, and if none
+// Consent fails if there is no session, if the request comes from another site, if the person has no team, or if none
 // of the requested scopes is allowed.
 func TestNoConsent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -26,7 +26,7 @@ const (
 type approvalList struct {
 	Team, Done       string
 	Pending, Decided []approvals.Approval
-	More             bool // whether more approvals are pending than those in Pending
+	More             bool // whether there are more pending approvals than those in Pending
 }
 
 // approvalView is the content of the page for one approval, which shows the complete email as it would be sent.

@@ -13,7 +13,7 @@ import (
 )
 
 // The approval page shows the complete email, with its HTML only as source code. A person can approve or reject the
-// email there.
+// email on that page.
 func TestApprovals(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -116,7 +116,7 @@ func (c *session) email(raw []byte) (emails.Raw, emails.Idempotency, error) {
 			Content:   f.Content, HasContent: true})
 	}
 	if h.has["message-id"] {
-		// The Message-ID must occur unchanged in the message, because other hosts would not report an id that our parser has
+		// The Message-ID must occur unchanged in the message, because other hosts would not report an id that the parser has
 		// decoded or repaired.
 		in.MessageID = p.MessageID
 		if in.MessageID == "" || len(in.MessageID) > maxMessageID || !bytes.Contains(h.kept, []byte(in.MessageID)) {

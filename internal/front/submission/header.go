@@ -15,9 +15,9 @@ const (
 	maxHops   = 50 // maximum number of Received fields, to detect mail loops (RFC 5321 section 6.3)
 )
 
-// removedFields lists header fields that are removed from the sent message. These are fields that set options for the
-// submission service, that would reveal recipients to each other, or that only a receiving host may add (RFC 8601
-// section 5).
+// removedFields lists header fields that are removed from the sent message. Each removed field sets an option for the
+// submission service, would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section
+// 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 
@@ -105,8 +105,8 @@ func split(raw []byte) (*header, *smtpserver.Refusal) {
 }
 
 // from returns the message's sender. Each sender field must contain one mailbox that all parsers interpret in the same
-// way. The mailboxes in all sender fields must be at the same domain. That domain signs the message, so the team must
-// have verified it.
+// way. The mailboxes in all sender fields must be at the same domain. The team must have verified that domain, because
+// it signs the message.
 func (h *header) from(smtputf8 bool) (from message.Address, r *smtpserver.Refusal) {
 	if !h.has["from"] {
 		return from, refuseField("from", "The header has no From field")

@@ -155,8 +155,8 @@ func (f *Form) Fill(typed url.Values) *Form {
 	return f
 }
 
-// SetError shows an error next to the field that the fault names, or above the form. If the visitor can correct the
-// error in this form, SetError returns the HTTP status. Otherwise, it returns the error itself.
+// SetError shows an error next to the field that the fault names, or above the form. SetError returns the HTTP status
+// if the visitor can correct the error in this form, and the error itself if not.
 func (f *Form) SetError(err error) (status int, ours error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || e.Kind == fault.Internal {

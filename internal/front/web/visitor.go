@@ -21,8 +21,8 @@ type Visitor struct {
 	Teams   []members.Membership
 }
 
-// Team returns the visitor's current team. This is the team that the visitor chose last, or the visitor's first team if
-// the visitor has left the chosen one. If the visitor is not in any team, Team returns false.
+// Team returns the visitor's current team. The current team is the one that the visitor chose last, or the visitor's
+// first team if the visitor has left the chosen one. If the visitor is not in any team, Team returns false.
 func (v *Visitor) Team() (members.Membership, bool) {
 	if len(v.Teams) == 0 {
 		return members.Membership{}, false

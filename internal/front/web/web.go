@@ -73,7 +73,7 @@ func New(c Config, u *users.Service, m *members.Service, log *slog.Logger) *Site
 }
 
 // Handle registers f for a pattern. If f returns an error or panics, the response is an error page, or JSON if the
-// client accepts only JSON. In that case, f must not have written a response itself.
+// client accepts only JSON. The function f must not write a response before it returns an error or panics.
 func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.ResponseWriter, r *http.Request) error) {
 	mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		r = r.WithContext(audit.With(context.WithValue(r.Context(), visitKey{}, &visit{}), client(r)))
@@ -85,8 +85,8 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
-// first. After that, they return to the page if they requested it with GET. In development, visitors are signed in
-// automatically. Users who request too many pages must wait.
+// first. After signing in, a visitor who requested the page with GET returns to it. In development, visitors are signed
+// in automatically. Users who request too many pages must wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
@@ -168,8 +168,8 @@ func (s *Site) checkOrigin(w http.ResponseWriter, r *http.Request, f func(http.R
 }
 
 // setHeaders sets the headers that all responses have. The Referrer-Policy makes browsers send the referrer only within
-// the site. It cannot be no-referrer, because browsers would then send forms with `Origin: null`, as they do for forms
-// on other sites.
+// the site. The policy no-referrer is not possible, because browsers would then send forms with `Origin: null`, as they
+// do for forms on other sites.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", barePolicy)
 	h.Set("X-Content-Type-Options", "nosniff")

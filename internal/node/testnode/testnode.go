@@ -4,8 +4,8 @@
 // Each test node has two teams. The team Acme has the verified domain acme.example and an API key, and the team Other
 // has only an API key. The helpers fail the test on any error. Jobs run only after the test calls Run.
 //
-// Package testnode does not build delivery, receiving, webhooks or the API. Tests that need any of these build them
-// from a Node.
+// Package testnode does not build delivery, receiving, webhooks or the API. Tests that need any of these services build
+// them from a Node.
 package testnode
 
 import (
@@ -246,7 +246,7 @@ func (n *Node) Counted(until time.Time) {
 	})
 }
 
-// Count returns the number that a SELECT COUNT query returns.
+// Count returns the result of a query that selects a single number.
 func (n *Node) Count(query string, args ...any) (found int) {
 	n.T.Helper()
 	n.Must(n.DB.QueryRow(n.context(), query, args...).Scan(&found))

@@ -18,7 +18,7 @@ import (
 // unknownKeysPerSecond limits how many requests with unknown API keys a client address may send per second.
 const unknownKeysPerSecond = 30
 
-// slowBody is the duration after which a request's token is checked again. If the body takes longer than that to
+// slowBody is the duration after which a request's token is checked again. If the body takes longer than slowBody to
 // arrive, the token may have been revoked in the meantime.
 const slowBody = time.Second
 

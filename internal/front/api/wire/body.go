@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// These constants limit the memory for request bodies. All teams share this memory. Memory is reserved as the bytes
-// arrive, because a client can announce any Content-Length. Bodies up to smallBody are not counted. A larger body first
+// These constants limit the memory that all teams share for request bodies. Memory is reserved as the bytes arrive,
+// because a client can announce any Content-Length. Bodies up to smallBody are not counted. A larger body first
 // reserves memory for an eighth of its size from Capacity.BodyStarts. After that eighth has arrived, memory for the
 // whole body is reserved from another pool. A request therefore never holds memory from the pool that it is waiting
 // for, so requests cannot deadlock. A body must arrive at a minimum rate.
@@ -99,8 +99,8 @@ func (b *bodyReader) read(ctx context.Context, n int64) error {
 	return err
 }
 
-// reserve reserves size bytes from the pool, and then releases the memory that was reserved for the body before. Time
-// spent waiting for memory does not count towards the client's time limit.
+// reserve reserves size bytes from the pool, and then releases the memory that was previously reserved for the body.
+// Time spent waiting for memory does not count towards the client's time limit.
 func (b *bodyReader) reserve(ctx context.Context, pool *fairshare.Pool, size int64) error {
 	began := time.Now()
 	wait, cancel := context.WithTimeout(ctx, memoryWait)

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// The decoder enforces the length limit of a list while it reads the list. A check after decoding would be too late,
+// The decoder enforces the limit on a list's length while it reads the list. A check after decoding would be too late,
 // because an element of two bytes, {}, may use hundreds of bytes of memory. The limit is part of the list's type and
 // appears in the OpenAPI document.
 

@@ -34,6 +34,6 @@
 //
 // # Out of scope
 //
-// Package wire contains no API operations and no resource-specific rules. The only resource package that it imports is
-// teams, which defines the actor of a request.
+// Package wire contains no API operations and no resource-specific rules. The only resource package that package wire
+// imports is teams, which defines the actor of a request.
 package wire

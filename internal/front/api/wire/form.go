@@ -42,8 +42,8 @@ type Form struct {
 }
 
 // ReceiveForm reads a form with a file of at most size bytes. The content of the file is passed to the function store
-// as it arrives. If store fails with a fault, ReceiveForm still reads the rest of the form. Otherwise, a client that
-// sends the whole form before it reads the response would report a broken connection.
+// as it arrives. If store fails with a fault, ReceiveForm still reads the rest of the form, because a client that sends
+// the whole form before it reads the response would otherwise report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server

@@ -14,10 +14,10 @@ import (
 // LargeResponse is the maximum size, in bytes, of a response that does not need a memory reservation.
 const LargeResponse = 256 << 10
 
-// These constants limit the memory for large responses. All teams share this memory. An operation that expects a large
-// response reserves memory before it reads the rows. After encoding, the reservation shrinks to the length of the
-// response. The reservation lasts until the client has received the response, which must happen at a minimum rate. A
-// slow client therefore delays only its own team's large responses.
+// These constants limit the memory that all teams share for large responses. An operation that expects a large response
+// reserves memory before it reads the rows. After encoding, the reservation shrinks to the length of the response. The
+// reservation lasts until the client has received the response. The client must receive it at a minimum rate. A slow
+// client therefore delays only its own team's large responses.
 const (
 	responsesMax   = 512 << 20        // memory for all large responses, in bytes
 	responsesGreed = 1                // greed of the pool for that memory; see package fairshare

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// Options configure a [Server].
+// Options configures a [Server].
 type Options struct {
 	Operations  []Operation
 	LiveStreams []LiveStream
@@ -48,8 +48,8 @@ type Options struct {
 	// headers. The argument err is the operation's error.
 	AfterCall func(ctx context.Context, c *Call, err error)
 
-	// Observe, if set, is called for each request of an authenticated actor, after the response is sent. The connection
-	// cannot be reused until Observe returns.
+	// Observe, if set, is called for each request from an authenticated actor, after the response has been sent. The
+	// connection cannot be reused until Observe returns.
 	Observe func(ctx context.Context, r RequestRecord)
 }
 
@@ -265,8 +265,8 @@ func (s *Server) finish(w *recorder, r *http.Request) {
 	}
 }
 
-// RequestRecord is a request of an authenticated actor and its response. Body and Answer are valid only until Observe
-// returns.
+// RequestRecord is a request from an authenticated actor, together with its response. Body and Answer are valid only
+// until Observe returns.
 type RequestRecord struct {
 	teams.Actor
 	ID, Method, Path, UserAgent string // ID is the request ID

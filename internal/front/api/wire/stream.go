@@ -26,7 +26,7 @@ const (
 	streamPieceTimeout     = 30 * time.Second // time limit for the client to receive one write
 )
 
-// StreamKind is a kind of streamed response. Each kind has a separate limit.
+// StreamKind is a kind of streamed response. Each kind of stream has a separate limit.
 type StreamKind int
 
 // These are the kinds of streamed responses.

@@ -90,7 +90,7 @@ func (b *measurement) audience(ctx context.Context, contacts int) error {
 	return a.delivered(ctx, crowd)
 }
 
-// open opens the database of the running node.
+// open opens the running node's database.
 func (a *audienceRun) open(ctx context.Context) (err error) {
 	c := config.Config{DataDir: a.data(), DatabaseURL: config.Secret(a.url), BlobURL: filepath.Join(a.data(), "blobs")}
 	if a.store, err = node.Open(ctx, c, slog.New(slog.DiscardHandler), node.Options{Beside: true}); err != nil {

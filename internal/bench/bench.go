@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpsink"
 )
 
-// apiKey is the API key of the measured node.
+// apiKey is the API key for the measured node.
 const apiKey = "re_bench_0123456789"
 
 // Environment variables that the benchmark sets for the measured node.

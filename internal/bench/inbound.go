@@ -212,7 +212,7 @@ func (t smtpTraffic) message(size int) []byte {
 	return append(m.Bytes(), ".\r\n"...)
 }
 
-// smtpSession is one SMTP connection of the load generator.
+// smtpSession is one of the load generator's SMTP connections.
 type smtpSession struct {
 	conn net.Conn
 	text *textproto.Reader

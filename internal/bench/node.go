@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// measuredNode is the process of the measured node.
+// measuredNode is the process in which the measured node runs.
 type measuredNode struct {
 	cmd  *exec.Cmd
 	addr string

@@ -28,7 +28,7 @@ input. Without --map and --property, the columns named like the fields are impor
 
 const watchTries = 10 // number of consecutive failures after which the command stops watching an import
 
-// manageContacts imports contacts through the API of a node.
+// manageContacts imports contacts through a node's API.
 func manageContacts(ctx context.Context, e *env, args []string) error {
 	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
 		fmt.Fprintln(e.out, contactsUsage)

@@ -83,7 +83,7 @@ func (p *installation) refused(say string, args ...string) {
 	}
 }
 
-// config returns the configuration of the node: the defaults of `postrider dev`, overridden by p.vars.
+// config returns the node's configuration: the defaults for `postrider dev`, overridden by p.vars.
 func (p *installation) config() config.Config {
 	p.t.Helper()
 	e := &env{getenv: func(name string) string { return p.vars[name] }, out: io.Discard, errOut: io.Discard}

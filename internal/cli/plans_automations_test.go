@@ -109,7 +109,7 @@ func (d *driver) automate(other *driver, hook string) {
 		"config":{"event_name":"kept"}}],"connections":[]}`)
 }
 
-// exportsRuns checks that an export of the personal data of an address includes an automation run.
+// exportsRuns checks that the personal data exported for an address includes an automation run.
 func (d *driver) exportsRuns(address string) {
 	d.t.Helper()
 	_, stored := d.ask(d.key, http.MethodGet, "/contacts/"+address+"/export", "")

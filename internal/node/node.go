@@ -1,4 +1,4 @@
-// Package node builds and runs all services of Postrider. The commands serve and dev run a node. Other commands call
+// Package node builds and runs all of Postrider's services. The commands serve and dev run a node. Other commands call
 // the same services without running a node.
 //
 // # Invariants

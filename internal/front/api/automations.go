@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// stepList is the JSON of a graph's steps, which package engine parses.
+// stepList is the JSON form of a graph's steps, which package engine parses.
 type stepList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
@@ -44,7 +44,7 @@ func (stepList) Schema(huma.Registry) *huma.Schema {
 				"config": {Type: huma.TypeObject}}}}
 }
 
-// connectionList is the JSON of a graph's connections.
+// connectionList is the JSON form of a graph's connections.
 type connectionList struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
@@ -68,7 +68,7 @@ func (connectionList) Schema(huma.Registry) *huma.Schema {
 					"timeout, or the name of a branch of a split."}}}}
 }
 
-// scenarioPart is the JSON of a scenario.
+// scenarioPart is the JSON form of a scenario.
 type scenarioPart struct{ text jsontext.Value }
 
 // UnmarshalJSONFrom reads any JSON value. A null value is treated as an absent field.
@@ -82,7 +82,7 @@ func (*scenarioPart) ElementTypes() []reflect.Type { return nil }
 // Schema describes a scenario as an object without fields. docs/automations.md describes the fields.
 func (scenarioPart) Schema(huma.Registry) *huma.Schema { return &huma.Schema{Type: huma.TypeObject} }
 
-// readPart returns the JSON of the next value, or nil for null, and rejects values longer than limit bytes.
+// readPart returns the next JSON value, or nil for null, and rejects values longer than limit bytes.
 func readPart(d *jsontext.Decoder, limit int) (jsontext.Value, error) {
 	value, err := d.ReadValue()
 	if err != nil || value.Kind() == 'n' {

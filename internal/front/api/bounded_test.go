@@ -81,7 +81,7 @@ func (doc *openAPIDoc) resolve(s docSchema) docSchema {
 	return s
 }
 
-// list returns the JSON of a list with n minimal elements.
+// list returns a list with n minimal elements as JSON.
 func (doc *openAPIDoc) list(l docList, n int) string {
 	if l.isMap {
 		return "{" + strings.TrimSuffix(strings.Repeat(`"ab":"",`, n), ",") + "}"

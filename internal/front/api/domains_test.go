@@ -313,8 +313,8 @@ func TestNamesOfOthersAreRefused(t *testing.T) {
 			f.refused(t, "POST /domains", `{"name":"postrider-user.example","`+field+`":"in"}`, 403, "`"+field+"`")
 		}
 
-		// Another team can add the parent domain of a team's domain, and subdomains that the owner does not use as
-		// hosts. A team can add a host of its own domain as a domain.
+		// Another team can add the parent domain of a team's domain, and subdomains that the owner does not use as hosts. A
+		// team can add a host under its own domain as a separate domain.
 		f.add(t, "other", `{"name":"mail.acme.example"}`)
 		f.add(t, "other", `{"name":"postrider-user.example"}`)
 		f.add(t, "full", `{"name":"links.acme.example"}`)

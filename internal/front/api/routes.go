@@ -20,7 +20,7 @@ type route struct {
 	wire.Handler
 }
 
-// operations returns the operations of all routes.
+// operations returns the operations for all routes.
 func (a *API) operations() []wire.Operation {
 	var all []wire.Operation
 	for _, r := range a.routes() {

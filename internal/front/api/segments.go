@@ -20,7 +20,7 @@ type updateSegmentIn struct {
 	Filter jsontext.Value `json:"filter,omitzero" doc:"The new filter of a segment that has a filter."`
 }
 
-// filterOf returns the JSON of a filter, or "" if the filter is null or absent.
+// filterOf returns a filter as JSON, or "" if the filter is null or absent.
 func filterOf(in jsontext.Value) string {
 	if in.Kind() == 'n' {
 		return ""

@@ -58,7 +58,7 @@ func bounded(v any, most int) (text string, notes []string) {
 
 const textMin = 200 // minimum length to which strings are truncated, in bytes
 
-// truncateList halves the number of list items until the JSON of m fits.
+// truncateList halves the number of list items until m fits as JSON.
 func truncateList(m map[string]any, items []any, most int, notes []string) (string, []string) {
 	kept := len(items)
 	for kept > 0 {

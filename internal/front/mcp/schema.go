@@ -6,7 +6,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// param is an argument of a tool.
+// param describes an argument to a tool.
 type param struct {
 	name     string
 	required bool

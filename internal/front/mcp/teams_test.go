@@ -102,7 +102,7 @@ type person struct {
 	token   string     // the OAuth client's access token
 	agent   agent
 	ids     map[string]string // ids of the person's objects, by API path
-	code    string            // confirmation code of an email
+	code    string            // confirmation code for an email
 }
 
 func (f *fixture) person(name string, by teams.Actor, at http.RoundTripper) *person {

@@ -64,7 +64,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// bearer returns the bearer token of a request.
+// bearer returns the bearer token in a request.
 func bearer(r *http.Request) (string, bool) {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	return strings.TrimSpace(token), strings.EqualFold(scheme, "Bearer")
@@ -120,7 +120,7 @@ func chosen(v web.Visitor, teamID string) (members.Membership, bool) {
 	return v.Team()
 }
 
-// consent handles the submitted form of the consent page.
+// consent handles the form submitted from the consent page.
 func (s *Server) consent(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	form, err := s.Site.Form(w, r)
 	if err != nil {

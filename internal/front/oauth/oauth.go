@@ -2,7 +2,7 @@
 //
 // # Shape
 //
-// metadata.go publishes the metadata of the server and its resources (RFC 8414, RFC 9728, RFC 7517). register.go
+// metadata.go publishes the metadata for the server and its resources (RFC 8414, RFC 9728, RFC 7517). register.go
 // registers clients (RFC 7591). authorize.go obtains a person's consent. token.go issues, refreshes and revokes tokens
 // (RFC 6749, RFC 7009).
 //
@@ -93,7 +93,7 @@ func New(o Options) *Server {
 	return s
 }
 
-// address returns the address at which the client of a request reaches this installation.
+// address returns the address at which the client that sent a request reaches this installation.
 func (s *Server) address(r *http.Request) string {
 	if s.Address == nil {
 		return s.PublicURL

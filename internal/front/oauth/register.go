@@ -9,7 +9,7 @@ import (
 
 var grantTypes = []string{"authorization_code", "refresh_token"}
 
-// clientIn is the client metadata of a registration request (RFC 7591 section 2).
+// clientIn is the client metadata in a registration request (RFC 7591 section 2).
 type clientIn struct {
 	Name          string   `json:"client_name"`
 	RedirectURIs  []string `json:"redirect_uris"`

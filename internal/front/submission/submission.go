@@ -128,8 +128,8 @@ func (c *session) Auth(ctx context.Context, username, password string) error {
 	return nil
 }
 
-// checkKey repeats the check of the API key, which may have been deleted after authentication, and checks that the team
-// is not suspended.
+// checkKey checks the API key again, because it may have been deleted after authentication, and checks that the team is
+// not suspended.
 func (c *session) checkKey(ctx context.Context) (err error) {
 	if c.actor, err = c.s.p.Teams.Authenticate(ctx, c.token); err != nil {
 		return refusal(err)

@@ -430,7 +430,7 @@ func TestSlowLargeMessages(t *testing.T) {
 	}
 }
 
-// When a node starts, it removes the files of a killed process from the spool folder. Messages that another node is
+// When a node starts, it removes files that a killed process left in the spool folder. Messages that another node is
 // receiving into the same folder are not affected.
 func TestSpool(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))

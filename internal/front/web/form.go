@@ -37,7 +37,7 @@ func (s *Site) Form(w http.ResponseWriter, r *http.Request) (url.Values, error) 
 	return form, nil
 }
 
-// storable reports whether the database can store every value of the form.
+// storable reports whether the database can store every value in the form.
 func storable(form url.Values) bool {
 	for _, values := range form {
 		for _, v := range values {

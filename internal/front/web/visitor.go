@@ -63,7 +63,7 @@ func (s *Site) Visitor(r *http.Request) (Visitor, bool, error) {
 	return v, ok, err
 }
 
-// visitor returns the user of a session.
+// visitor returns the user that a session belongs to.
 func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, err error) {
 	v.Session, v.User, err = s.users.Session(ctx, token)
 	if fault.KindOf(err) == fault.BadCredential {

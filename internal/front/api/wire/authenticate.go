@@ -110,7 +110,7 @@ func resourceOf(ctx context.Context) string {
 	return path
 }
 
-// bearer returns the bearer token of a request, or "" if it has no token.
+// bearer returns the bearer token in a request, or "" if there is none.
 func bearer(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {

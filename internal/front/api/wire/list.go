@@ -73,8 +73,8 @@ func (l List[T]) stream() (s Stream, ok bool) {
 	return Stream{MediaType: MediaJSON + "; charset=utf-8", Kind: longList, Parts: l.parts()}, true
 }
 
-// parts yields the JSON of the list chunk by chunk. The field has_more comes last, because its value is known only
-// after the last chunk.
+// parts yields the list as JSON, chunk by chunk. The field has_more comes last, because its value is known only after
+// the last chunk.
 func (l List[T]) parts() iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		part := fmt.Appendf(nil, `{"object":%q,"data":[`, l.Object)

@@ -26,7 +26,7 @@ var pathParam = regexp.MustCompile(`\{(\w+)\}`)
 // Description holds the parts of the OpenAPI document that are not derived from the operations and their types.
 type Description struct {
 	Title, Text string
-	// QueryParam describes a query parameter of an operation.
+	// QueryParam describes one of an operation's query parameters.
 	QueryParam func(o *Operation, name string) *huma.Param
 	// RequestHeaders returns the request headers that an operation reads, or nil if it does not read any.
 	RequestHeaders func(o *Operation) []*huma.Param

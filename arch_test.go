@@ -1,5 +1,5 @@
-// Package postrider contains tests of the repository: its import rules, file sizes, names, and links between docs. The
-// program itself is in cmd/postrider.
+// Package postrider tests the repository itself: its import rules, file sizes, names, and the links between docs. The
+// program is in cmd/postrider.
 package postrider
 
 import (
@@ -22,9 +22,9 @@ import (
 
 const module = "github.com/postrider/postrider/"
 
-// layers lists the groups of packages, from the top layer to the bottom layer. A package may import only packages of
-// its own group and of lower layers, so that a reader can start at any layer and read downward. Each group below
-// internal is a folder with a doc.go that says what belongs there.
+// layers lists the groups of packages, from the top layer to the bottom layer. A package may import only packages in
+// its own group and in lower layers, so that a reader can start at any layer and read downward. Each group is a folder
+// under internal with a doc.go that says what belongs there.
 var layers = [][]string{
 	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
 	{"internal/front"},
@@ -38,8 +38,8 @@ var layers = [][]string{
 	{"internal/lib"},
 }
 
-// shared lists the groups with packages that must not import each other. The listed packages are exempt: all packages
-// of their group may import them.
+// shared lists the groups whose packages must not import each other. The packages listed for a group are exempt: all
+// other packages in the group may import them.
 var shared = map[string][]string{
 	"internal/front":    {"internal/front/web", "internal/front/api/wire"},
 	"internal/outbound": {"internal/outbound/requestlog"},
@@ -80,7 +80,7 @@ type goPackage struct {
 // packages returns every package of the module, as printed by `go list`.
 func packages(t *testing.T) (all []goPackage) {
 	t.Helper()
-	_ = os.Getenv("POSTRIDER_TEST_RUN") // changes each run, so go test does not reuse a cached result
+	_ = os.Getenv("POSTRIDER_TEST_RUN") // changes on each run, so that go test does not reuse a cached result
 	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,GoFiles,Imports", "./...").Output()
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -127,7 +127,7 @@ var composing = []string{"cmd/postrider", "internal/bench", "internal/cli", "int
 
 const (
 	maxImports     = 26  // limit for a package that is not in composing
-	maxMeanImports = 4.5 // limit for the mean of all packages that are not in composing
+	maxMeanImports = 4.5 // limit for the average over all packages that are not in composing
 )
 
 // Each package imports few other packages, so that a reader can understand a package without reading the whole program.
@@ -154,7 +154,7 @@ func TestImportsAreFew(t *testing.T) {
 	}
 }
 
-// Each group says in its doc.go what belongs there and what it may import.
+// The doc.go of each group says what belongs there and what the group may import.
 func TestGroupsHaveADoc(t *testing.T) {
 	t.Parallel()
 	for _, groups := range layers[1:] {
@@ -235,7 +235,8 @@ func TestSizes(t *testing.T) {
 	})
 }
 
-// tableLines returns how many lines of a function are in tables: composite literals and multi-line string literals.
+// tableLines returns how many lines of a function belong to tables, that is, composite literals and multi-line string
+// literals.
 func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
 	ast.Inspect(fn, func(n ast.Node) bool {
 		switch n := n.(type) {
@@ -253,7 +254,7 @@ func tableLines(fset *token.FileSet, fn *ast.FuncDecl) (all int) {
 // statement matches the beginning of an SQL statement.
 var statement = regexp.MustCompile(`^\s*(SELECT|INSERT INTO|UPDATE|DELETE FROM|WITH( RECURSIVE)?) [a-zA-Z(]`)
 
-// Every SQL statement must be in a file with a name that begins with store, except in package db.
+// Every SQL statement must be in a file whose name begins with "store", except in package db.
 func TestStatementsStandInStores(t *testing.T) {
 	t.Parallel()
 	sourceFiles(t, func(path string, fset *token.FileSet, file *ast.File, _ int) {

@@ -19,7 +19,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// EraseTeam deletes the memberships and invitations of a team. The users stay.
+// EraseTeam deletes a team's memberships and invitations. The users stay.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, step := range []func(context.Context, *db.Tx, string, int) (int64, error){deleteInvitations,
 		deleteMemberships} {

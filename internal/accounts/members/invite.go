@@ -20,14 +20,14 @@ import (
 )
 
 const (
-	inviteFor     = 7 * 24 * time.Hour  // lifetime of an invitation after it was last sent
-	inviteKept    = 30 * 24 * time.Hour // how long an invitation is kept after it expired
-	maxOpen       = 50                  // limit of open invitations per team
-	maxSends      = 5                   // limit of emails per invitation
-	maxSentHourly = 100                 // limit of invitation emails per team and hour
+	inviteFor     = 7 * 24 * time.Hour  // how long an invitation is valid after it was last sent
+	inviteKept    = 30 * 24 * time.Hour // how long an invitation is kept after it expires
+	maxOpen       = 50                  // limit on open invitations per team
+	maxSends      = 5                   // limit on emails per invitation
+	maxSentHourly = 100                 // limit on invitation emails per team per hour
 )
 
-// newToken returns a token of 256 random bits and its hash.
+// newToken returns a random 256-bit token and its hash.
 func newToken() (token, hash string) {
 	b := make([]byte, 32)
 	rand.Read(b) // never fails
@@ -173,7 +173,7 @@ func (s *Service) Invitations(ctx context.Context, teamID string, p page.Page) (
 	return all, more, nil
 }
 
-// Invitation returns the open invitation that has the given token.
+// Invitation returns the open invitation with the given token.
 func (s *Service) Invitation(ctx context.Context, token string) (Invitation, error) {
 	return s.open(ctx, s.DB.Reader, token)
 }
@@ -244,9 +244,9 @@ func (s *Service) Accept(ctx context.Context, token, userID string) (Membership,
 	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
 }
 
-// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the function
-// then is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. If the transaction is
-// retried, then is called again. The address in n is ignored.
+// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the callback
+// parameter, then, is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. The
+// callback is called again if the transaction is retried. The address in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)
@@ -268,7 +268,7 @@ func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser
 	return m, s.Users.AddressError(err)
 }
 
-// accept calls the function who to get a user, and makes this user a member of the team.
+// accept calls its callback to get a user, and makes that user a member of the team.
 func (s *Service) accept(ctx context.Context, token string, who func(ctx context.Context, tx *db.Tx,
 	v Invitation) (userID string, err error)) (m Membership, err error) {
 	var refused *audit.Entry
@@ -278,7 +278,7 @@ func (s *Service) accept(ctx context.Context, token string, who func(ctx context
 		if err != nil {
 			return err
 		}
-		if err := lock(ctx, tx, v.TeamID); err != nil { // every change of an invitation takes this lock first
+		if err := lock(ctx, tx, v.TeamID); err != nil { // every change to an invitation takes this lock first
 			return err
 		}
 		// The invitation is read again under the lock, because it may have been resent.

@@ -25,7 +25,7 @@ import (
 
 const week = 7 * 24 * time.Hour
 
-// An invited person can accept an invitation as an existing or a new user, but only once.
+// A person can accept an invitation as an existing user or as a new user, but only once.
 func TestInvitation(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -241,7 +241,7 @@ func TestInvitationEndsWithItsMaker(t *testing.T) {
 	})
 }
 
-// grant connects an app to the team, with the scopes of a member, and returns its actor.
+// grant connects an app to the team, with a member's scopes, and returns the app's actor.
 func (b *box) grant(by teams.Actor) teams.Actor {
 	b.t.Helper()
 	ctx := b.t.Context()
@@ -265,7 +265,7 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	return a
 }
 
-// userOf returns the user id of an actor: the user itself, or the user who connected the app.
+// userOf returns an actor's user id: that of the user, or of the user who connected the app.
 func (b *box) userOf(by teams.Actor) string {
 	b.t.Helper()
 	if by.Kind == teams.UserActor {
@@ -310,8 +310,8 @@ func TestAcceptAtTheSameTime(t *testing.T) {
 	})
 }
 
-// If the inviter is removed while an invitation is accepted, the invited user either joins before the removal or is
-// refused, without a deadlock on PostgreSQL.
+// If the inviter is removed while the invitation is being accepted, the invited user either joins before the removal or
+// is refused. PostgreSQL reports no deadlock.
 func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -342,7 +342,7 @@ func TestAcceptWhileTheInviterIsRemoved(t *testing.T) {
 	})
 }
 
-// A team's list of invitations contains open invitations, and expired invitations for some time.
+// A team's list of invitations contains open invitations and recently expired ones.
 func TestInvitations(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -393,8 +393,8 @@ func TestInvitations(t *testing.T) {
 	})
 }
 
-// A removed member cannot rejoin through an invitation sent by that member, and a member whose role was lowered loses
-// the invitations to higher roles.
+// Removed members cannot rejoin through invitations that they sent. When a member's role is lowered, the member's
+// invitations to higher roles are revoked.
 func TestInvitationsEndWithTheRole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -436,7 +436,7 @@ func TestInvitationsEndWithTheRole(t *testing.T) {
 	})
 }
 
-// A suspended team cannot send invitations by mail, but the operator can still create an invitation link.
+// A suspended team cannot email invitations, but the operator can still create an invitation link.
 func TestSuspendedTeamInvites(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -512,7 +512,8 @@ func TestInviteInvalid(t *testing.T) {
 	})
 }
 
-// Accepting an invitation while a concurrent resend replaces its link waits for the resend and is then refused.
+// A request that accepts an invitation while a concurrent resend replaces its link waits for the resend and is then
+// refused.
 func TestAcceptWhileItIsSentAgain(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})

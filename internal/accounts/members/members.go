@@ -1,27 +1,27 @@
-// Package members stores which users belong to which teams, with their roles, and the invitations to teams.
+// Package members stores which users belong to which teams, their roles, and the invitations to teams.
 //
 // # Invariants
 //
-// A user has at most one membership in a team. A team that has members has an owner: the last owner who is not disabled
-// can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with the
-// scope owners:write may add, change or remove owners. Members can give a role only if they have all rights of that
+// A user has at most one membership in a team. A team that has members always has an owner. The last owner who is not
+// disabled can neither leave nor change role, even if two owners remove each other at the same time. Only an actor with
+// the owners:write scope may add, change or remove owners. Members can give a role only if they have all rights of that
 // role themselves.
 //
 // An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of an
-// invitation's token is stored. An address has at most one open invitation to a team; a new invitation replaces the
-// open invitation. An invitation is valid only while its last sender may give the role: a sender that is a key or a
-// grant must still exist, and a user must still be a member who is not disabled.
+// invitation's token is stored. An address has at most one open invitation to a team; a new invitation replaces the old
+// one. An invitation is valid only while its last sender may give the role. A key or grant that sent it must still
+// exist; a user who sent it must still be a member and not be disabled.
 //
 // A change takes effect on this node before the method returns, and on other nodes when the hint (HintTopic) about the
 // change arrives.
 //
 // # Failures
 //
-// If a hint is lost, other nodes notice a change after at most [cacheFor].
+// If a hint is lost, other nodes notice the change within [cacheFor].
 //
 // # Out of scope
 //
-// The callers check that an actor has the scope members:write. Package users manages the users themselves. Package
+// The callers check that an actor has the members:write scope. Package users manages the users themselves. Package
 // grants revokes the grants of a member whose membership ends.
 package members
 
@@ -31,7 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// Membership is the membership of a user in a team.
+// Membership is a user's membership in a team.
 type Membership struct {
 	TeamID    string
 	TeamName  string
@@ -55,5 +55,5 @@ type Invitation struct {
 	ExpiresAt time.Time
 
 	sends      int
-	senderLost bool // the sender may no longer give the role; set only in lists
+	senderLost bool // the sender may no longer give the role; set only in list results
 }

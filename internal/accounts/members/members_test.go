@@ -30,7 +30,7 @@ type box struct {
 	*testnode.Node
 	t      *testing.T
 	mu     sync.Mutex
-	mailed []string // recipient and text of each email
+	mailed []string // recipient and body of each email
 	clock  time.Duration
 }
 
@@ -93,7 +93,7 @@ func (b *box) invited(email string, role teams.Role) members.Invitation {
 	return v
 }
 
-// acts returns the entries about members in the audit log of the team Acme, oldest first, with their details.
+// acts returns the entries about members in Acme's audit log, oldest first, with their details.
 func (b *box) acts() (all []string) {
 	b.t.Helper()
 	entries, _, _, err := b.Audit.List(b.t.Context(), b.Acme.TeamID, audit.Filter{}, page.Page{Limit: 100})
@@ -111,7 +111,7 @@ func wantKind(t *testing.T, err error, kind fault.Kind, words string) {
 	}
 }
 
-// A member acts with the scopes of the role until the membership, the user or the team is deleted.
+// A member has the scopes of the role until the membership, the user or the team is deleted.
 func TestActor(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -152,7 +152,7 @@ func TestActor(t *testing.T) {
 	})
 }
 
-// A user may have different roles in several teams, and a team sees only its own members.
+// A user may have different roles in different teams, and a team sees only its own members.
 func TestTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -256,7 +256,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// If the two owners of a team remove each other or leave at the same time, one of them remains an owner.
+// If a team's two owners remove each other or leave at the same time, one of them remains an owner.
 func TestOwnersAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -297,7 +297,7 @@ func TestOwnersAtTheSameTime(t *testing.T) {
 	})
 }
 
-// Each change that may withdraw a member's right sends a hint to all nodes.
+// Each change that may take a right away from a member sends a hint to all nodes.
 func TestHints(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -324,7 +324,7 @@ func TestHints(t *testing.T) {
 	})
 }
 
-// Deleting a user ends all memberships of the user.
+// Deleting a user ends all of the user's memberships.
 func TestLeaving(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {
@@ -429,7 +429,7 @@ func TestMostTeams(t *testing.T) {
 	})
 }
 
-// EraseTeam deletes the rows of a deleted team and no others.
+// EraseTeam deletes a deleted team's rows and no others.
 func TestEraseTeam(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, b *box) {

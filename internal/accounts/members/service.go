@@ -22,8 +22,8 @@ const (
 	maxTeams   = 200             // limit per user
 )
 
-// HintTopic is the topic of the hints that are sent to other nodes after a change that may withdraw a member's right.
-// The payload of a hint is the team's id.
+// HintTopic is the topic of the hints sent to other nodes after a change that may take a right away from a member. The
+// payload of a hint is the team's id.
 const HintTopic = "members"
 
 // Deps are the dependencies of a Service.
@@ -39,7 +39,7 @@ type Deps struct {
 	ScopesOf func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
 	// Mail enqueues an email to one address in tx. If Mail is nil, only the operator can invite.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
-	// Now returns the current time; nil uses the clock of the database.
+	// Now returns the current time. If it is nil, the database clock is used.
 	Now func() time.Time `deps:"optional"`
 }
 
@@ -49,7 +49,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[cacheKey]cached
-	epoch int // incremented by forget; results read in an older epoch are not cached
+	epoch int // incremented by forget; results that were read before the last increment are not cached
 }
 
 type cacheKey struct{ userID, teamID string }
@@ -85,8 +85,8 @@ func (s *Service) now() time.Time {
 	return s.DB.Now()
 }
 
-// Actor returns a user as an actor for a team, with the scopes of the role. Actor returns a NotFound fault if the user
-// is not a member or is disabled, or if the team was deleted.
+// Actor returns a user as an actor in a team, with the scopes of the user's role. Actor returns a NotFound fault if the
+// user is not a member or is disabled, or if the team has been deleted.
 func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	key, now := cacheKey{userID, teamID}, time.Now()
 	s.mu.Lock()
@@ -111,8 +111,8 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	return a, nil
 }
 
-// ActorNow is Actor without the cache. Callers that cache the result themselves should use ActorNow, so that the
-// lifetimes of the two caches do not add up.
+// ActorNow is Actor without the cache. Callers that cache the result themselves should use ActorNow; otherwise the
+// lifetimes of the two caches would add up.
 func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
 	a, err := actor(ctx, s.DB.Reader, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -124,8 +124,8 @@ func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Ac
 	return a, nil
 }
 
-// ScopesIn is Scopes for a transaction that creates a row which must be deleted when the membership ends. ScopesIn
-// locks the team's members, so that the membership cannot end before the transaction does.
+// ScopesIn is like Scopes, but for a transaction that creates a row that must be deleted when the membership ends.
+// ScopesIn locks the team's members so that the membership cannot end before the transaction does.
 func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	if err := lock(ctx, tx, teamID); err != nil {
 		return 0, err
@@ -133,8 +133,8 @@ func (s *Service) ScopesIn(ctx context.Context, tx *db.Tx, teamID string, by tea
 	return s.Scopes(ctx, tx.Reader, teamID, by)
 }
 
-// Scopes returns the current scopes of an actor, or 0 if the actor no longer exists. Unlike Actor, Scopes reads from r
-// and not from a cache.
+// Scopes returns the current scopes of an actor, or 0 if the actor no longer exists. Unlike Actor, Scopes reads from
+// the database and not from a cache.
 func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error) {
 	switch {
 	case by.Kind == teams.SystemActor:
@@ -186,8 +186,8 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	case n >= maxMembers:
 		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
 	}
-	// The number of memberships of a user is limited, because choosing a team and deleting the user read them all in
-	// one list.
+	// The number of memberships per user is limited, because the team selection and the deletion of a user each read
+	// all of the user's memberships at once.
 	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	return nil
 }
 
-// SetRole changes the role of a member.
+// SetRole changes a member's role.
 func (s *Service) SetRole(ctx context.Context, by teams.Actor, userID string, role teams.Role) (Membership, error) {
 	if err := checkMayGrant(&by, role); err != nil {
 		return Membership{}, err
@@ -244,7 +244,7 @@ func (s *Service) Remove(ctx context.Context, by teams.Actor, userID string) err
 	})
 }
 
-// Leave ends the membership of a user at the user's request.
+// Leave ends a membership at the user's own request.
 func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		by := teams.Actor{Kind: teams.UserActor, ID: userID, TeamID: teamID, Scopes: teams.Owner.Scopes()}
@@ -258,8 +258,8 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	})
 }
 
-// revokeInvitations revokes the open invitations that a user with the role may no longer send. Without this, a removed
-// member could rejoin through an open invitation.
+// revokeInvitations revokes a user's open invitations that the user's new role no longer allows. Without this, a
+// removed member could rejoin through an open invitation.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {
 	var gone []string
@@ -280,9 +280,8 @@ func mayInvite(may teams.Scopes, role teams.Role) bool {
 	return may.Has(teams.MembersWrite) && role.Scopes()&^may == 0
 }
 
-// prepareChange returns a member whose role is about to change; role is "" if the membership ends. prepareChange checks
-// that the actor may make the change. prepareChange serializes these changes per team, because no database constraint
-// protects the last owner.
+// prepareChange checks that the actor may change a member's role or, if role is "", end the membership, and returns the
+// member. These changes are serialized per team, because no database constraint protects the last owner.
 func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) (Membership,
 	error) {
@@ -339,12 +338,12 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, by teams.Actor, userID str
 	return remove(ctx, tx, by.TeamID, userID)
 }
 
-// changed sends a hint after the commit, so that all nodes discard their cached members of the team.
+// changed sends a hint after the commit so that all nodes discard their cached members of the team.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }
 
-// record writes an entry about a change of members to the audit log.
+// record writes an entry about a membership change to the audit log.
 func (s *Service) record(ctx context.Context, tx *db.Tx, by teams.Actor, action, target, detail string) {
 	s.Audit.Record(ctx, tx, audit.Entry{TeamID: by.TeamID, ActorKind: string(by.Kind), ActorID: by.ID,
 		ActorName: by.Name, Action: action, Target: target, Detail: detail})

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// lock serializes changes of a team's members and invitations.
+// lock serializes changes to a team's members and invitations.
 func lock(ctx context.Context, tx *db.Tx, teamID string) error {
 	return tx.Serialize(ctx, "members "+teamID)
 }
@@ -81,7 +81,7 @@ func insert(ctx context.Context, tx *db.Tx, teamID, userID string, role teams.Ro
 	return n > 0, err
 }
 
-// otherOwner reports whether a team has an owner other than the given user who is not disabled.
+// otherOwner reports whether, apart from the given user, the team has an owner who is not disabled.
 func otherOwner(ctx context.Context, r db.Reader, teamID, userID string) (yes bool, err error) {
 	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM memberships m JOIN users u ON u.id = m.user_id
 		WHERE m.team_id = $1 AND m.user_id <> $2 AND m.role = $3 AND NOT u.disabled)`,
@@ -213,8 +213,8 @@ func countOpen(ctx context.Context, r db.Reader, teamID string, now time.Time) (
 	return n, nil
 }
 
-// countSent returns an upper bound for the number of invitation emails that a team has sent since a time. If the last
-// email of an invitation was sent since that time, all emails of that invitation count.
+// countSent returns an upper bound on the number of invitation emails that a team has sent since the given time. If an
+// invitation's last email was sent after that time, all emails for that invitation count.
 func countSent(ctx context.Context, r db.Reader, teamID string, since time.Time) (n int64, err error) {
 	err = r.QueryRow(ctx, `SELECT CAST(COALESCE(SUM(sends), 0) AS BIGINT) FROM invitations
 		WHERE team_id = $1 AND sent_at > $2`, teamID, since.UnixMicro()).Scan(&n)
@@ -264,7 +264,7 @@ func updateResent(ctx context.Context, tx *db.Tx, v *Invitation, hash string) er
 	return err
 }
 
-// deleteExpired deletes up to limit invitations of any team that expired before the given time.
+// deleteExpired deletes a batch of invitations, across all teams, that expired before the given time.
 func deleteExpired(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM invitations WHERE id IN (SELECT id FROM invitations WHERE expires_at < $1
 		ORDER BY expires_at LIMIT $2)`, before.UnixMicro(), limit)

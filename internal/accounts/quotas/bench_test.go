@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkSend measures how fast emails from many concurrent callers are accepted, for a team without a quota and for
-// a team far below its quota.
+// BenchmarkSend measures how fast a team's emails are accepted from many concurrent callers: once without a quota, and
+// once far below the quota.
 func BenchmarkSend(b *testing.B) {
 	for engine, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		for _, c := range []struct {

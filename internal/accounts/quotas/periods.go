@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// period is a team's usage in one day or month, with the limit and the last notice that was sent.
+// period is a team's usage in one day or month, together with its limit and the last notice sent.
 type period struct {
 	name     string // daily or monthly
-	number   int64  // day or month number since a fixed start
+	number   int64  // day or month, numbered from a fixed start
 	used     int64
 	limit    int64 // 0 means no limit
 	notified int64
@@ -26,9 +26,9 @@ func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 		period{name: "monthly", number: int64(at.Year())*12 + int64(at.Month()) - 1, limit: q.Monthly}
 }
 
-// add adds the usage of a shard to the period x. If a node with a faster clock has moved the shard to the next period,
-// x moves to that period. A shard that is further ahead was written with a wrong clock. The usage of that shard counts
-// in the current period, because otherwise the quota would not reset until that later period.
+// add adds a shard's usage to x. If a node whose clock is ahead has moved the shard to the next period, x moves to that
+// period. If a shard is further ahead than that, the node that wrote it had a wrong clock. The usage of that shard
+// counts in the current period, because otherwise the quota would not reset until that later period.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
@@ -48,7 +48,7 @@ func (x *period) exceededBy(n int64) bool { return x.limit > 0 && n > 0 && x.use
 // warnAt returns the usage at which the team gets a warning: 80 % of the limit, rounded up.
 func (x *period) warnAt() int64 { return x.limit - x.limit/5 }
 
-// allowance returns how many emails the shards may count in total before a transaction must add them up.
+// allowance returns how many emails may be counted in all shards together before a transaction must add up the shards.
 func (x *period) allowance() int64 {
 	switch {
 	case x.limit == 0:
@@ -59,9 +59,8 @@ func (x *period) allowance() int64 {
 	return max(0, x.limit-1-x.used)
 }
 
-// noticeLevel returns the notice that a request for n more emails should cause, encoded as a number that is comparable
-// with the field notified; 0 means no notice. A request that exceeds the quota while less than 80 % is used causes no
-// notice.
+// noticeLevel returns which notice a request for n more emails should cause, as a number that can be compared with
+// x.notified; 0 means no notice. A request that exceeds the quota while less than 80 % is used causes no notice.
 func (x *period) noticeLevel(n int64) int64 {
 	switch {
 	case x.limit == 0 || x.used < x.warnAt():
@@ -72,8 +71,9 @@ func (x *period) noticeLevel(n int64) int64 {
 	return 2 * x.number
 }
 
-// countLocked locks all shards and counts n emails if the quota allows them. If anyway is true, the emails count even
-// if they exceed the quota. countLocked then redistributes the remaining quota among the shards and enqueues notices.
+// countLocked locks all shards and counts n emails if the quota allows them. If anyway is true, the emails are counted
+// even if they exceed the quota. Finally, countLocked redistributes the remaining quota among the shards and enqueues
+// any notices that are due.
 func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n int64, anyway bool) error {
 	day, month, err := s.lock(ctx, tx, teamID)
 	if err != nil || day.limit == 0 && month.limit == 0 {
@@ -98,8 +98,8 @@ func (s *Service) countLocked(ctx context.Context, tx *db.Tx, teamID string, n i
 	return refusal
 }
 
-// lock locks the shards of a team and returns their total usage. lock creates the shards if they do not exist. lock
-// reads the limits after it has locked the shards, because changes of the limits take the same lock.
+// lock locks a team's shards, creating them if necessary, and returns their total usage. The limits are read after the
+// shards are locked, because changes to the limits take the same lock.
 func (s *Service) lock(ctx context.Context, tx *db.Tx, teamID string) (day, month period, err error) {
 	q, err := getQuota(ctx, tx.Reader, teamID)
 	if err != nil || q == (teams.Quota{}) {

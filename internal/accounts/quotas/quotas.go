@@ -1,29 +1,29 @@
-// Package quotas counts the emails of teams and enforces their quotas: how many emails a team may send and receive in a
-// day and in a month, in UTC. An email counts once for each recipient, and a received email counts once.
+// Package quotas counts the emails that teams send and receive, and enforces a quota per day and per month, in UTC. A
+// sent email counts once for each recipient, and a received email counts once.
 //
 // # Invariants
 //
-// Sent emails are counted in the transaction that accepts them, so the counts always match the emails, and no team
-// exceeds its quota, even if several nodes accept its emails. Received emails count toward the quota but are never
+// Sent emails are counted in the transaction that accepts them. Therefore the counts always match the emails, and no
+// team exceeds its quota, even if several nodes accept its emails. Received emails count toward the quota but are never
 // refused.
 //
-// The counter of a team is split into shards. Each shard has an allowance, and all allowances together are within the
+// Each team's counter is split into shards. Each shard has an allowance, and the allowances together never exceed the
 // quota. A transaction counts in the shard of its database connection and uses no other shard while that shard's
 // allowance lasts. When an allowance is used up, and once at the start of each day, a transaction locks all shards,
-// adds them up, and redistributes the remaining quota. Allowances end one email before 80 % and one email before 100 %
-// of a quota. The email that reaches 80 % or 100 % is therefore counted by a transaction that adds up the shards and
-// enqueues the notice to the owner. When little of the quota remains, all allowances are zero and each transaction adds
-// up the shards.
+// adds them up, and redistributes the remaining quota. The allowances run out one email before usage reaches 80 % of
+// the quota, and again one email before 100 %. The email that reaches 80 % or 100 % is therefore counted by a
+// transaction that adds up the shards and enqueues the notice to the owner. When little of the quota remains, all
+// allowances are zero and each transaction adds up the shards.
 //
-// Shards are locked in the order of their numbers. A transaction that does not add up the shards locks only the shard
-// of its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts before it
-// writes rows that other transactions also write, and counts several teams in the order of their ids.
+// Shards are locked in ascending order of their numbers. A transaction that does not add up the shards locks only the
+// shard of its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts
+// before it writes rows that other transactions also write, and counts for several teams in the order of their ids.
 //
 // # Failures
 //
-// A hint notifies other nodes that a team got its first quota. If the hint is lost, a node notices the quota after at
-// most [cacheFor]. Emails that the node accepts before it notices the quota are not counted. A change of an existing
-// quota takes effect when the change commits.
+// A hint notifies other nodes when a team gets its first quota. If the hint is lost, a node notices the quota within
+// [cacheFor]. Emails that the node accepts before it notices the quota are not counted. A change to an existing quota
+// takes effect when it is committed.
 //
 // # Out of scope
 //
@@ -44,10 +44,10 @@ import (
 )
 
 const (
-	cacheFor = 5 * time.Second // the longest time until a node notices a team's first quota if the hint is lost
+	cacheFor = 5 * time.Second // how long a node may take to notice a team's first quota if the hint is lost
 	cacheMax = 10_000          // teams
-	// If the allowance of a shard is below tightBelow, the team's transactions no longer share a commit with other
-	// transactions. If one transaction of a shared commit finds no allowance left, all transactions of that commit are
+	// If a shard's allowance is below tightBelow, the team's transactions no longer share a commit with other
+	// transactions. If one transaction in a shared commit finds no allowance left, all transactions in that commit are
 	// run again.
 	tightBelow = 32
 	// unlimited is the allowance in a period without a limit.
@@ -60,10 +60,10 @@ type Deps struct {
 	// Notify enqueues an email to a team's owner in tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 	// CountedBetween returns how many emails a team sent and received between two times. CountedBetween is called when
-	// a team gets its first quota, because the emails of the current day and month count toward that quota.
+	// a team gets its first quota, because emails from earlier in the current day and month count toward that quota.
 	CountedBetween func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
-	// Now returns the time that determines the current day and month; nil uses the clock of the database. Tests set Now
-	// so that the day does not change during a test.
+	// Now returns the time that determines the current day and month. If it is nil, the database clock is used. Tests
+	// set Now so that the day does not change during a test.
 	Now func() time.Time `deps:"optional"`
 }
 
@@ -73,7 +73,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cachedQuota
-	epoch int             // incremented by forget; results that were read in an older epoch are not cached
+	epoch int             // incremented by forget; results that were read before the last increment are not cached
 	tight map[string]bool // teams with a small allowance
 }
 
@@ -100,7 +100,7 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// at returns the result of Now if that is set, or else the given database time.
+// at returns the result of Now if Now is set; otherwise it returns the given database time.
 func (s *Service) at(now time.Time) time.Time {
 	if s.Now != nil {
 		return s.Now()
@@ -156,7 +156,7 @@ func (s *Service) setTight(teamID string, tight bool) {
 var errShardFull = errors.New("the shard of the quota has no allowance left")
 
 // Update counts n emails and runs fn in the same transaction, which may share its commit with others (see
-// [db.DB.UpdateTogether]). If the quota is exceeded, Update returns a fault of the kind DailyQuota or MonthlyQuota, and
+// [db.DB.UpdateTogether]). If the emails would exceed a quota, Update returns a DailyQuota or MonthlyQuota fault, and
 // fn has no effect.
 func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	limited, err := s.limited(ctx, s.DB.Reader, teamID)
@@ -180,7 +180,7 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 }
 
 // UpdateAlone is Update in a transaction that does not share its commit. Callers use UpdateAlone for transactions that
-// lock rows for which other transactions wait.
+// lock rows that other transactions wait for.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -197,15 +197,15 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 	return s.Refused(ctx, teamID, n, err)
 }
 
-// Refused enqueues a notice that n emails were refused, in a transaction of its own, unless the team has already
-// received it. If the notice was enqueued or not needed, Refused returns refusal, the fault of the refused transaction.
+// Refused enqueues, in its own transaction, a notice that n emails were refused, unless the team has already received
+// that notice. If the notice was enqueued or not needed, Refused returns refusal, the fault of the refused transaction.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {
 		return refusal
 	}
 	if err == nil {
-		// The audit log must not record the transaction that enqueues the notice as part of the refused request.
+		// The audit log must not attribute the transaction that enqueues the notice to the refused request.
 		ctx := audit.Without(ctx)
 		err = s.DB.Update(ctx, func(tx *db.Tx) error {
 			day, month, err := s.lock(ctx, tx, teamID)
@@ -228,7 +228,7 @@ func Exceeded(err error) bool {
 }
 
 // Count counts n emails of a team in a transaction. If these emails would exceed a quota, Count counts nothing and
-// returns a fault of the kind DailyQuota or MonthlyQuota; the transaction can still be committed.
+// returns a DailyQuota or MonthlyQuota fault; the transaction can still be committed.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }

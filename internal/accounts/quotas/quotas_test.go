@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// limit sets the quotas of the team Acme and records the subjects of the notices.
+// limit sets Acme's quotas and records the subjects of the notices.
 func limit(t *testing.T, n *testnode.Node, daily, monthly int64) (told func() []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -106,8 +106,8 @@ func TestQuota(t *testing.T) {
 	})
 }
 
-// While a team is far below its quota, its emails are counted in shards. Concurrent senders on two nodes can together
-// send exactly as many emails as the quota allows.
+// While a team is far below its quota, its emails are counted in separate shards. Concurrent senders on two nodes can
+// together send exactly as many emails as the quota allows.
 func TestExactWithTwoNodes(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const quota, asked = 150, 200
@@ -146,7 +146,7 @@ func TestCountIsUndone(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 100, 100)
 		failure := errors.New("no")
-		for range 2 { // the first pass adds up the shards, the second pass counts in one shard
+		for range 2 { // the first pass adds up the shards; the second pass counts in one shard
 			err := n.Quotas.Update(t.Context(), n.Acme.TeamID, 5, func(tx *db.Tx) error {
 				tx.QueueOne(t.Context(), failure, `DELETE FROM teams WHERE id = 'none'`)
 				return nil
@@ -238,7 +238,7 @@ func TestFirstQuota(t *testing.T) {
 	})
 }
 
-// If two concurrent commands set the first quotas of a team, its earlier emails are counted only once.
+// If two concurrent commands set a team's first quotas, its earlier emails are counted only once.
 func TestFirstQuotasAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		n.Quotas.CountedBetween = func(context.Context, string, time.Time, time.Time) (int64, error) { return 8, nil }
@@ -263,7 +263,7 @@ func TestFirstQuotasAtOnce(t *testing.T) {
 	})
 }
 
-// Suppressed recipients do not count toward the quota, and a scheduled email counts when it is released.
+// Suppressed recipients do not count toward the quota. A scheduled email counts when it is released.
 func TestWhatCounts(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		limit(t, n, 3, 0)
@@ -288,7 +288,7 @@ func TestWhatCounts(t *testing.T) {
 	})
 }
 
-// Transactions lock the quota counter before other rows, so that two transactions that write the same rows cannot
+// Transactions lock the quota counter before any other rows, so that two transactions that write the same rows cannot
 // deadlock.
 func TestCountsBeforeAllElse(t *testing.T) {
 	t.Parallel()
@@ -334,7 +334,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 	}
 }
 
-// If a request exceeds a quota that is mostly unused, it is refused, but no notice says that the quota is used up.
+// A request that exceeds a mostly unused quota is refused, but no notice says that the quota is used up.
 func TestTooManyAtOnce(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)
@@ -358,7 +358,7 @@ func TestTooManyAtOnce(t *testing.T) {
 	})
 }
 
-// A quota that was counted while the clock was far in the future resets normally once the clock is correct.
+// If usage was counted while the clock was set far in the future, the quota resets normally once the clock is correct.
 func TestClockSetBack(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		told := limit(t, n, 10, 0)

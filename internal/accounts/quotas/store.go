@@ -15,8 +15,8 @@ type counterShard struct {
 }
 
 const (
-	// The counters of broadcasts, which are also sharded by connection, use the same lock. If the counters of
-	// broadcasts had a separate lock, transactions could take the two locks in different orders and deadlock.
+	// The broadcast counters, which are also sharded by connection, use the same lock. With a separate lock for those
+	// counters, transactions could take the two locks in different orders and deadlock.
 	lockShard = `SELECT pg_advisory_xact_lock(1886352997, pg_backend_pid() % 16)`
 	countAt   = `UPDATE team_volumes SET day_used = day_used + $2, month_used = month_used + $2 WHERE team_id = $1
 		AND day = $3 AND month = $4 AND day_used + $2 <= day_room AND month_used + $2 <= month_room AND part = `
@@ -33,7 +33,7 @@ func shardCount(tx *db.Tx) int64 {
 }
 
 // countStatement returns an SQL statement that counts n emails in the shard of the transaction's connection. The
-// statement changes no row if the allowance of the shard is too small.
+// statement changes no row if the shard's allowance is too small.
 func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, n int64) (text string, args []any) {
 	day, month := periodsAt(s.at(tx.Now()), teams.Quota{})
 	text = countOnOne
@@ -44,15 +44,14 @@ func (s *Service) countStatement(ctx context.Context, tx *db.Tx, teamID string, 
 	return text, []any{teamID, n, day.number, month.number}
 }
 
-// queueCount queues the statement that counts n emails. If the allowance of the shard is too small, the transaction
-// fails with errShardFull.
+// queueCount queues the statement that counts n emails. If the shard's allowance is too small, the transaction fails
+// with errShardFull.
 func (s *Service) queueCount(ctx context.Context, tx *db.Tx, teamID string, n int) {
 	text, args := s.countStatement(ctx, tx, teamID, int64(n))
 	tx.QueueOne(ctx, errShardFull, text, args...)
 }
 
-// countInShard counts n emails in the shard of the connection, or returns false if the allowance of that shard is too
-// small.
+// countInShard counts n emails in the connection's shard, or returns false if that shard's allowance is too small.
 func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n int64) (bool, error) {
 	text, args := s.countStatement(ctx, tx, teamID, n)
 	changed, err := tx.Exec(ctx, text, args...)
@@ -62,7 +61,7 @@ func (s *Service) countInShard(ctx context.Context, tx *db.Tx, teamID string, n 
 	return changed > 0, nil
 }
 
-// getQuota returns the quota of a team, or no quota if the team does not exist.
+// getQuota returns a team's quota, or the zero Quota if the team does not exist.
 func getQuota(ctx context.Context, r db.Reader, teamID string) (q teams.Quota, err error) {
 	err = r.QueryRow(ctx, `SELECT daily_quota, monthly_quota FROM teams WHERE id = $1`, teamID).
 		Scan(&q.Daily, &q.Monthly)
@@ -80,7 +79,7 @@ func readShards(ctx context.Context, r db.Reader, teamID string) ([]counterShard
 	return db.Collect(rows, err, scanShard)
 }
 
-// lockShards returns the shards of a team and locks their rows.
+// lockShards returns a team's shards and locks their rows.
 func lockShards(ctx context.Context, tx *db.Tx, teamID string) ([]counterShard, error) {
 	text := selectShards
 	if !tx.OneWriter() {
@@ -95,7 +94,7 @@ func scanShard(r db.Row) (p counterShard, err error) {
 	return p, err
 }
 
-// insertShards inserts shards without usage for a team, unless the team already has shards.
+// insertShards inserts unused shards for a team, unless the team already has shards.
 func insertShards(ctx context.Context, tx *db.Tx, teamID string) {
 	for i := range shardCount(tx) {
 		tx.Queue(ctx, `INSERT INTO team_volumes (team_id, part, day, day_used, day_room, day_told, month, month_used,

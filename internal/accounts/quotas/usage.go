@@ -19,13 +19,13 @@ type Usage struct {
 	day, month period
 }
 
-// needsNotice reports whether the team has not yet been notified that n more emails exceed its quota.
+// needsNotice reports whether the team must still be notified that n more emails would exceed its quota.
 func (u *Usage) needsNotice(n int) bool {
 	return u.day.noticeLevel(int64(n)) > u.day.notified || u.month.noticeLevel(int64(n)) > u.month.notified
 }
 
-// Left returns how many emails the team may still send: the smaller of the remaining daily and monthly quotas. limited
-// is false if the team has no limit.
+// Left returns how many emails the team may still send: the smaller of the remaining daily and monthly quotas. The
+// result limited is false if the team has no quota.
 func (u *Usage) Left() (n int64, limited bool) {
 	n = unlimited
 	for _, x := range []period{u.day, u.month} {
@@ -64,8 +64,8 @@ func Resets(k fault.Kind, after time.Time) time.Time {
 	return time.Date(y, m, d+1, 0, 0, 0, 0, time.UTC)
 }
 
-// Set changes the quotas of a team. If the team had no quota before, its emails of the current day and month count
-// toward the new quota.
+// Set changes a team's quotas. If the team had no quota before, its emails from the current day and month count toward
+// the new quota.
 func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota)) error {
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
@@ -91,8 +91,8 @@ func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, 
 		}
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		// A lock by team id is needed, because a team without a quota has no shard rows that two concurrent changes
-		// could lock.
+		// A lock on the team id is needed here, because a team without a quota has no shard rows that concurrent
+		// changes could lock.
 		if err := tx.Serialize(ctx, "quota of "+teamID); err != nil {
 			return err
 		}

@@ -8,32 +8,32 @@ type ActorKind string
 const (
 	KeyActor    ActorKind = "key"    // an API key
 	UserActor   ActorKind = "user"   // a person
-	GrantActor  ActorKind = "grant"  // an OAuth grant of an app that a user connected to the team
+	GrantActor  ActorKind = "grant"  // the OAuth grant for an app that a user connected to the team
 	SystemActor ActorKind = "system" // the installation itself; this actor has no id
 )
 
-// Actor is a key, user, grant or the system that performs operations for a team; its scopes say which. The zero value
-// has no scopes.
+// Actor is a key, user or grant, or the system itself, that performs operations for a team. Its scopes determine which
+// operations it may perform. The zero value has no scopes.
 type Actor struct {
 	Kind     ActorKind
 	ID       string
-	Name     string // name of the key or the app, or the user's address; for the audit log
+	Name     string // name of the key or app, or the user's address; for the audit log
 	TeamID   string
 	Scopes   Scopes
 	DomainID string // if not empty, the only domain from which the actor may send
 	Limited  bool   // true for a grant with limits, which may send only single emails
 	Resource string // if not empty, the only resource that accepts the access token (RFC 8707); see At
 
-	// RateLimit and Suspended are the team's values when the actor was looked up.
+	// RateLimit and Suspended are the team's values at the time when the actor was looked up.
 	RateLimit int // requests per second; 0 means the configured rate
 	Suspended bool
 }
 
-// APIResource is the OAuth resource (RFC 8707) of the API and of SMTP submission. A resource is a path below the
+// APIResource is the OAuth resource (RFC 8707) of the API and of SMTP submission. A resource is a path under the
 // installation's base URL; each service has its own path.
 const APIResource = "/"
 
-// At returns a fault if the actor's access token was issued for another resource.
+// At returns a fault if the actor's access token was issued for a different resource.
 func (a *Actor) At(resource string) error {
 	if a.Resource != "" && a.Resource != resource {
 		return fault.New(fault.BadCredential, "", "The access token was issued for another resource of this server. Ask "+
@@ -53,12 +53,11 @@ func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
 }
 
-// Ref returns the reference that identifies the actor in stored data.
+// Ref returns the ActorRef that identifies the actor in stored data.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope. The scope EmailsSend implies ApprovalsRequest. The fault kind
-// for API keys differs from the kind for other actors, because the API has different error names for keys and for
-// OAuth.
+// Require returns a fault unless the actor has the scope. The scope EmailsSend implies ApprovalsRequest. API keys get a
+// different fault kind from other actors, because the API has different error names for keys and for OAuth.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):
@@ -75,7 +74,7 @@ func (a *Actor) Require(s Scope) error {
 }
 
 // RequireUnlimited returns a fault if the actor is limited to single emails. Operations that send many emails call
-// RequireUnlimited, because the limits of a grant would not count these emails.
+// RequireUnlimited, because these emails would not count toward a grant's limits.
 func (a *Actor) RequireUnlimited() error {
 	if a.Limited {
 		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+

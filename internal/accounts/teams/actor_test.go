@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestScopesOfPermissions lists the scopes of each permission, so that nobody adds a new scope to a permission by
+// TestScopesOfPermissions lists the scopes of each permission, so that no new scope is added to a permission by
 // accident.
 func TestScopesOfPermissions(t *testing.T) {
 	t.Parallel()
@@ -76,7 +76,7 @@ func TestScopesHaveNames(t *testing.T) {
 	}
 }
 
-// If a scope is missing, keys and OAuth clients get different error names. A successful Require allocates no memory.
+// When a scope is missing, keys and OAuth clients get different error names. A successful Require allocates no memory.
 func TestRequire(t *testing.T) {
 	sending := teams.NewScopes(teams.EmailsSend)
 	for _, c := range []struct {
@@ -145,7 +145,7 @@ func TestKeysGiveNoMoreThanTheirMakerHas(t *testing.T) {
 	})
 }
 
-// For keys and grants, Active returns true only if they exist; for other actors, Active always returns true.
+// For a key or grant, Active returns true only if it exists; for other actors, Active always returns true.
 func TestActive(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -155,7 +155,7 @@ func TestActive(t *testing.T) {
 			{Kind: teams.KeyActor, ID: k.ID}:   true,
 			{Kind: teams.KeyActor, ID: "x"}:    false,
 			{Kind: teams.UserActor, ID: "x"}:   true,
-			{Kind: teams.GrantActor, ID: k.ID}: false, // the service of this test has no grants
+			{Kind: teams.GrantActor, ID: k.ID}: false, // the service in this test has no grants
 			{Kind: teams.SystemActor}:          true,
 		} {
 			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {

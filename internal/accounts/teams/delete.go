@@ -15,10 +15,10 @@ const EraseKind = "teams.erase"
 
 const (
 	eraseLease = 15 * time.Minute
-	eraseTime  = 10 * time.Minute // time limit of one attempt; the next attempt continues
+	eraseTime  = 10 * time.Minute // time limit for one attempt; the next attempt continues the work
 	eraseRows  = 500              // rows deleted per transaction
-	// settleTime is how long the row of a deleted team is kept. Requests, deliveries and incoming mail that began
-	// before the deletion may still write rows, which a second pass deletes after settleTime.
+	// settleTime is how long a deleted team's row is kept. Requests, deliveries and incoming mail that were in progress
+	// during the deletion may still write rows. A second pass deletes these rows after settleTime.
 	settleTime = time.Hour
 )
 
@@ -26,8 +26,8 @@ const (
 // called again. An Eraser must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
-// Delete deletes a team. After the commit, the team and its keys can no longer be looked up. No mail of the team is
-// sent any more, except messages that are already being transmitted. A job deletes the team's data.
+// Delete deletes a team. After the commit, the team and its keys can no longer be looked up. No more of the team's mail
+// is sent, except messages that are already being transmitted. A job deletes the team's data.
 func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := markDeleted(ctx, tx, teamID); err != nil {
@@ -40,8 +40,8 @@ func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) erro
 	})
 }
 
-// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls the erasers one after the
-// other.
+// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls the erasers one after
+// another.
 func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 	return jobs.Kind{Name: EraseKind, Workers: 1, Lease: eraseLease,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour},
@@ -62,8 +62,8 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team. The result is the time at which erase must be called again, or the zero
-// time if no data remains.
+// erase deletes the data of a deleted team. It returns the time at which erase must be called again, or the zero time
+// if no data remains.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {

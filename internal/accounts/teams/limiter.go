@@ -7,19 +7,19 @@ import (
 	"github.com/postrider/postrider/internal/platform/nodelimits"
 )
 
-// requestShares is the kind of request limits in package nodelimits, which divides limits among nodes.
+// requestShares identifies request limits in package nodelimits, which divides limits among nodes.
 const requestShares = "requests"
 
-// Limiter counts requests by key in fixed windows of one second (API reference section 5.1). The API and the submission
-// server of a node share one Limiter, so that requests through either count toward the same limit. The zero value is
-// ready to use and limits only the requests of its own node.
+// Limiter counts requests by key in fixed windows of one second (API reference section 5.1). A node's API and its
+// submission server share one Limiter, so that requests to either count toward the same limit. The zero value is ready
+// to use and limits only the requests that its own node receives.
 //
-// If Shares is set, each limit applies to all nodes together. If the whole limit is assigned to one node, the node
-// counts requests in windows of one second. A node with a share of a limit counts in fractions of requests, and may use
-// an unused share one second later. Clients with requests that are unevenly distributed over the nodes are therefore
-// not refused.
+// If Shares is set, each limit applies to all nodes together. If one node is assigned the whole limit, it counts
+// requests in one-second windows. A node that is assigned only part of a limit counts in fractions of requests, and may
+// use what is left of its share one second later. Clients whose requests are unevenly distributed over the nodes are
+// therefore not refused.
 type Limiter struct {
-	Shares *nodelimits.Shares // if nil, this node may use each limit entirely
+	Shares *nodelimits.Shares // if nil, this node may use each limit in full
 	Now    func() time.Time   // nil means time.Now
 
 	mu     sync.Mutex
@@ -29,7 +29,7 @@ type Limiter struct {
 	swept  int64 // Unix time at which unused shares were last removed
 }
 
-// window counts the requests of the current second.
+// window counts the requests in the current second.
 type window struct{ asked, admitted int }
 
 // nodeShare counts how many more requests this node may admit under its share of a limit.
@@ -41,8 +41,8 @@ type nodeShare struct {
 
 const sharesKept = 60 // seconds
 
-// Count counts a request. Count returns the number of requests in this second, and whether the new request is within
-// the limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.
+// Count counts a request. Count returns the number of requests in the current second, and whether the new request is
+// within the limit. If nodes share the limit, limit-n is the number of requests that this node may still admit.
 func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,7 +68,7 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 }
 
 // nodeShare returns the share of a key and updates it to the current second. The parameter admitted is the number of
-// requests that this node has admitted in this second.
+// requests that this node has admitted in the current second.
 func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare {
 	p := l.shares[key]
 	switch {

@@ -16,14 +16,14 @@ import (
 
 const (
 	maxTeamName = 100 // characters
-	maxSameName = 20  // maximum number of teams with the same name that an error message lists
+	maxSameName = 20  // maximum number of teams that an error message lists for one name
 	// MaxRate is the highest rate limit of a team, in requests per second.
 	MaxRate = math.MaxInt32
 	// MaxQuota is the highest daily or monthly quota of a team, in emails.
 	MaxQuota = 1_000_000_000_000
 )
 
-// newTeam validates a name and an email address, and returns a new team with both.
+// newTeam validates a name and an email address and returns a new team that has them.
 func newTeam(name, email string) (t Team, err error) {
 	t = Team{ID: id.New(), CreatedAt: db.Now()}
 	if t.Name, err = checkTeamName(name); err != nil {
@@ -83,7 +83,7 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, name, email string) (
 	return t, err
 }
 
-// add inserts a team. Every team except the first gets the configured quota of new teams; the first team is the
+// add inserts a team. Every team except the first gets the configured quota for new teams; the first team is the
 // operator's and has no quota.
 func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 	if s.trial != (Quota{}) {
@@ -98,7 +98,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, t *Team) error {
 	return nil
 }
 
-// Find returns the team that has the given id or exact name. If several teams have the name, the error lists their ids.
+// Find returns the team with the given id or exact name. If several teams have the name, the error lists their ids.
 func (s *Service) Find(ctx context.Context, idOrName string) (Team, error) {
 	return find(ctx, s.DB.Reader, idOrName)
 }
@@ -139,8 +139,8 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.DB.Reader, teamID)
 }
 
-// CheckActive returns a fault if the team was deleted. Handlers of public links call CheckActive, so that the links of
-// a deleted team stop working before its data is deleted.
+// CheckActive returns a fault if the team has been deleted. Handlers for public links call CheckActive, so that a
+// deleted team's links stop working even before its data is deleted.
 func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	_, err := s.Get(ctx, teamID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -149,7 +149,7 @@ func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	return err
 }
 
-// List returns at most limit teams with ids greater than after, oldest first.
+// List returns a page of at most limit teams, oldest first, starting after the team with the id given as after.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, error) {
 	return listTeams(ctx, s.DB.Reader, after, limit)
 }
@@ -162,7 +162,7 @@ func (s *Service) Operator(ctx context.Context, configured string) (Team, error)
 	return oldestTeam(ctx, s.DB.Reader)
 }
 
-// Rename changes the name of a team.
+// Rename changes a team's name.
 func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	name, err := checkTeamName(name)
 	if err != nil {
@@ -177,7 +177,7 @@ func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended boo
 	return s.change(ctx, teamID, "suspended", suspended)
 }
 
-// SetRateLimit sets the rate limit of a team, in requests per second; 0 means the configured rate.
+// SetRateLimit sets a team's rate limit, in requests per second; 0 means the configured rate.
 func (s *Service) SetRateLimit(ctx context.Context, teamID string, perSecond int) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error { return s.SetRateLimitIn(ctx, tx, teamID, perSecond) })
 }
@@ -193,8 +193,8 @@ func (s *Service) SetRateLimitIn(ctx context.Context, tx *db.Tx, teamID string, 
 	return setTeam(ctx, tx, teamID, "rate_limit", perSecond)
 }
 
-// SetQuotaIn changes the quota of a team in a transaction. Only package quotas may call SetQuotaIn, because it must
-// change its counters in the same transaction.
+// SetQuotaIn changes a team's quota in the caller's transaction. Only package quotas may call SetQuotaIn, because it
+// must change its counters in the same transaction.
 func (s *Service) SetQuotaIn(ctx context.Context, tx *db.Tx, teamID string, q Quota) error {
 	for _, x := range []struct {
 		field, column string
@@ -219,7 +219,7 @@ func (s *Service) change(ctx context.Context, teamID, column string, value any) 
 	})
 }
 
-// changed sends a hint after the commit, so that all nodes discard what they cached about the team and its keys.
+// changed sends a hint after the commit so that all nodes discard what they have cached about the team and its keys.
 func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(HintTopic, teamID) })
 }

@@ -52,7 +52,7 @@ func TestFind(t *testing.T) {
 	})
 }
 
-// If the team name is unknown, CreateKeyFor creates both the team and the key, or neither.
+// For an unknown team name, CreateKeyFor creates both the team and the key, or neither.
 func TestCreateKeyFor(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -61,7 +61,7 @@ func TestCreateKeyFor(t *testing.T) {
 		for _, x := range []struct {
 			team, email string
 			give        teams.NewKey
-			teams       int // number of teams afterwards; 0 if the request is refused and creates no team
+			teams       int // number of teams after the call; 0 if the call is refused and creates no team
 		}{
 			{"Acme", "", teams.NewKey{Name: "k", Token: taken}, 1},
 			{"Acme", "OWNER@example.org", teams.NewKey{Name: "k"}, 1},
@@ -102,7 +102,7 @@ func TestCreateKeyFor(t *testing.T) {
 	})
 }
 
-// Two concurrent changes of different columns of a team do not undo each other.
+// Two concurrent changes to different columns of a team do not undo each other.
 func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -123,8 +123,8 @@ func TestChangesOfATeamAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A deleted team can no longer be looked up. Rows that are written after the team's data was deleted are deleted an
-// hour later, and the row of the team last.
+// A deleted team can no longer be looked up. Rows written after the team's data was deleted are deleted an hour later;
+// the team's own row is deleted last.
 func TestDelete(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -218,7 +218,7 @@ func TestDelete(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// A node notices changes by another process before its cache expires.
+// A node notices another process's changes before its cache expires.
 func TestCommandReachesTheNode(t *testing.T) {
 	t.Parallel()
 	for engine, url := range map[string]string{"sqlite": dbtest.SQLiteFile(t), "postgres": dbtest.PostgresURL(t)} {
@@ -250,7 +250,7 @@ func TestCommandReachesTheNode(t *testing.T) {
 				}
 				select {
 				case teamID := <-heard:
-					if teamID != team.ID { // hint from the creation of the teams
+					if teamID != team.ID { // the hint about the creation of the teams
 						continue
 					}
 					if p, err := s.Authenticate(t.Context(), token); err != nil || !p.Suspended {
@@ -286,7 +286,7 @@ func TestOneTeamOfANameIsMade(t *testing.T) {
 	})
 }
 
-// A team's retention is at least a day and at most the installation's.
+// A team's retention must be at least a day and at most the installation's retention.
 func TestRetention(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		ctx := t.Context()

@@ -9,17 +9,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// MinRetention is the shortest retention of any data. MinRetention equals the lifetime of idempotency keys, and is
-// longer than the delay until events are counted in statistics.
+// MinRetention is the shortest retention that can be set for any data. It equals the lifetime of idempotency keys, and
+// is longer than the delay before events are counted in statistics.
 const MinRetention = 24 * time.Hour
 
-// Retention is how long the data of a team is kept. In the configuration, a zero field means forever. In a team's own
+// Retention is how long a team's data is kept. In the configuration, a zero field means forever. In a team's own
 // retention, a zero field means the configured value.
 type Retention struct {
 	Emails   time.Duration // sent emails with all their data
-	Bodies   time.Duration // texts, headers and attachments of sent emails, if the emails are kept longer
+	Bodies   time.Duration // bodies, headers and attachments of sent emails, if the emails are kept longer
 	Received time.Duration // received emails
-	Events   time.Duration // timelines and attempts of emails, if the emails are kept longer
+	Events   time.Duration // timelines and delivery attempts of emails, if the emails are kept longer
 }
 
 // retentionField is one field of Retention, with the name of its setting and column.
@@ -35,8 +35,8 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Effective returns the retention that applies to a team. Each field is the shorter of the team's own value and most,
-// the installation's value.
+// Effective returns the retention that applies to a team. Each field is the shorter of the team's own value and the
+// installation's value in most.
 func (r Retention) Effective(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
@@ -46,7 +46,7 @@ func (r Retention) Effective(most Retention) Retention {
 	return r
 }
 
-// check returns a fault for a retention that is shorter than MinRetention or longer than the installation's.
+// check returns a fault if any field is shorter than MinRetention or longer than the installation's value.
 func (r Retention) check(most Retention) error {
 	for _, f := range retentionFields {
 		own, limit := *f.of(&r), *f.of(&most)
@@ -64,8 +64,8 @@ func (r Retention) check(most Retention) error {
 	return nil
 }
 
-// SetRetention changes a team's own retention. The parameter most is the installation's retention, which is the
-// maximum. If the transaction is retried, change is called again.
+// SetRetention changes a team's own retention. The parameter most is the installation's retention, which is the upper
+// limit. If the transaction is retried, change is called again.
 func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		r, err := getRetention(ctx, tx.Reader, teamID)
@@ -89,13 +89,14 @@ func (s *Service) Retention(ctx context.Context, teamID string) (Retention, erro
 	return getRetention(ctx, s.DB.Reader, teamID)
 }
 
-// TeamRetention is the id of a team with the team's own retention.
+// TeamRetention is a team's id and the team's own retention.
 type TeamRetention struct {
 	TeamID string
 	Retention
 }
 
-// Retentions returns up to limit teams that have their own retention, sorted by id and with ids greater than after.
+// Retentions returns a page of up to limit teams that have their own retention, sorted by id, starting after the team
+// with the id given as after.
 func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
 	all, err := listRetentions(ctx, s.DB.Reader, after, limit)
 	if err != nil {

@@ -6,7 +6,7 @@ type Role string
 const (
 	Owner  Role = "owner"  // everything
 	Admin  Role = "admin"  // everything except adding and removing owners
-	Member Role = "member" // works with emails, domains, webhooks and contacts, but not with members or full-access keys
+	Member Role = "member" // manages emails, domains, webhooks and contacts, but not members or full-access keys
 	Viewer Role = "viewer" // reads everything except secrets
 )
 
@@ -18,7 +18,7 @@ var readScopes = NewScopes(EmailsRead, ReceivingRead, DomainsRead, KeysRead, Sup
 	UsageRead, TemplatesRead, ContactsRead, SegmentsRead, TopicsRead, BroadcastsRead, EventsRead, AutomationsRead,
 	MembersRead, GrantsRead, ApprovalsRead)
 
-// Scopes returns the scopes of members with the role. A role that this release does not know has no scopes.
+// Scopes returns the scopes that the role gives a member. A role that this release does not know has no scopes.
 //
 // Members cannot create keys with more rights than their own (see [Service.CreateKey]), so only an admin can create a
 // full-access key.

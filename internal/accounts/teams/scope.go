@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Scope is a right to perform one kind of operation, written `resource:action`. The zero value is not a valid scope,
-// and no actor has it.
+// Scope is a right to perform one kind of operation, written `resource:action`. The zero value is not a valid scope; no
+// actor ever has it.
 type Scope uint8
 
 // The numbers are not stored and may change: clients see only the names.
@@ -19,10 +19,10 @@ const (
 	DomainsRead
 	DomainsWrite
 	KeysRead
-	KeysWrite // also create keys, with at most the actor's own scopes
+	KeysWrite // also create keys that have at most the actor's own scopes
 	SuppressionsRead
 	SuppressionsWrite
-	WebhooksRead  // webhooks, and the events themselves
+	WebhooksRead  // read webhooks and the events themselves
 	WebhooksWrite // also read the signing secrets of webhooks
 	LogsRead
 	UsageRead
@@ -43,13 +43,13 @@ const (
 	AutomationsWrite
 	MembersRead // and invitations
 	MembersWrite
-	OwnersWrite // add and remove owners of the team; API keys never have it
+	OwnersWrite // add and remove the team's owners; API keys never have this scope
 	AuditRead
 	GrantsRead
 	GrantsWrite // revoke OAuth grants
 	ApprovalsRead
 	ApprovalsRequest // request approval of an email; implied by EmailsSend
-	ApprovalsWrite   // approve or reject emails of connected apps; grants have it only with full access
+	ApprovalsWrite   // approve or reject emails from connected apps; grants have this scope only with full access
 
 	scopeEnd // number of the last scope plus one
 )
@@ -109,7 +109,7 @@ type Scopes uint64
 
 const allScopes = Scopes(1<<scopeEnd-1) &^ 1
 
-// NewScopes returns the set of the given scopes.
+// NewScopes returns a set that contains the given scopes.
 func NewScopes(all ...Scope) (set Scopes) {
 	for _, s := range all {
 		set |= 1 << s
@@ -139,9 +139,9 @@ const (
 	SendingAccess Permission = "sending_access"
 )
 
-// Scopes returns the scopes of keys with the permission. Full access includes all scopes, also scopes of later
-// releases, except [OwnersWrite]: a leaked key must not allow an attacker to remove the team's owners. As the
-// specification says (Authentication), any key may revoke a grant. A permission that this release does not know has no
+// Scopes returns the scopes of keys with the permission. Full access includes all scopes, even those added in later
+// releases, except [OwnersWrite]: a leaked key must not allow an attacker to remove the team's owners. Any key may
+// revoke a grant, as the specification requires (Authentication). A permission that this release does not know has no
 // scopes.
 func (p Permission) Scopes() Scopes {
 	switch p {
@@ -153,7 +153,7 @@ func (p Permission) Scopes() Scopes {
 	return 0
 }
 
-// ParseScope returns the scope that has the given name.
+// ParseScope returns the scope with the given name.
 func ParseScope(name string) (Scope, bool) {
 	i := slices.Index(scopeNames[:], name)
 	return Scope(max(i, 0)), i > 0

@@ -25,18 +25,18 @@ const (
 	maxKeyName = 50               // limit in characters (API reference section 11)
 	cacheFor   = 5 * time.Second  // how long a change on another node may go unnoticed if its hint is lost
 	cacheMax   = 10_000           // cached keys
-	flushEvery = 10 * time.Second // interval at which the keys' times of last use are written
+	flushEvery = 10 * time.Second // how often the keys' times of last use are written
 	flushTime  = 5 * time.Second  // time limit for writing times of last use
 	flushMax   = 500              // keys written per transaction
 )
 
-// HintTopic is the topic of the hints that are sent to other nodes after a change of a team or its keys that may
-// withdraw a right. The payload of a hint is the team's id.
+// HintTopic is the topic of the hints sent to other nodes after a change to a team or its keys that may take a right
+// away. The payload of a hint is the team's id.
 const HintTopic = "teams"
 
 // Config is the part of the configuration that concerns teams.
 type Config struct {
-	Trial Quota // quota of new teams, except the first
+	Trial Quota // quota for all new teams except the first
 }
 
 // Deps are the dependencies of a Service.
@@ -45,7 +45,7 @@ type Deps struct {
 	Log *slog.Logger
 	// DomainExists reports whether a team has a domain. A key can be restricted to a domain of its team.
 	DomainExists func(ctx context.Context, teamID, domainID string) (bool, error)
-	// AuthenticateToken returns the actor of an access token (see [IsAccessToken]), and the time until which the actor
+	// AuthenticateToken returns the actor for an access token (see [IsAccessToken]), and the time until which the actor
 	// may be cached.
 	AuthenticateToken func(ctx context.Context, token string) (Actor, time.Time, error)
 	// GrantActive reports whether a grant still exists and is valid.
@@ -61,8 +61,8 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cached    // by the hash of the token
-	epoch int                  // incremented by Forget; results read in an older epoch are not cached
-	used  map[string]time.Time // by key id: times of last use that are not written yet
+	epoch int                  // incremented by Forget; results that were read before the last increment are not cached
+	used  map[string]time.Time // by key id: times of last use that have not been written yet
 }
 
 type cached struct {
@@ -80,7 +80,7 @@ func New(c Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Forget clears the cache, so that each key and grant is looked up again at its next request.
+// Forget clears the cache, so that each key and grant is looked up again on its next request.
 func (s *Service) Forget() {
 	s.mu.Lock()
 	s.cache = map[string]cached{}
@@ -88,7 +88,7 @@ func (s *Service) Forget() {
 	s.mu.Unlock()
 }
 
-// Run writes the keys' times of last use periodically, and once more when ctx ends.
+// Run writes the keys' times of last use periodically, and once more when ctx is done.
 func (s *Service) Run(ctx context.Context) error {
 	tick := time.NewTicker(flushEvery)
 	defer tick.Stop()
@@ -128,7 +128,8 @@ func (s *Service) flush(ctx context.Context) error {
 	return nil
 }
 
-// restoreUsed puts back the times of last use that could not be written, unless the key was used again.
+// restoreUsed puts back the times of last use that could not be written, except for keys that have been used again
+// since.
 func (s *Service) restoreUsed(used map[string]time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,7 +149,7 @@ type NewKey struct {
 }
 
 // CreateKey creates a key for the actor's team. CreateKey returns the key and its token, which cannot be retrieved
-// later. CreateKey refuses to create a key with more rights than the actor has.
+// later. CreateKey does not create a key with more rights than the actor has.
 func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -173,9 +174,9 @@ func (s *Service) CreateKey(ctx context.Context, by Actor, n NewKey) (Key, strin
 	return s.keyResult(k, n.Token, err)
 }
 
-// CreateKeyFor creates a key for the team that has the given id or name. If no team has the name, CreateKeyFor creates
-// the team in the same transaction, with email as the owner's address. If the team exists and has a different address,
-// CreateKeyFor returns a fault.
+// CreateKeyFor creates a key for the team with the given id or name. If no team has the name, CreateKeyFor creates the
+// team in the same transaction, with the given email address as the owner's. If the team exists and has a different
+// address, CreateKeyFor returns a fault.
 func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey) (Key, string, error) {
 	if err := n.check(); err != nil {
 		return Key{}, "", err
@@ -217,7 +218,7 @@ func (s *Service) CreateKeyFor(ctx context.Context, team, email string, n NewKey
 	return s.keyResult(k, n.Token, err)
 }
 
-// check validates those fields that can be checked without the database, and sets defaults.
+// check validates the fields that can be checked without the database, and sets defaults.
 func (n *NewKey) check() error {
 	if n.Name = strings.TrimSpace(n.Name); n.Name == "" {
 		return fault.MissingField("name")
@@ -247,7 +248,7 @@ func (n *NewKey) check() error {
 	return nil
 }
 
-// key returns the Key that n describes, for a team.
+// key returns the Key for a team that n describes.
 func (n *NewKey) key(teamID string) Key {
 	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
@@ -275,7 +276,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// EnsureKey creates a key with the given token for the team that has the given name, unless any team already has a key
+// EnsureKey creates a key with the given token for the team with the given name, unless some team already has a key
 // with this token.
 func (s *Service) EnsureKey(ctx context.Context, team, name, token string) error {
 	if _, err := s.Authenticate(ctx, token); fault.KindOf(err) != fault.BadCredential {
@@ -290,7 +291,7 @@ func (s *Service) ListKeys(ctx context.Context, teamID string, p page.Page) ([]K
 	return listKeys(ctx, s.DB.Reader, teamID, p)
 }
 
-// RenameKey changes the name of a key.
+// RenameKey changes a key's name.
 func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) error {
 	if name = strings.TrimSpace(name); name == "" {
 		return fault.MissingField("name")
@@ -317,13 +318,13 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	return err
 }
 
-// KeyScopes returns the current scopes of a key, or 0 if the key was deleted.
+// KeyScopes returns a key's current scopes, or 0 if the key has been deleted.
 func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, error) {
 	return keyScopes(ctx, r, teamID, keyID)
 }
 
-// Active reports whether an earlier request of an actor may still be carried out. For a key or a grant, the result is
-// true only while the key or grant exists; for other actors it is always true. Active returns an error for an unknown
+// Active reports whether a request that an actor made earlier may still be carried out. For a key or grant, the result
+// is true only while it exists; for other actors, the result is always true. Active returns an error for an unknown
 // kind of actor, which a later release may have stored.
 func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
@@ -347,9 +348,9 @@ func (s *Service) IsCached(token string) bool {
 	return ok
 }
 
-// Authenticate returns the actor of a token: an API key or the access token of a grant. Keys are random and looked up
-// by their hash, so the response time reveals nothing about existing keys. Unknown tokens are not cached, because their
-// number is unlimited.
+// Authenticate returns the actor for a token, which is an API key or a grant's access token. Keys are random and looked
+// up by their hash, so the response time reveals nothing about existing keys. Unknown tokens are not cached, because
+// there could be any number of them.
 func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error) {
 	hash := keyring.HashAPIKey(token)
 	now := time.Now()
@@ -384,7 +385,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	return a, nil
 }
 
-// lookUp returns the actor of a token that is not cached, and the time until which the actor may be cached. The zero
+// lookUp returns the actor for a token that is not cached, and the time until which the actor may be cached. The zero
 // time means the normal cache time, cacheFor.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
 	if IsAccessToken(token) {
@@ -407,7 +408,7 @@ func (s *Service) markUsed(a *Actor, now time.Time) {
 	}
 }
 
-// KeyActor returns the actor of a key by the key's id, to carry out an earlier request of that key.
+// KeyActor returns the actor for the key with the given id, in order to carry out a request that the key made earlier.
 func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
 	a, err := keyActorOf(ctx, s.DB.Reader, teamID, keyID)
 	switch {
@@ -419,7 +420,7 @@ func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, er
 	return a, nil
 }
 
-// IsAccessToken reports whether a token has the form of an access token: a JWT, whose header is a JSON object in
+// IsAccessToken reports whether a token looks like an access token, that is, a JWT, whose header is a JSON object in
 // base64. API keys never have that form.
 func IsAccessToken(token string) bool {
 	return strings.HasPrefix(token, "eyJ") && strings.Count(token, ".") == 2

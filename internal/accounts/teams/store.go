@@ -41,8 +41,8 @@ func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }
 
-// teamsNamed returns up to limit teams with a name, oldest first. Team names have no index, because only the operator
-// looks up teams by name.
+// teamsNamed returns up to limit teams with the given name, oldest first. Team names have no index, because only the
+// operator looks up teams by name.
 func teamsNamed(ctx context.Context, r db.Reader, name string, limit int) ([]Team, error) {
 	rows, err := r.Query(ctx, `SELECT `+teamColumns+` FROM teams WHERE name = $1 AND deleted_at = 0 ORDER BY id LIMIT $2`,
 		name, limit)
@@ -55,7 +55,7 @@ func listTeams(ctx context.Context, r db.Reader, after string, limit int) ([]Tea
 	return db.Collect(rows, err, scanTeam)
 }
 
-// setTeam writes one column of a team, so that concurrent changes of other columns are not undone.
+// setTeam writes only one column of a team, so that concurrent changes to other columns are not undone.
 func setTeam(ctx context.Context, tx *db.Tx, teamID, column string, value any) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET `+column+` = $2 WHERE id = $1 AND deleted_at = 0`, teamID, value)
 	if err == nil && n == 0 {
@@ -94,8 +94,7 @@ func listRetentions(ctx context.Context, r db.Reader, after string, limit int) (
 	return db.Collect(rows, err, scanRetention)
 }
 
-// markDeleted marks a team as deleted. The keys of the team need no change, because the look-up of a key also checks
-// its team.
+// markDeleted marks a team as deleted. The team's keys need no change, because looking up a key also checks its team.
 func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	n, err := tx.Exec(ctx, `UPDATE teams SET deleted_at = $2 WHERE id = $1 AND deleted_at = 0`, teamID,
 		tx.Now().UnixMicro())
@@ -105,8 +104,8 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID string) error {
 	return err
 }
 
-// deletedAt returns when a team was deleted, or the zero time if it was not deleted. found is false if the team has no
-// row.
+// deletedAt returns when a team was deleted, or the zero time if it has not been deleted. The result found is false if
+// the team has no row.
 func deletedAt(ctx context.Context, r db.Reader, teamID string) (at time.Time, found bool, err error) {
 	var us int64
 	err = r.QueryRow(ctx, `SELECT deleted_at FROM teams WHERE id = $1`, teamID).Scan(&us)
@@ -180,7 +179,8 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 	return Permission(permission).Scopes(), nil
 }
 
-// setLastUsed never replaces a time of last use by an earlier time, because nodes write these times in any order.
+// setLastUsed never replaces a time of last use with an earlier time, because nodes write these times in no particular
+// order.
 func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
 }
@@ -188,7 +188,7 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 	FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE t.deleted_at = 0 AND `
 
-// keyActor looks up a key by the hash of its token. Unlike other queries, the query has no condition on the team id,
+// keyActor looks up a key by the hash of its token. Unlike other queries, its query has no condition on the team id,
 // because the token determines the team.
 func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.hash = $1`, hash))

@@ -166,7 +166,7 @@ func TestAuthenticate(t *testing.T) {
 	})
 }
 
-// A key that is in constant use is refused as soon as DeleteKey has returned.
+// Even a key in constant use is refused as soon as DeleteKey has returned.
 func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -199,7 +199,7 @@ func TestDeletedKeyIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-// A hint makes a second node refuse a key that the first node deleted.
+// A hint makes a second node refuse a key that the first node has deleted.
 func TestDeletionReachesOtherNodes(t *testing.T) {
 	t.Parallel()
 	url := dbtest.PostgresURL(t)
@@ -212,8 +212,8 @@ func TestDeletionReachesOtherNodes(t *testing.T) {
 	wg.Go(func() { other.Run(ctx) })
 	defer wg.Wait()
 	defer cancel()
-	// Hints that are sent before the other node listens are lost. Without hints, the other node would notice the
-	// deletion only after 5 seconds.
+	// Hints that are sent before the other node starts to listen are lost. Without hints, the other node would notice
+	// the deletion only after 5 seconds.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 10 {

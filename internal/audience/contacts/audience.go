@@ -14,26 +14,26 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Audience selects the contacts of a segment, or all contacts of a team. Unsubscribed contacts are included.
+// Audience selects the contacts in a segment, or all of a team's contacts. Unsubscribed contacts are included.
 type Audience struct {
 	SegmentID  string       // "" selects all contacts
 	Filter     *filter.Rule // selects only matching contacts; nil matches all
-	Before     time.Time    // excludes contacts and memberships created later; zero means no limit
+	Before     time.Time    // excludes contacts and memberships created after this time; zero means no limit
 	Properties []string     // names of the properties that Walk reads
 }
 
-// Member is a contact of an audience.
+// Member is a contact in an audience.
 type Member struct {
 	Contact
-	Properties map[string]scalar.Value // by property name; missing values have no fallback
+	Properties map[string]scalar.Value // by property name; missing values are not replaced by fallbacks
 }
 
-// Walk returns up to limit contacts of an audience with ids greater than after, sorted by id. Walk returns fewer
-// contacts at the end of the audience, and if the values of the contacts exceed valuesMost bytes. The result more
-// reports whether further contacts may follow.
+// Walk returns a page of up to limit contacts in an audience, sorted by id, starting after the contact with the id
+// given as after. A page is shorter at the end of the audience, or if the values of its contacts would exceed
+// valuesMost bytes. The result more reports whether more contacts may follow.
 //
 // The filter is evaluated on the current state of each contact. Walk reads the contacts in parts, each as a separate
-// long read ([db.DB.ReadLong]), so that a long walk does not occupy a reader all the time. Walk returns a NotFound
+// long read ([db.DB.ReadLong]), so that a long walk does not occupy a reader the whole time. Walk returns a NotFound
 // fault if the segment does not exist.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
@@ -65,12 +65,13 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 	return members[:n], n == limit || n < len(members), nil
 }
 
-// valuesMost is the maximum size, in bytes, of the property values that one call of Walk returns; a single contact may
-// exceed it. A contact may have 200 texts of 2,000 characters, so the values of many contacts could exhaust the memory.
+// valuesMost is the maximum total size, in bytes, of the property values that one call to Walk returns; a single
+// contact may exceed it. A contact may have 200 string values of 2,000 characters each, so the values of many contacts
+// could exhaust the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to the first members and returns how many members got them.
-// addValues adds the values of fewer members if their texts exceed valuesMost bytes, but of at least one member.
+// addValues adds the values of the named properties to as many of the first members as fit in valuesMost bytes, but to
+// at least one, and returns how many members got values.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)
@@ -93,7 +94,7 @@ func (s *Service) addValues(ctx context.Context, teamID string, members []Member
 }
 
 // walkOn finds more contacts for Walk. If few contacts match, walkOn looks them up through the indexes on values,
-// unless that was recently too slow for this filter. In all other cases, walkOn reads the next part.
+// unless this was recently too slow for the same filter. In all other cases, walkOn reads the next part.
 func (s *Service) walkOn(ctx context.Context, f *finder) error {
 	own := db.Long{Owner: f.of.teamID, Wait: s.limits.backgroundWait, Time: s.limits.read}
 	if !f.sparse() || s.slow.contains(f.of.filterKey, s.DB.Now()) {
@@ -111,12 +112,12 @@ func (s *Service) walkOn(ctx context.Context, f *finder) error {
 // Unmailable is the reason that [Service.CountRefused] gives for a contact whose address cannot be mailed.
 const Unmailable = "email_refused"
 
-// CountRefused counts the contacts of an audience by the reason why they would not be mailed; the count of "" is the
-// number of contacts that would be mailed. topicID is the topic of the email, or "" for a broadcast without a topic.
-// The function mailable reports whether an address can be mailed at all; it must not use the database.
+// CountRefused counts the contacts in an audience by the reason why they would not be mailed; the count for "" is the
+// number of contacts that would be mailed. The parameter topicID is the email's topic, or "" for a broadcast without a
+// topic. The function mailable reports whether an address can be mailed at all; it must not use the database.
 //
 // CountRefused reads the whole audience, in parts, and returns an Unavailable fault if reading takes more than 30
-// seconds. If the team does not have the topic, CountRefused returns an Invalid fault for the field topic_id.
+// seconds. If the team has no such topic, CountRefused returns an Invalid fault for the topic_id field.
 func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, topicID string,
 	mailable func(address string) bool) (map[string]int64, error) {
 	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
@@ -161,7 +162,7 @@ func (s *Service) CountRefused(ctx context.Context, teamID string, a Audience, t
 
 // tooSlow returns the fault for a read that took too long. The message names the filter or, if there is no filter, the
 // number of contacts as the cause. The fault wraps db.ErrTooLong even if each single read was fast enough and only
-// their sum took too long.
+// their total time was too long.
 func tooSlow(of *source, err error) error {
 	if !errors.Is(err, db.ErrTooLong) {
 		err = fmt.Errorf("%w: %w", db.ErrTooLong, err)

@@ -118,8 +118,8 @@ func TestWalk(t *testing.T) {
 				Properties: []string{"seats"}}, []string{"2 seats=2.5", "4 seats=4.5", "6 seats=6.5"}},
 			"two filters": {contacts.Audience{SegmentID: byFilter.ID, Filter: pro}, []string{"2", "4", "6"}},
 		} {
-			// Walk returns the same contacts for any size of parts, and also if it finds them through the indexes on
-			// values.
+			// Walk returns the same contacts whatever the size of the parts, and also when it finds them through the
+			// indexes on values.
 			for _, part := range []struct{ size, worth int }{{10_000, 10}, {2, 1}, {1, 1_000_000}, {1, 0}} {
 				w.Contacts.SetParts(part.size, part.worth)
 				for _, size := range []int{1, 3, 100} {
@@ -151,7 +151,7 @@ func TestWalk(t *testing.T) {
 	})
 }
 
-// If the values of contacts are large, Walk returns few contacts per page, to limit memory use.
+// If contacts have large values, Walk returns only a few contacts per page, to limit memory use.
 func TestWalkReadsFewLargeContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -199,7 +199,7 @@ func TestWalkReadsFewLargeContacts(t *testing.T) {
 }
 
 // AudienceMembers returns the current state of contacts, and whether they may be mailed. The result omits deleted
-// contacts and contacts of another team.
+// contacts and other teams' contacts.
 func TestAudienceMembers(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -256,9 +256,9 @@ func TestAudienceMembers(t *testing.T) {
 	})
 }
 
-// RefusedContact applies the topic choices of the given contact, even if its address has changed, and of every other
-// contact that has one of the addresses. If no contact is given or the contact was deleted, only the contacts with the
-// addresses count.
+// RefusedContact applies the topic choices of the given contact, even if its address has changed, and those of every
+// other contact that has one of the given addresses. If no contact is given, or the contact has been deleted, only the
+// contacts that have these addresses count.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -321,7 +321,7 @@ func TestRefusedContact(t *testing.T) {
 }
 
 // AudienceMembers looks up contacts by id with one query per chunk, by the primary key. RefusedContact looks up a
-// contact and addresses with one query that uses two indexes.
+// contact and several addresses with one query that uses two indexes.
 func TestMailabilityIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -376,7 +376,7 @@ func TestMailabilityIsOneQueryByIndexes(t *testing.T) {
 	})
 }
 
-// RecordMailed changes only the engagement of contacts that belong to the team.
+// RecordMailed changes the engagement of only those contacts that belong to the team.
 func TestRecordMailed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -15,15 +15,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Bulk contains the settings that apply to all contacts of an import.
+// Bulk contains the settings that apply to all contacts in an import.
 type Bulk struct {
 	Properties []Property // the columns of BulkRow.Values, in this order
 	Segments   []string   // ids of the segments to which each contact is added
-	Topics     []Choice   // subscriptions of each contact
-	Skip       bool       // leave existing contacts unchanged, with their segments and topics
+	Topics     []Choice   // the subscriptions that each contact gets
+	Skip       bool       // leave existing contacts unchanged, including their segments and topics
 }
 
-// BulkRow is one row of an import: the new values of one contact. If a field is empty, the contact keeps its value.
+// BulkRow is one row of an import: the new values for one contact. If a field is empty, the contact keeps its previous
+// value.
 type BulkRow struct {
 	Address      string
 	FirstName    string
@@ -32,7 +33,7 @@ type BulkRow struct {
 	Values       []string // in the order of Bulk.Properties
 }
 
-// BulkCount counts rows by their result.
+// BulkCount counts rows by outcome.
 type BulkCount struct{ Created, Updated, Skipped int }
 
 // BulkProperty is a property that an import needs.
@@ -41,7 +42,7 @@ type BulkProperty struct {
 	Type scalar.Type
 }
 
-// Check validates a row without the database and normalizes it for WriteBulk.
+// Check validates a row without using the database, and normalizes it for WriteBulk.
 func (b *Bulk) Check(row *BulkRow) (err error) {
 	if row.Address, err = normalizeAddress(row.Address); err != nil {
 		return err
@@ -83,9 +84,9 @@ func parseNumber(text string) (float64, bool) {
 	return n, err == nil
 }
 
-// PrepareBulk checks that the segments and topics of an import exist, and creates the properties that the team does not
-// have, in the caller's transaction. PrepareBulk returns Invalid faults for the fields `segments`, `topics` and
-// `column_map`.
+// PrepareBulk checks, in the caller's transaction, that an import's segments and topics exist, and creates the
+// properties that the team does not have yet. PrepareBulk returns Invalid faults for the fields `segments`, `topics`
+// and `column_map`.
 func (s *Service) PrepareBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, properties []BulkProperty) error {
 	c := Change{Topics: b.Topics}
 	if err := c.check(); err != nil {
@@ -147,16 +148,16 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 }
 
 // WriteBulk writes rows that Check accepted, in the caller's transaction, and counts the results. If several rows have
-// the same address, the first row creates the contact and the other rows update it or are skipped. If a field of a row
-// is empty, the contact keeps its value.
+// the same address, the first one creates the contact, and the others update it or are skipped. If a field in a row is
+// empty, the contact keeps its previous value.
 //
 // WriteBulk records no events, because an import of a million rows would send a million webhooks. A contact that
-// unsubscribed or opted out through an unsubscribe link stays unsubscribed and opted out.
+// unsubscribed or opted out through an unsubscribe link stays unsubscribed or opted out.
 //
-// WriteBulk returns a fault if a segment, topic or property of the import was deleted.
+// WriteBulk returns a fault if a segment, topic or property that the import uses has been deleted.
 func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,
 	err error) {
-	// Without this lock, concurrent imports of one team would lock contacts in different orders and deadlock.
+	// Without this lock, concurrent imports for the same team would lock contacts in different orders and deadlock.
 	if err := tx.Serialize(ctx, "contacts import "+teamID); err != nil {
 		return n, err
 	}
@@ -178,14 +179,14 @@ func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bu
 	return n, nil
 }
 
-// bulkWriter writes the rows of one transaction.
+// bulkWriter writes the rows in one transaction.
 type bulkWriter struct {
 	b      *Bulk
 	teamID string
 	rows   []bulkContact // one per address
 }
 
-// bulkContact is a row of an import with the contact that has its address.
+// bulkContact is a row of an import together with the contact that has the row's address.
 type bulkContact struct {
 	BulkRow
 	at      *Contact
@@ -222,8 +223,8 @@ func (w *bulkWriter) merge(rows []BulkRow, n *BulkCount) {
 	}
 }
 
-// contacts creates the missing contacts and computes the changes of the existing contacts. Afterwards w.rows contains
-// only rows that must be written.
+// contacts creates the missing contacts and computes the changes to the existing ones. Afterwards, w.rows contains only
+// rows that must be written.
 func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) error {
 	all := make([]*bulkContact, len(w.rows))
 	for i := range w.rows {
@@ -279,8 +280,8 @@ func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (
 	return missing, nil
 }
 
-// create creates the contacts of the given rows, or finds contacts that other transactions have just created. create
-// returns the rows that still have no contact because another transaction created and then deleted the contact.
+// create creates contacts for the given rows, or finds contacts that other transactions have just created. It returns
+// the rows that still have no contact because another transaction created the contact and then deleted it.
 func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	now := tx.Now()
 	fresh := make([]*Contact, len(rows))
@@ -369,7 +370,7 @@ func (w *bulkWriter) values(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// valueColumns holds property values as columns, which is the form that db.Tx.QueueRows accepts.
+// valueColumns holds property values as columns, the form that db.Tx.QueueRows accepts.
 type valueColumns[T any] struct {
 	contacts, properties []string
 	values               []T
@@ -380,7 +381,7 @@ func (c *valueColumns[T]) add(k valueKey, value T) {
 	c.values = append(c.values, value)
 }
 
-// relations adds the contacts to the segments and the topics of the import.
+// relations adds the contacts to the import's segments and topics.
 func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	older := w.existingIDs()
 	for _, segmentID := range w.b.Segments {
@@ -429,7 +430,7 @@ func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	updateContacts(ctx, tx, w.teamID, all)
 }
 
-// checkReferences returns a fault if a segment, topic or property of the import was deleted.
+// checkReferences returns a fault if a segment, topic or property that the import uses has been deleted.
 func checkReferences(ctx context.Context, r db.Reader, teamID string, b *Bulk) error {
 	if err := checkTopics(ctx, r, teamID, b.Topics); err != nil {
 		return err

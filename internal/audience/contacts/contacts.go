@@ -2,43 +2,43 @@
 //
 // # Words
 //
-// A contact is an email address to which a team writes, stored in lower case, with a name and values for some of the
-// team's properties. A segment is a group of contacts (package segments). An audience is the set of contacts that a
-// broadcast is sent to: a segment or all contacts of a team. A topic is a subject that a team writes about. A contact
-// can opt in to a topic or opt out of it; the topic's default applies to contacts that did neither, and to addresses
-// without a contact. An unsubscribed contact receives no email that has a topic, even if the contact opted in to the
-// topic. Package contacts does not decide whether emails without a topic may be sent. Engagement is how often a contact
-// was mailed, opened an email and clicked a link.
+// A contact is an email address that a team writes to, with a name and values for some of the team's properties. The
+// address is stored in lower case. A segment is a group of contacts (package segments). An audience is the set of
+// contacts that a broadcast is sent to: a segment, or all of a team's contacts. A topic is a subject that a team writes
+// about. A contact can opt in to a topic or opt out of it; the topic's default applies to contacts that have done
+// neither, and to addresses without a contact. An unsubscribed contact receives no email that has a topic, even if the
+// contact has opted in to that topic. Package contacts does not decide whether emails without a topic may be sent.
+// Engagement is how often a contact has been mailed, has opened an email and has clicked a link.
 //
 // # Invariants
 //
-// A team has at most one contact for an address; the index contacts_address enforces it. A contact with its values,
-// memberships and subscriptions is changed in one transaction, which also records the event: contact.created,
+// A team has at most one contact per address, which the index contacts_address enforces. A contact and its values,
+// memberships and subscriptions are changed in one transaction, which also records an event: contact.created,
 // contact.updated or contact.deleted. A change that has no effect writes nothing and records no event. The transaction
 // locks the contact's row, so that deleting a contact deletes all rows that refer to it. Engagement is an exception: it
 // is not part of the contact, and recording it takes no lock. If a contact is deleted while engagement is being
-// recorded, an engagement row may remain; only counts by filters on engagement include such a row.
+// recorded, an engagement row may remain. Such a row affects only the counts for filters on engagement.
 //
-// A deleted property, segment or topic can no longer be read as soon as the deletion commits. The rows that refer to
-// the deleted object are removed later, in several transactions. Every query for memberships or values must therefore
-// check that the segment or property exists.
+// A deleted property, segment or topic can no longer be read once the deletion has been committed. The rows that refer
+// to the deleted object are removed later, in several transactions. Every query for memberships or values must
+// therefore check that the segment or property exists.
 //
 // A [Link] proves that its holder received an email, so the holder may change the subscriptions of that address without
-// signing in. A link never expires and is not stored, so it still works after its email was deleted. If a broadcast or
-// an automation sent the email to a contact, the link acts on that contact, even if the contact's address has changed.
-// Through a link, a contact can choose public topics, private topics that it is opted in to, and private topics that it
-// opted out of through a link. Because each change records an event, each node allows a contact at most 20 opt-ins an
-// hour through links, plus one opt-in per topic. Opting out is never refused.
+// signing in. A link never expires and is not stored, so it still works after its email has been deleted. If a
+// broadcast or an automation sent the email to a contact, the link acts on that contact, even if the contact's address
+// has changed. Through a link, a contact can choose public topics, private topics that it is opted in to, and private
+// topics that it opted out of through a link. Because each change records an event, each node allows a contact at most
+// 20 opt-ins an hour through links, plus one opt-in per topic. Opting out is never refused.
 //
 // # Failures
 //
-// If the team does not have a property, segment or topic, the fault is Invalid if a field of the request names the
-// object, and NotFound if the object itself was requested. After an Invalid or a NotFound fault, nothing has been
-// written. A filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a
-// NotFound fault. After a database error, nothing is changed.
+// If a property, segment or topic does not exist in the team, the fault is Invalid when a field of the request names
+// it, and NotFound when it was requested directly. After an Invalid or a NotFound fault, nothing has been written. A
+// filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault.
+// After a database error, nothing is changed.
 //
-// Lists and walks with a filter use an ordinary read if the estimated number of index look-ups is small. All other
-// reads with a filter are long reads, which have few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
+// Lists and walks with a filter use an ordinary read if they are estimated to need few index look-ups. All other reads
+// with a filter are long reads, which have only a few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
 // slot or takes too long, a request returns an Unavailable fault, a background count keeps the previous value, and a
 // walk continues in short parts.
 //
@@ -46,7 +46,7 @@
 //
 // Package contacts neither sends nor refuses emails: package emails calls [Service.Refused] and
 // [Service.RefusedContact], and packages that read an audience call [Service.AudienceMembers]. Package links serves the
-// unsubscribe pages. Package contacts cannot list the segments with a filter that contain a given contact.
+// unsubscribe pages. Package contacts cannot list which filter-based segments contain a given contact.
 package contacts
 
 import (
@@ -55,7 +55,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Subscription says whether a contact opted in to or out of a topic.
+// Subscription says whether a contact has opted in to a topic or out of it.
 type Subscription string
 
 const (
@@ -63,7 +63,7 @@ const (
 	OptOut Subscription = "opt_out"
 )
 
-// Visibility says who sees a topic on the pages of unsubscribe links.
+// Visibility says who sees a topic on unsubscribe pages.
 type Visibility string
 
 const (
@@ -71,7 +71,7 @@ const (
 	Private Visibility = "private" // contacts that are opted in, or that opted out on an unsubscribe page
 )
 
-// Limits of contacts, properties, segments and topics (API reference sections 12 to 16).
+// Limits on contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
 	MaxTopics      = 200 // topics per team; an unsubscribe page shows all of them
 	MaxProperties  = 200 // of a team
@@ -81,21 +81,22 @@ const (
 	maxName        = 255 // maximum length of a first or last name, in characters
 )
 
-// Contact is an email address to which a team writes, with the data about its owner.
+// Contact is an email address that a team writes to, with data about the person behind it.
 type Contact struct {
 	ID           string
 	TeamID       string
 	Address      string // lower case
 	FirstName    string
 	LastName     string
-	Unsubscribed bool // receives no emails that have a topic or are sent by broadcasts or automations
+	Unsubscribed bool // receives no emails that have a topic or come from broadcasts or automations
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
 	source string // id of the email whose link last changed Unsubscribed; "" if a link did not
 }
 
-// event returns the data of an event about a contact. segmentIDs are the segments to which the contact was added.
+// event returns the data for an event about a contact. The parameter segmentIDs lists the segments that the contact was
+// added to.
 func (c *Contact) event(segmentIDs []string) *events.Contact {
 	if segmentIDs == nil {
 		segmentIDs = []string{}
@@ -110,7 +111,7 @@ type Topic struct {
 	TeamID      string
 	Name        string
 	Description string
-	Default     Subscription // for contacts that neither opted in nor out; it never changes
+	Default     Subscription // applies to contacts that have neither opted in nor out; never changes
 	Visibility  Visibility
 	CreatedAt   time.Time
 }
@@ -124,7 +125,7 @@ type TopicSubscription struct {
 	source string       // id of the email whose link was used; "" if the choice was not made by a link
 }
 
-// Refusal is the reason why an address may not be mailed, as reported in the event email.failed.
+// Refusal is the reason why an address may not be mailed, as reported in the email.failed event.
 type Refusal string
 
 const (

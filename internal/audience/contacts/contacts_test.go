@@ -59,7 +59,7 @@ func (w *world) upsert(address string, c contacts.Change) contacts.Contact {
 	return at
 }
 
-// happened returns the type and the contact's address of each event that was recorded since the last call.
+// happened returns the type and the contact's address for each event that was recorded since the last call.
 func (w *world) happened() (all []string) {
 	for _, e := range w.seen.Take() {
 		all = append(all, string(e.Type)+" "+e.Data.(*events.Contact).Email)
@@ -296,7 +296,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// ReadToken returns the link for which a token was created, and refuses tokens that were forged or changed.
+// ReadToken returns the link that a token was created for, and rejects tokens that were forged or changed.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	n := testnode.Bare(t, dbtest.SQLite(t), testnode.Options{})
@@ -479,7 +479,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// EraseAddress deletes everything about an address except its opt-outs, and deletes these too if refusals is set.
+// EraseAddress deletes everything about an address except its opt-outs. If the refusals parameter is true, it deletes
+// these too.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -555,7 +556,7 @@ func TestEraseAddress(t *testing.T) {
 	})
 }
 
-// Refused runs a single query that uses only indexes, for one address and for several addresses.
+// Refused runs a single query that uses only indexes, both for one address and for several.
 func TestRefusedIsOneQueryByIndexes(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -19,15 +19,15 @@ import (
 const (
 	countAtOnce = 10_000      // segments with at most this many contacts are counted on each request
 	countAge    = time.Minute // a request causes a new count of a larger segment if the last count is older
-	countQueue  = 50          // maximum number of waiting segments per team; requests for more are dropped
+	countQueue  = 50          // maximum number of waiting segments per team; requests beyond that are dropped
 	countTeams  = 100         // maximum number of teams that wait for a read slot, each with one segment
 )
 
 // countScheduler queues segments that Run must count. The teams take turns, with one segment per turn.
 //
-// A count has to wait for a read slot, and the wait is long if its team has many other reads. Counts of several teams
-// therefore wait at the same time, so that no team is delayed by the reads of another team. Only one count runs at a
-// time, so that long counts never occupy all read slots.
+// A count has to wait for a read slot, and the wait is long if its team has many other reads waiting. Counts for
+// several teams therefore wait at the same time, so that no team is delayed by another team's reads. Only one count
+// runs at a time, so that long counts never occupy all read slots.
 type countScheduler struct {
 	directLimit int
 	running     chan struct{} // holds an element while a count runs
@@ -35,7 +35,7 @@ type countScheduler struct {
 	mu      sync.Mutex
 	waiting map[string][]string // segment ids by team; no list is empty
 	order   []string            // the teams in waiting that are not in active, in the order of their turns
-	active  map[string]string   // by team: the segment that is counted now
+	active  map[string]string   // by team: the segment that is currently being counted
 	wake    chan struct{}       // holds an element if order may contain a team
 }
 
@@ -44,8 +44,7 @@ func newCountScheduler() *countScheduler {
 		active: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
-// enqueue schedules a new count of a segment, unless a count of this segment is already scheduled or the team's queue
-// is full.
+// enqueue schedules a new count of a segment, unless one is already scheduled or the team's queue is full.
 func (c *countScheduler) enqueue(g segments.Segment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +67,7 @@ func (c *countScheduler) appendTurn(teamID string) {
 	}
 }
 
-// next returns a segment to count, or "" if no segment waits. After the count, the caller must call done.
+// next returns a segment to count, or "" if no segment is waiting. After the count, the caller must call done.
 func (c *countScheduler) next() (teamID, segmentID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -97,7 +96,7 @@ func (c *countScheduler) done(teamID string) {
 // errCounting is returned by runExclusive if another count is running.
 var errCounting = errors.New("another count runs")
 
-// runExclusive calls the function count, or returns errCounting if another count is running.
+// runExclusive calls its function argument, or returns errCounting if another count is running.
 func (c *countScheduler) runExclusive(count func() error) error {
 	select {
 	case c.running <- struct{}{}:
@@ -119,9 +118,9 @@ func (c *countScheduler) waitIdle(ctx context.Context) error {
 	}
 }
 
-// CountSegment returns how many contacts a segment has. Small segments are counted immediately. For a large segment, or
-// a filter that takes too long, CountSegment returns the last count, or the zero Count if the segment was never
-// counted; if the last count is older than a minute, [Service.Run] renews it later. CountSegment returns an Invalid
+// CountSegment returns how many contacts are in a segment. Small segments are counted immediately. For a large segment,
+// or a filter that takes too long, CountSegment returns the last count, or the zero Count if the segment has never been
+// counted. If that count is more than a minute old, [Service.Run] renews it later. CountSegment returns an Invalid
 // fault if the filter names a deleted object.
 func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segments.Count, error) {
 	of, err := s.contactsOf(ctx, s.DB.Reader, g)

@@ -1,5 +1,5 @@
-// Package audience is the group of packages about the recipients of a team's emails: contacts, their properties, topics
-// and segments, the filters that select them, and CSV imports.
+// Package audience groups the packages about the recipients of a team's emails: contacts, their properties, topics and
+// segments, the filters that select them, and CSV imports.
 //
-// Packages of this group may import the group accounts and every group below accounts.
+// Packages in this group may import packages in the accounts group and in every group below it.
 package audience

@@ -62,8 +62,8 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team. It returns the time at which erase must be called again, or the zero time
-// if no data remains.
+// erase deletes the data of a deleted team. The result is the time at which erase must be called again, or the zero
+// time if no data remains.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {

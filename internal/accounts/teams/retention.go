@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// MinRetention is the shortest retention that can be set for any data. It equals the lifetime of idempotency keys, and
-// is longer than the delay before events are counted in statistics.
+// MinRetention is the shortest retention that can be set for any data. MinRetention equals the lifetime of idempotency
+// keys, and is longer than the delay before events are counted in statistics.
 const MinRetention = 24 * time.Hour
 
 // Retention is how long a team's data is kept. In the configuration, a zero field means forever. In a team's own

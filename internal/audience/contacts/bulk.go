@@ -280,8 +280,8 @@ func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (
 	return missing, nil
 }
 
-// create creates contacts for the given rows, or finds contacts that other transactions have just created. It returns
-// the rows that still have no contact because another transaction created the contact and then deleted it.
+// create creates contacts for the given rows, or finds contacts that other transactions have just created. create
+// returns the rows that still have no contact because another transaction created the contact and then deleted it.
 func (w *bulkWriter) create(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	now := tx.Now()
 	fresh := make([]*Contact, len(rows))

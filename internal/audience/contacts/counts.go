@@ -152,7 +152,7 @@ func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segment
 	return kept, nil
 }
 
-// Usage is the number of contacts and segments of a team.
+// Usage is the number of contacts and segments that a team has.
 type Usage struct {
 	Contacts int // from the last count; 10,001 if a large team has not been counted yet
 	Segments int
@@ -170,7 +170,7 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	return u, err
 }
 
-// count counts the contacts of a source in a long read.
+// count counts the contacts in a source, in a long read.
 func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	c.At = s.DB.Now()
 	err = s.DB.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {
@@ -208,8 +208,8 @@ func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error { segments.SaveCount(ctx, tx, g, c); return nil })
 }
 
-// countExclusive is count, but waits until no other exclusive count is running. While countExclusive waits, it holds no
-// read slot.
+// countExclusive is like count, but waits until no other exclusive count is running. While countExclusive waits, it
+// holds no read slot.
 func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	for {
 		if err := s.counts.waitIdle(ctx); err != nil {
@@ -228,7 +228,7 @@ func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c 
 	}
 }
 
-// Run counts the segments that are queued, until ctx ends.
+// Run counts queued segments until ctx is done.
 func (s *Service) Run(ctx context.Context) error {
 	var teams errgroup.Group
 	teams.SetLimit(countTeams)
@@ -252,7 +252,7 @@ func (s *Service) Run(ctx context.Context) error {
 func (s *Service) renewCount(ctx context.Context, teamID, segmentID string) {
 	defer s.counts.done(teamID)
 	err := s.recount(ctx, teamID, segmentID)
-	// The segment, or an object that its filter names, may have been deleted since it was queued.
+	// After the segment was queued, the segment or an object that its filter names may have been deleted.
 	if kind := fault.KindOf(err); err != nil && ctx.Err() == nil && kind != fault.NotFound && kind != fault.Invalid {
 		s.Log.Warn("count the contacts of a segment", "team", teamID, "segment", segmentID, "error", err)
 	}

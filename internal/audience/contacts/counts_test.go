@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// A large segment is counted in the background; until then, requests get the previous count.
+// A large segment is counted in the background; until the count is done, requests get the previous count.
 func TestCountSegment(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

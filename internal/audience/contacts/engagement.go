@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// RecordMailed records that a broadcast or an automation sends one email to each of the given contacts.
+// RecordMailed records that a broadcast or automation is sending one email to each of the given contacts.
 func (s *Service) RecordMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	if len(contactIDs) > 0 {
 		countMailed(ctx, tx, teamID, slices.Sorted(slices.Values(contactIDs)))
@@ -21,23 +21,23 @@ func (s *Service) RecordMailed(ctx context.Context, tx *db.Tx, teamID string, co
 // responses counts the opens and clicks of one contact.
 type responses struct {
 	opened, clicked     int64
-	openedAt, clickedAt time.Time // times of the last open and click; zero for never
+	openedAt, clickedAt time.Time // times of the last open and the last click; zero if there was none
 }
 
-// add adds the counts of more to a and keeps the later times.
+// add adds another contact's counts and keeps the later of the times.
 func (a *responses) add(more *responses) {
 	a.opened, a.openedAt = a.opened+more.opened, latest(a.openedAt, more.openedAt)
 	a.clicked, a.clickedAt = a.clicked+more.clicked, latest(a.clickedAt, more.clickedAt)
 }
 
-// responder identifies who opened or clicked an email: the contact to which the email was sent, "" if none, and the
+// responder identifies who opened or clicked an email: the contact that the email was sent to ("" if none), and the
 // recipient's normalized address.
 type responder struct{ contactID, address string }
 
-// Recorded implements events.Listener and records opens and clicks as engagement of contacts. An event counts for the
-// contact to which the email was sent, even if its address has changed since; if there is no such contact, the event
-// counts for the contact with the recipient's address. Opens and clicks by bots do not count. Events arrive in batches,
-// so the contacts of a team are looked up with one query per batch.
+// Recorded implements events.Listener and records opens and clicks as contact engagement. An event counts for the
+// contact that the email was sent to, even if that contact's address has changed. If there is no such contact, the
+// event counts for the contact that has the recipient's address. Opens and clicks by bots do not count. Events arrive
+// in batches, so a team's contacts are looked up with one query per batch.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	byTeam := map[string]map[responder]*responses{}
 	for i := range all {
@@ -73,8 +73,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		if err != nil {
 			return err
 		}
-		// The rows are written in the order of contact ids, as in countMailed, so that two transactions cannot
-		// deadlock.
+		// The rows are written in order of contact id, as in countMailed, so that two transactions cannot deadlock.
 		for _, contactID := range slices.Sorted(maps.Keys(byContact)) {
 			countResponses(ctx, tx, teamID, contactID, byContact[contactID])
 		}
@@ -129,7 +128,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Lookup returns the elements of contactIDs that are contacts of the team, and the ids of the contacts that have the
+// Lookup returns those of the given ids that belong to contacts of the team, and the ids of the contacts that have the
 // given normalized addresses.
 func (s *Service) Lookup(ctx context.Context, r db.Reader, teamID string, contactIDs, addresses []string) (
 	ids map[string]bool, byAddress map[string]string, err error) {

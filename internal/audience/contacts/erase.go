@@ -15,9 +15,9 @@ const (
 	leftRefusals   = "contacts LEFT without their names, because they unsubscribed"
 )
 
-// EraseAddress deletes the contacts with an address. If refusals is false, a contact that is unsubscribed or opted out
-// of a topic keeps its address and these choices, because the address could otherwise be mailed again. EraseAddress
-// records no event, because the webhook for the event would contain the address.
+// EraseAddress deletes the contacts that have the given address. If the refusals parameter is false, a contact that is
+// unsubscribed or has opted out of a topic keeps its address and these choices, because otherwise the address could be
+// mailed again. EraseAddress records no event, because the webhook for the event would contain the address.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {

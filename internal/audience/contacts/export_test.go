@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// SetCountAtOnce sets the size up to which segments are counted on each request.
+// SetCountAtOnce sets the largest segment size that is counted on each request.
 func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit = n }
 
 // SetParts sets the number of contacts in a part, and the estimated cost, in parts, of finding contacts through the
@@ -16,8 +16,8 @@ func (s *Service) SetParts(size, worth int) {
 	s.limits.setsCost = worth
 }
 
-// SetTimes sets how long requests may wait for a read slot and may read, and how long background counts may read; 0
-// keeps the current limit.
+// SetTimes sets how long requests may wait for a read slot, how long they may read, and how long background counts may
+// read; 0 keeps the current limit.
 func (s *Service) SetTimes(wait, read, count time.Duration) {
 	s.limits.wait, s.limits.read = cmp.Or(wait, s.limits.wait), cmp.Or(read, s.limits.read)
 	s.limits.count = cmp.Or(count, s.limits.count)
@@ -29,7 +29,7 @@ func (s *Service) SetPatience(d time.Duration) { s.limits.backgroundWait = d }
 // SetPreview limits how long CountRefused may take.
 func (s *Service) SetPreview(d time.Duration) { s.limits.preview = d }
 
-// Forgive allows filters that took too long to be tried again immediately.
+// Forgive lets filters that took too long be tried again immediately.
 func (s *Service) Forgive() {
 	for name := range s.slow.until {
 		s.slow.until[name] = time.Time{}
@@ -55,7 +55,7 @@ func (s *Service) Counted() int {
 	return len(s.counts.active)
 }
 
-// HoldCounts prevents background counts from running until the returned function end is called.
+// HoldCounts keeps background counts from running until the returned function is called.
 func (s *Service) HoldCounts() (end func()) {
 	s.counts.running <- struct{}{}
 	return func() { <-s.counts.running }

@@ -18,8 +18,8 @@ const (
 	segmentsField = "contact.segments"
 )
 
-// FilterSchema returns the schema for a rule about contacts. The schema contains the fixed fields, and the fields for
-// the team's properties, topics and segments that the rule names.
+// FilterSchema returns the schema for a rule about contacts. The schema contains the fixed fields, and fields for those
+// of the team's properties, topics and segments that the rule names.
 func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule) (filter.Schema,
 	error) {
 	schema := filter.Schema{Fields: map[string]filter.Field{}, Unknown: unknownField}
@@ -57,8 +57,8 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 	return schema, nil
 }
 
-// segmentsFilter returns the field contact.segments. haveFilters contains the segments of the team that the rule names;
-// the value is true for segments with a filter, which a rule must not name.
+// segmentsFilter returns the field contact.segments. The map haveFilters contains the team's segments that the rule
+// names; its value is true for segments with a filter, which a rule must not name.
 func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
 		filtered, ok := haveFilters[id]
@@ -72,7 +72,7 @@ func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	}}
 }
 
-// unknownField returns advice for the error message about a field name that does not exist.
+// unknownField returns advice for the error message about an unknown field name.
 func unknownField(name string) string {
 	switch {
 	case strings.HasPrefix(name, propertyField):
@@ -89,7 +89,7 @@ func unknownField(name string) string {
 		"`contact.engagement` `mailed`, `opened`, `clicked`, `mailed_at`, `opened_at` and `clicked_at`."
 }
 
-// names lists the properties, topics and segments of the team that a rule reads, and whether it reads engagement.
+// names lists the team's properties, topics and segments that a rule reads, and says whether the rule reads engagement.
 type names struct {
 	properties []string
 	topics     []string // spelled as in the rule
@@ -123,7 +123,7 @@ func lower(texts []string) []string {
 	return all
 }
 
-// countMatches returns how many contacts of a team match a rule.
+// countMatches returns how many of a team's contacts match a rule.
 func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.Rule, schema filter.Schema,
 	now time.Time) (n int, err error) {
 	ask := measure(ctx, r)
@@ -137,8 +137,8 @@ func countMatches(ctx context.Context, r db.Reader, teamID string, rule *filter.
 	return n, nil
 }
 
-// FilterValues reads one contact's values of the fields that a rule names. The result is the value function for
-// [filter.Rule.Match]; it returns values only for field names that begin with "contact.".
+// FilterValues reads one contact's values for the fields that a rule names. The result is a function that returns these
+// values to [filter.Rule.Match], but only for field names that begin with "contact.".
 func (s *Service) FilterValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, rule *filter.Rule,
 ) (func(name string) filter.Value, error) {
 	values := map[string]filter.Value{

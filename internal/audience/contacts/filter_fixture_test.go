@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// filtered is a team with two text properties (plan and note), two number properties (age and score), two topics
+// filtered is a team with two string properties (plan and note), two number properties (age and score), two topics
 // (opt-in and opt-out by default), and three segments, the last one with a filter.
 type filtered struct {
 	t        testing.TB
@@ -67,9 +67,9 @@ type person struct {
 	numbers       map[string]float64 // the same
 	subscriptions []string           // by the index of the topic; "" for no choice
 	segments      []bool             // by segment index
-	engaged       bool               // whether the contact has a row of engagement
+	engaged       bool               // whether the contact has an engagement row
 	counts        [3]int             // mailed, opened, clicked
-	times         [3]time.Time       // times of the last events, in the same order; zero for never
+	times         [3]time.Time       // times of the last events, in the same order; zero if there was none
 }
 
 // write replaces the database rows of a person.
@@ -122,7 +122,7 @@ func (f *filtered) write(p *person) {
 	}
 }
 
-// value returns the value of a field for a person, according to docs/filters.md.
+// value returns the value that a field has for a person, according to docs/filters.md.
 func (f *filtered) value(p *person, name string) filter.Value {
 	for i, topic := range f.topics {
 		if strings.EqualFold(name, "contact.topics."+topic) {
@@ -164,7 +164,7 @@ func (f *filtered) value(p *person, name string) filter.Value {
 	return filter.TextValue(p.texts[key])
 }
 
-// found returns the sorted ids of the contacts that a rule selects in SQL.
+// found returns the sorted ids of the contacts that a rule, evaluated in SQL, selects.
 func (f *filtered) found(t rapid.TB, rule *filter.Rule) []string {
 	t.Helper()
 	schema, err := f.s.FilterSchema(f.t.Context(), f.s.DB.Reader, f.team, rule)
@@ -260,7 +260,7 @@ func drawNumber(t *rapid.T) float64 {
 		math.Copysign(0, -1)}), rapid.Float64Range(-1<<53, 1<<53)).Draw(t, "number")
 }
 
-// drawTime generates random times, some near the times that random rules compare with and some far from them.
+// drawTime generates random times, some near the times that random rules compare against and some far from them.
 func (f *filtered) drawTime(t *rapid.T) time.Time {
 	near := rapid.SampledFrom([]time.Duration{0, -time.Hour, -30 * 24 * time.Hour, -12 * time.Hour, -84 * time.Hour,
 		time.Minute, 12 * time.Hour, -365 * 24 * time.Hour}).Draw(t, "near")
@@ -303,7 +303,7 @@ func (f *filtered) drawPerson(t *rapid.T) *person {
 
 type tree = map[string]any
 
-// drawRule generates a random rule with at most depth levels.
+// drawRule generates a random rule that has at most the given number of levels.
 func (f *filtered) drawRule(t *rapid.T, depth int) tree {
 	kind := "rule"
 	if depth > 1 {

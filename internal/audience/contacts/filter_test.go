@@ -20,14 +20,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// words are texts that SQL and Go might compare differently, for example because of LIKE patterns, collations or
+// words are strings that SQL and Go might compare differently, for example because of LIKE patterns, collations or
 // numerals.
 var words = []string{"", "pro", "Pro", "PRO", "free", "50%", "50_", `5\%`, "é", "É", "e\u0301", "E", "z", "Z", "a b",
 	" ", "a\tb", "10", "9", "9.0", "-1.5", "-", ".5", "1e3", "007", "٣", "1234567890123456", "12345678901234567", "$1",
 	"?", "'; DROP TABLE contacts; --", "Straße", "STRASSE", "ﬁ", "😀x", "x😀", "İ", "null", "true", "\u202e\u200b",
 	strings.Repeat("x", 2000)}
 
-// TestFiltersMeanTheSameInSQLAndInMemory compares the results of SQL and Match for random contacts and rules.
+// TestFiltersMeanTheSameInSQLAndInMemory compares the results of the SQL queries with those of Match, for random
+// contacts and rules.
 func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -84,8 +85,8 @@ func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 }
 
 // TestFiltersCompareAddressesByTheirKeys checks that SQL and Match both compare the normalized key of an address.
-// Unicode lower case maps the capital İ and the Kelvin sign to i and k, but addresses with these characters belong to
-// different people than addresses with i and k.
+// Unicode lowercasing maps the capital İ and the Kelvin sign to i and k, but addresses with these characters belong to
+// different people from addresses with i and k.
 func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	const letters = "iIİkK\u212aéÉ"
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -127,7 +128,7 @@ func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	})
 }
 
-// incompressible returns a fixed text of n characters of 4 bytes that PostgreSQL cannot compress.
+// incompressible returns a fixed string of n 4-byte characters that PostgreSQL cannot compress.
 func incompressible(n int) string {
 	text := make([]rune, n)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -137,7 +138,7 @@ func incompressible(n int) string {
 	return string(text)
 }
 
-// TestFiltersOfLongTexts compares texts that differ only beyond the part that PostgreSQL's index contains.
+// TestFiltersOfLongTexts compares strings that differ only after the part that PostgreSQL's index contains.
 func TestFiltersOfLongTexts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -228,7 +229,7 @@ func TestFiltersNameWhatTheTeamHas(t *testing.T) {
 	})
 }
 
-// TestTheLargestFilters evaluates filters with the maximum number of comparisons, levels and values.
+// TestTheLargestFilters evaluates filters with the maximum numbers of comparisons, levels and values.
 func TestTheLargestFilters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)
@@ -272,10 +273,10 @@ func TestTheLargestFilters(t *testing.T) {
 	})
 }
 
-// TestFiltersGoByIndexes checks in query plans that walks look up values by contact id, and that counts use the indexes
-// on values.
+// TestFiltersGoByIndexes checks, using query plans, that walks look up values by contact id and that counts use the
+// indexes on values.
 func TestFiltersGoByIndexes(t *testing.T) {
-	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // allows json_each and CONSTANT ROW
+	whole := regexp.MustCompile(`Seq Scan|SCAN [^jC]|Sort |FOR ORDER BY`) // allows json_each and CONSTANT ROW in plans
 	byContact := regexp.MustCompile(`contact_id=\?|\(contact_id = c\.id\)`)
 	byValue := regexp.MustCompile(`AND (value|\w+_at)[<>=]|AND \((value|head|\w+_at) [<>=]`)
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -351,8 +352,7 @@ func TestFiltersGoByIndexes(t *testing.T) {
 	})
 }
 
-// TestConditionsOverEventsAndContacts evaluates a rule as an automation does, with a schema that also has fields of
-// events.
+// TestConditionsOverEventsAndContacts evaluates a rule as an automation does, with a schema that also has event fields.
 func TestConditionsOverEventsAndContacts(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFiltered(t, d)

@@ -11,25 +11,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// limits bounds how much a query reads, and how long reads may wait and take.
+// limits bounds how much a query reads, how long a read may wait, and how long it may take.
 type limits struct {
-	// partSize is the number of contacts in a part if there is no rule. With a rule, the size of a part is the field
-	// comparisons divided by the rule's number of comparisons, but at least minPart and at most maxRulePart. Each
-	// comparison is an index look-up that takes a few microseconds.
+	// partSize is the number of contacts in a part if there is no rule. With a rule, the part size is
+	// limits.comparisons divided by the number of comparisons in the rule, but at least minPart and at most
+	// maxRulePart. Each comparison is an index look-up, which takes a few microseconds.
 	partSize, comparisons, minPart, maxRulePart int
 
 	shortLookups int // maximum number of look-ups in an ordinary read; see source.lookups
 	maxIDs       int // maximum number of ids in one query
 
-	// setsCost is the estimated cost of finding the remaining contacts of a page through the indexes on values,
-	// expressed as a number of parts.
+	// setsCost is the estimated cost of finding the rest of a page's contacts through the indexes on values, expressed
+	// as a number of parts.
 	setsCost int
 
-	wait           time.Duration // maximum wait of a request for a read slot
-	read           time.Duration // time limit for reading a page or a small count, without the wait
-	backgroundWait time.Duration // maximum wait of background work for a read slot
-	preview        time.Duration // time limit of CountRefused
-	count          time.Duration // time limit of a background count
+	wait           time.Duration // how long a request may wait for a read slot
+	read           time.Duration // time limit for reading a page or a small count, excluding the wait
+	backgroundWait time.Duration // how long background work may wait for a read slot
+	preview        time.Duration // time limit for CountRefused
+	count          time.Duration // time limit for a background count
 	retryAfter     time.Duration // delay before a filter that took too long is tried again
 }
 
@@ -38,7 +38,7 @@ var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, 
 	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, retryAfter: time.Hour}
 
-// finder finds the next contacts of a source in the order of their ids. finder reads the contacts in parts and
+// finder finds the next contacts in a source, in order of their ids. It normally reads the contacts in parts and
 // evaluates the rule on each contact. If few contacts match, the finder instead looks up the matching contacts through
 // the indexes on values (see [finder.sets]).
 type finder struct {
@@ -49,15 +49,15 @@ type finder struct {
 	maxPart  int    // maximum number of contacts in a part
 	nextPart int    // number of contacts in the next part
 	beyond   string // the last contact id that was read
-	scanned  int    // number of contacts that were read
-	ended    bool   // no further contact matches
+	scanned  int    // number of contacts that have been read
+	ended    bool   // no more contacts match
 	noSets   bool   // the indexes on values cannot find the contacts
 
 	found []Contact
 }
 
-// finder returns a finder for up to want contacts after the id beyond. The first parts are small, because a small part
-// is enough if most contacts match.
+// finder returns a finder for up to want contacts, starting after the contact with the id given as beyond. The first
+// parts are small, because a small part is enough if most contacts match.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}
@@ -68,7 +68,7 @@ func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	return f
 }
 
-// done reports whether the search has ended.
+// done reports whether the search is finished.
 func (f *finder) done() bool { return f.ended || f.remaining() == 0 }
 
 // remaining returns how many contacts must still be found.
@@ -81,8 +81,8 @@ func (f *finder) sparse() bool {
 }
 
 // isShort reports whether more contacts must be found and the next part is short enough for an ordinary read. A part
-// without a rule is always short. A part with a rule is short if the estimated number of look-ups is at most
-// shortLookups. All other parts need long reads, because the team that wrote the rule determines its cost.
+// without a rule is always short. A part with a rule is short if it is estimated to need at most shortLookups look-ups.
+// All other parts need long reads, because the team that wrote the rule determines its cost.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false
@@ -90,7 +90,7 @@ func (f *finder) isShort() bool {
 	return f.of.rule == nil || f.of.lookups()*max(f.nextPart, f.remaining()) <= f.shortLookups
 }
 
-// collect appends contacts to found, until the wanted number is reached.
+// collect appends contacts to f.found until it contains the wanted number.
 func (f *finder) collect(all []Contact) {
 	f.found = append(f.found, all[:min(len(all), f.remaining())]...)
 }
@@ -104,7 +104,7 @@ func (f *finder) next(ctx context.Context, r db.Reader, n int) (span, error) {
 	return in, err
 }
 
-// readPart finds the matching contacts of the next part.
+// readPart finds the matching contacts in the next part.
 func (f *finder) readPart(ctx context.Context, r db.Reader) error {
 	if f.of.segmentID != "" || f.of.rule == nil {
 		return f.read(ctx, r)
@@ -117,7 +117,7 @@ func (f *finder) readPart(ctx context.Context, r db.Reader) error {
 	return f.span(ctx, r, in)
 }
 
-// span finds the contacts of a span that match the rule.
+// span finds the contacts in a span that match the rule.
 func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 	all, err := contactsIn(ctx, r, &f.of, in, f.remaining())
 	f.collect(all)
@@ -125,8 +125,8 @@ func (f *finder) span(ctx context.Context, r db.Reader, in span) error {
 	return err
 }
 
-// read finds contacts of the next part for sources without a rule, and for segments to which contacts are added by
-// hand. read reads the rows first and then drops the few rows that were created after the audience's time limit.
+// read finds the contacts in the next part for sources without a rule, and for segments that contacts are added to by
+// hand. The method first reads the rows and then drops the few that were created after the audience's cutoff time.
 func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	n := f.remaining()
 	if f.scanned > 0 || f.of.rule != nil {
@@ -156,7 +156,7 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	if err = f.among(ctx, r, ids); err != nil {
 		return err
 	}
-	// Fewer contacts than wanted may be found before the end, because a contact may have been deleted after its
+	// There may be fewer contacts than wanted even before the end, because a contact may have been deleted after its
 	// membership was read.
 	if f.ended = len(members) < n; !f.ended {
 		f.beyond = members[n-1].contactID
@@ -164,8 +164,9 @@ func (f *finder) read(ctx context.Context, r db.Reader) (err error) {
 	return nil
 }
 
-// among adds the contacts in ids that match the rule. The ids must be sorted and come after all ids that were searched
-// before. f.beyond advances with each query, so that a retry after an error does not find a contact twice.
+// among collects those of the contacts with the given ids that match the rule. The ids must be sorted and come after
+// all ids that have been searched so far. Each query advances f.beyond, so that a retry after an error does not find a
+// contact twice.
 func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	for chunk := range slices.Chunk(ids, f.maxIDs) {
 		if f.remaining() == 0 {
@@ -181,7 +182,7 @@ func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 	return nil
 }
 
-// tooNew reports whether a row was created after the audience's time limit.
+// tooNew reports whether a row was created after the audience's cutoff time.
 func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
 // sets finds the remaining contacts through the indexes on values (see [filter.Rule.Find]). If the indexes cannot find
@@ -201,7 +202,7 @@ func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	return nil
 }
 
-// List returns a page of the contacts of a segment, or of all contacts of a team if segmentID is "", newest first. If
+// List returns a page of the contacts in a segment or, if segmentID is "", of all the team's contacts, newest first. If
 // the segment does not exist, List returns a NotFound fault. If a filter gets no read slot within five seconds, or
 // takes more than five seconds to find a page, List returns an Unavailable fault.
 func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Page) ([]Contact, bool, error) {
@@ -234,7 +235,7 @@ func (s *Service) List(ctx context.Context, teamID, segmentID string, p page.Pag
 	return all, more, nil
 }
 
-// long returns the limits for long reads of requests.
+// long returns the limits for long reads on behalf of requests.
 func (s *Service) long(teamID string) db.Long {
 	return db.Long{Owner: teamID, Wait: s.limits.wait, Time: s.limits.read}
 }
@@ -261,7 +262,7 @@ func (s *Service) markSlow(of *source) {
 	}
 }
 
-// slowFilters contains the keys of filters that took too long, with the time at which each filter may be tried again.
+// slowFilters contains the keys of filters that took too long, and the time at which each filter may be tried again.
 type slowFilters struct {
 	mu    sync.Mutex
 	until map[string]time.Time
@@ -270,14 +271,14 @@ type slowFilters struct {
 // When slowFilters has maxSlowFilters entries, adding an entry removes the expired entries.
 const maxSlowFilters = 10_000
 
-// contains reports whether a filter took too long recently and must not be tried yet.
+// contains reports whether a filter recently took too long and must not be tried again yet.
 func (s *slowFilters) contains(name string, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return now.Before(s.until[name])
 }
 
-// add prevents a filter from being tried for the duration d, and reports whether the filter was not in the list before.
+// add blocks a filter for the duration d, and reports whether the filter is new to the list.
 func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -299,7 +300,7 @@ func (s *slowFilters) add(name string, now time.Time, d time.Duration) (first bo
 	return !known
 }
 
-// remove removes a filter from the list after it was fast enough.
+// remove removes a filter from the list once it has been fast enough.
 func (s *slowFilters) remove(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -51,7 +51,8 @@ func (w *world) crowd(n int) {
 
 func pad(i int) string { return fmt.Sprintf("%02d@x.example", i) }
 
-// Every page of a filtered list except the last is full, wherever the matching contacts are and however they are found.
+// Every page of a filtered list except the last one is full, regardless of where the matching contacts are and how they
+// are found.
 func TestPagesOfFiltersAreFull(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -260,8 +261,8 @@ func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	})
 }
 
-// If counting a filtered segment takes too long, the previous count is kept and one warning is logged. The count is
-// tried again later or after a change of the filter.
+// If counting a filtered segment takes too long, the previous count is kept and a single warning is logged. The count
+// is tried again later, or after the filter changes.
 func TestCountsThatTakeTooLong(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -276,7 +277,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 				VALUES ($1, $2, 7, 1)`, g.ID, w.team)
 			return err
 		})
-		// step requests the count of a segment and compares it, then runs the next scheduled count.
+		// step requests a segment's count, compares it with the wanted one, and then runs the next scheduled count.
 		step := func(what string, g segments.Segment, want int, renewed bool) {
 			t.Helper()
 			if c, err := w.Contacts.CountSegment(ctx, g); c.Contacts != want || err != nil {
@@ -316,7 +317,7 @@ func TestCountsThatTakeTooLong(t *testing.T) {
 	})
 }
 
-// The background counts of teams take turns, and the number of waiting segments per team is limited.
+// Teams take turns with background counts, and the number of waiting segments per team is limited.
 func TestCountsTakeTurns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -372,8 +373,8 @@ func (w *world) until(what string, holds func() bool) {
 	}
 }
 
-// A team that waits for a read slot for its count, for example because of its own long reads, does not delay the counts
-// of other teams.
+// A team whose count is waiting for a read slot, for example because of the team's own long reads, does not delay other
+// teams' counts.
 func TestCountsWaitBesideEachOther(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

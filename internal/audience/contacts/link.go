@@ -13,16 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// linkPurpose is part of the signature, so that the token of an unsubscribe link is not valid for any other purpose.
+// linkPurpose is part of the signature, so that an unsubscribe token is not valid for any other purpose.
 const linkPurpose = "unsubscribe"
 
 // Link is the content of an unsubscribe link.
 type Link struct {
 	TeamID  string
-	EmailID string // id of the email that contains the link; may have been deleted
+	EmailID string // id of the email that contains the link; the email may have been deleted
 	TopicID string // of that email; "" if it has none
-	// ContactID is the contact to which a broadcast or an automation sent the email; "" for other emails. The contact
-	// may have a new address since the email was sent.
+	// ContactID is the id of the contact that a broadcast or automation sent the email to; "" for other emails. The
+	// contact's address may have changed after the email was sent.
 	ContactID string
 	Address   string // the address of the email's recipient, in lower case
 }
@@ -51,7 +51,7 @@ func (s *Service) ReadToken(token string) (Link, error) {
 	return l, nil
 }
 
-// pack encodes an id as 16 bytes, to keep links short. If the text is not an id, pack returns "".
+// pack encodes an id as 16 bytes to keep links short. If its argument is not an id, pack returns "".
 func pack(text string) string {
 	u, err := uuid.Parse(text)
 	if err != nil {
@@ -75,14 +75,14 @@ type Preferences struct {
 
 	hidden []TopicSubscription
 
-	// The fields refusesAll and refuses contain opt-outs that the holder of the link confirmed, even if the team had
-	// recorded them before. An import can undo only opt-outs that were not made through a link.
+	// The fields refusesAll and refuses contain opt-outs that the holder of the link confirmed, including those that
+	// the team had already recorded. An import can undo only opt-outs that were not made through a link.
 	refusesAll bool
 	refuses    []string // topic ids, including hidden topics
 }
 
-// topic returns a topic, or nil if the holder of the link may not choose this topic, and reports whether the team has
-// the topic at all.
+// topic returns a topic, or nil if the holder of the link may not choose that topic. The result exists reports whether
+// the team has the topic at all.
 func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) {
 	for i := range p.Topics {
 		if p.Topics[i].ID == topicID {
@@ -92,9 +92,9 @@ func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) 
 	return nil, slices.ContainsFunc(p.hidden, func(t TopicSubscription) bool { return t.ID == topicID })
 }
 
-// Preferences returns the preferences of the contact to which the link's email was sent, even if its address has
-// changed since. If there is no such contact, Preferences returns the preferences of the address to which the email was
-// sent.
+// Preferences returns the preferences of the contact that the link's email was sent to, even if the contact's address
+// has changed. If there is no such contact, Preferences returns the preferences of the address that the email was sent
+// to.
 func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) {
 	var at Contact
 	err := noContact()
@@ -110,16 +110,16 @@ func (s *Service) Preferences(ctx context.Context, l Link) (Preferences, error) 
 	return preferences(ctx, s.DB.Reader, l, &at)
 }
 
-// owner is a contact with subscriptions that the holder of a link can change. If the address has no contact yet, found
-// is false.
+// owner is a contact whose subscriptions the holder of a link can change. If the address has no contact yet, found is
+// false.
 type owner struct {
 	Contact
 	found bool
 }
 
-// lockOwners returns and locks the contacts on which a link acts: the contact to which the email was sent and, if that
-// contact's address has changed, also the contact that has the email's address now. If the first contact was deleted or
-// the email was not sent to a contact, lockOwners returns only the contact with the address.
+// lockOwners locks and returns the contacts that a link acts on: the contact that the email was sent to and, if that
+// contact's address has changed, also the contact that now has the email's address. If the first contact has been
+// deleted or the email was not sent to a contact, lockOwners returns only the contact that has the address.
 func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error) {
 	if l.ContactID != "" {
 		at, err := lockByID(ctx, tx, l.TeamID, l.ContactID)
@@ -136,7 +136,7 @@ func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error)
 	return append(all, owner{at, found}), err
 }
 
-// preferences returns the preferences of a contact. For an address without a contact, pass the zero Contact.
+// preferences returns the preferences of a contact. For an address without a contact, callers pass the zero Contact.
 func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Preferences, error) {
 	p := Preferences{Unsubscribed: at.Unsubscribed}
 	all, err := subscriptions(ctx, r, l.TeamID, at.ID)
@@ -156,20 +156,20 @@ func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Prefere
 	return p, nil
 }
 
-// selectable reports whether a contact may subscribe to or unsubscribe from the topic through a link.
+// selectable reports whether a contact may subscribe to the topic or unsubscribe from it through a link.
 func (t *TopicSubscription) selectable() bool {
 	return t.Visibility == Public || t.Subscription == OptIn || t.chosen == OptOut && t.source != ""
 }
 
-// optedOutByTeam reports whether the team or an import, and not the contact, opted the contact out.
+// optedOutByTeam reports whether the contact was opted out by the team or an import rather than by its own choice.
 func (t *TopicSubscription) optedOutByTeam() bool { return t.chosen == OptOut && t.source == "" }
 
-// recordsRefusal reports whether the holder of the link confirms an opt-out that the team recorded before.
+// recordsRefusal reports whether the holder of the link confirms an opt-out that the team had already recorded.
 func (p *Preferences) recordsRefusal(t *TopicSubscription) bool {
 	return t.optedOutByTeam() && slices.Contains(p.refuses, t.ID)
 }
 
-// Selection is the input of the holder of a link on the unsubscribe page: which of the shown topics to subscribe to.
+// Selection is what the holder of a link chose on the unsubscribe page: which of the shown topics to subscribe to.
 // Subscriptions to topics that were not shown do not change.
 type Selection struct {
 	Shown        []string
@@ -196,8 +196,8 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 }
 
 // Unsubscribe opts the holder of a link out of the link's topic and returns the preferences before and after the
-// change. If the link has no topic, or the topic was deleted, Unsubscribe unsubscribes the contact from everything,
-// because only a topic could identify similar emails. Repeated calls of Unsubscribe change nothing.
+// change. If the link has no topic, or the topic has been deleted, Unsubscribe unsubscribes the contact from
+// everything, because only a topic could identify similar emails. Repeated calls to Unsubscribe change nothing.
 func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {
@@ -211,12 +211,12 @@ func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Prefer
 	})
 }
 
-// choose applies the function decide to the preferences of a link's owners and writes the changes. If the address has
-// no contact and something changes, choose creates the contact. If the contact has opted in too often within an hour,
-// choose writes only opt-outs and returns a TooFast fault.
+// choose applies its callback to the preferences of a link's owners and writes the changes. If the address has no
+// contact and something changes, choose creates the contact. If the contact has opted in too often within the last
+// hour, choose writes only opt-outs and returns a TooFast fault.
 //
-// If the contact's address has changed since the email was sent, opt-outs apply to the old and the new address. Opt-ins
-// apply only to the contact with its new address, because the old address may now belong to another person.
+// If the contact's address has changed since the email was sent, opt-outs apply to both the old and the new address.
+// Opt-ins apply only to the contact's new address, because the old address may now belong to another person.
 func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences)) (before, after Preferences,
 	err error) {
 	counted, refused := false, false // not reset if the transaction is retried
@@ -266,8 +266,8 @@ func (s *Service) choose(ctx context.Context, l Link, decide func(*Preferences))
 	return before, after, err
 }
 
-// change returns the difference between before and p as a Change. source is the id of the email with the link that
-// unsubscribed the contact from everything, "" if no link did.
+// change returns the difference between the earlier preferences and p as a Change. The parameter source is the id of
+// the email whose link unsubscribed the contact from everything, or "" if no link did.
 func (p *Preferences) change(before *Preferences, source string) (c Change) {
 	if p.Unsubscribed != before.Unsubscribed || p.refusesAll && source == "" {
 		c.Unsubscribed = &p.Unsubscribed

@@ -15,10 +15,10 @@ type AudienceMember struct {
 	Refused     Refusal // why it may not be mailed; "" if it may
 }
 
-// AudienceMembers returns, by id, the given contacts that still exist, with their addresses and whether they may be
-// mailed. topicID is the topic of the email, or "" for a broadcast or an automation without a topic. Transactions that
-// enqueue emails to contacts that were read earlier call AudienceMembers. If the team does not have the topic and at
-// least one contact exists, AudienceMembers returns an Invalid fault for the field topic_id.
+// AudienceMembers returns a map, by id, of the given contacts that still exist, with their addresses and whether they
+// may be mailed. The parameter topicID is the email's topic, or "" for a broadcast or automation without a topic. A
+// transaction calls AudienceMembers when it enqueues emails to contacts that were read earlier. If the team has no such
+// topic but at least one of the contacts exists, AudienceMembers returns an Invalid fault for the topic_id field.
 func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topicID string, contactIDs []string) (
 	map[string]AudienceMember, error) {
 	found := make(map[string]AudienceMember, len(contactIDs))
@@ -38,12 +38,12 @@ func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topi
 	return found, nil
 }
 
-// RefusedContact is [Service.Refused] for an email that was enqueued for a contact. topicID is "" for a broadcast or an
-// automation without a topic.
+// RefusedContact is like [Service.Refused], but for an email that was enqueued for a contact. The parameter topicID is
+// "" for a broadcast or automation without a topic.
 //
 // If the contact exists, its own subscriptions determine whether it may be mailed, even if its address has changed. If
-// another contact has one of the addresses now and is unsubscribed or opted out, that address is refused as well. If
-// the contact was deleted, or contactID is "", only the contacts that have the addresses count.
+// another contact now has one of the addresses and is unsubscribed or opted out, that address is also refused. If the
+// contact has been deleted, or contactID is "", only the contacts that have the addresses count.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// SegmentsOf returns a page of the segments to which a contact was added, the newest segment first. Segments that
-// select the contact by a filter are not included.
+// SegmentsOf returns a page of the segments that a contact was added to, newest segment first. Segments that contain
+// the contact because of a filter are not included.
 func (s *Service) SegmentsOf(ctx context.Context, teamID, idOrAddress string, p page.Page) (
 	[]segments.Membership, bool, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)

@@ -6,16 +6,15 @@ import (
 	"time"
 )
 
-// These constants limit how often a contact can opt in through links. After each opt-in the contact can opt out again,
-// and each change records an event, so without a limit the holder of a link could fill the disk. Opting out is never
-// refused.
+// These constants limit how often a contact can opt in through links. A contact can opt in and out repeatedly, and each
+// change records an event, so without a limit the holder of a link could fill the disk. Opting out is never refused.
 const (
-	maxOptIns        = 20 // opt-ins per contact and window, plus one for each topic
+	maxOptIns        = 20 // opt-ins per contact per window, not counting the one extra opt-in for each topic
 	optInWindow      = time.Hour
-	maxOptInContacts = 100_000 // maximum number of contacts with a count
+	maxOptInContacts = 100_000 // maximum number of contacts whose opt-ins are counted
 )
 
-// optInLimiter counts the opt-ins through links per contact, on this node. The zero value is ready to use.
+// optInLimiter counts, on this node, how often each contact opts in through links. The zero value is ready to use.
 type optInLimiter struct {
 	mu     sync.Mutex
 	counts map[string]optInCount // by contact
@@ -27,8 +26,8 @@ type optInCount struct {
 	n     int
 }
 
-// allow counts n more opt-ins for a key and returns true. If the count in the current window would exceed most, allow
-// counts nothing and returns false.
+// allow counts n more opt-ins for a key and returns true if they are within the limit. If the count in the current
+// window would exceed the limit, allow counts nothing and returns false.
 func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -53,7 +52,7 @@ func (a *optInLimiter) allow(key string, now time.Time, n, most int) bool {
 	return true
 }
 
-// countOptIns returns the number of opt-ins in p that are not in the preferences before.
+// countOptIns returns the number of opt-ins in p that the earlier preferences do not contain.
 func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	for i, t := range p.Topics {
 		if t.Subscription == OptIn && before.Topics[i].Subscription != OptIn {
@@ -66,7 +65,7 @@ func (p *Preferences) countOptIns(before *Preferences) (n int) {
 	return n
 }
 
-// dropOptIns removes from p the opt-ins that are not in the preferences before.
+// dropOptIns removes from p the opt-ins that the earlier preferences do not contain.
 func (p *Preferences) dropOptIns(before *Preferences) {
 	for i := range p.Topics {
 		if p.Topics[i].Subscription == OptIn {

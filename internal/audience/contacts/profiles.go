@@ -10,24 +10,24 @@ import (
 // Profile is a contact with its values, segments and topics.
 type Profile struct {
 	Member
-	Segments []segments.Segment // segments to which the contact was added, oldest membership first; none with a filter
-	Topics   []ChosenTopic      // topics that the contact opted in to or out of, unsorted
+	Segments []segments.Segment // segments that the contact was added to, oldest membership first; none with a filter
+	Topics   []ChosenTopic      // topics that the contact has opted in to or out of, unsorted
 }
 
-// ChosenTopic is a topic that a contact opted in to or out of.
+// ChosenTopic is a topic that a contact has opted in to or out of.
 type ChosenTopic struct {
 	TopicID, Name string
 	Subscription  Subscription
 }
 
-// Engagement counts the emails that a contact received and how it responded.
+// Engagement counts the emails sent to a contact and the contact's responses.
 type Engagement struct {
-	Mailed, Opened, Clicked       int64     // emails of broadcasts and automations; opens and clicks without bots
-	MailedAt, OpenedAt, ClickedAt time.Time // times of the last email, open and click; zero for never
+	Mailed, Opened, Clicked       int64     // emails from broadcasts and automations; opens and clicks exclude bots
+	MailedAt, OpenedAt, ClickedAt time.Time // times of the last email, open and click; zero if there was none
 }
 
-// AudienceNow returns the audience of a segment, or of all contacts if segmentID is "". The audience excludes contacts
-// that are added later.
+// AudienceNow returns an audience that contains a segment, or all contacts if segmentID is "". The audience excludes
+// contacts that are added after the call.
 func (s *Service) AudienceNow(segmentID string) Audience {
 	return Audience{SegmentID: segmentID, Before: s.DB.Now()}
 }
@@ -37,7 +37,7 @@ func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, e
 	return propertyNames(ctx, s.DB.Reader, teamID)
 }
 
-// Profiles is [Service.Walk], but also returns the segments and topics of each contact.
+// Profiles is like [Service.Walk], but also returns each contact's segments and topics.
 func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	all []Profile, more bool, err error) {
 	members, more, err := s.Walk(ctx, teamID, a, after, limit)
@@ -55,7 +55,7 @@ func (s *Service) Profiles(ctx context.Context, teamID string, a Audience, after
 	return all, more, addTopics(ctx, s.DB.Reader, teamID, ids, at)
 }
 
-// Profile returns the profile and the engagement of one contact.
+// Profile returns one contact's profile and engagement.
 func (s *Service) Profile(ctx context.Context, c Contact) (Profile, Engagement, error) {
 	p := Profile{Member: Member{Contact: c}}
 	var err error

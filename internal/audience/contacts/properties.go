@@ -21,13 +21,13 @@ import (
 type Property struct {
 	ID        string
 	TeamID    string
-	Name      string       // key of the property in contacts and placeholders
+	Name      string       // the property's name in contacts and placeholders
 	Type      scalar.Type  // String or Number; never changes
 	Fallback  scalar.Value // used for contacts without a value; zero if there is no fallback
 	CreatedAt time.Time
 }
 
-// reserved lists the names, in lower case, that no property may have because placeholders use them for other values.
+// reserved lists, in lower case, the names that no property may have because placeholders use them for other values.
 var reserved = []string{"email", "first_name", "last_name", "unsubscribed", "unsubscribe_url",
 	"postrider_unsubscribe_url", "resend_unsubscribe_url", "contact", "this"}
 
@@ -38,7 +38,7 @@ type NewProperty struct {
 	Fallback scalar.Value
 }
 
-// CreateProperty creates a property. If the team already has a property with the name, CreateProperty returns an
+// CreateProperty creates a property. If the team already has a property with that name, CreateProperty returns an
 // Invalid fault.
 func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProperty) (Property, error) {
 	p := Property{TeamID: teamID, Name: n.Name, Type: n.Type, Fallback: n.Fallback}
@@ -46,8 +46,7 @@ func (s *Service) CreateProperty(ctx context.Context, teamID string, n NewProper
 		return p, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Concurrent transactions must count and insert properties one after the other, so that the limit is not
-		// exceeded.
+		// Concurrent transactions must count and insert properties one at a time, so that the limit is not exceeded.
 		if err := tx.Serialize(ctx, "properties of "+teamID); err != nil {
 			return err
 		}
@@ -94,7 +93,7 @@ func (p *Property) checkFallback() error {
 	return p.Fallback.Check("fallback_value", p.Type)
 }
 
-// isName reports whether a text is a valid property name.
+// isName reports whether a string is a valid property name.
 func isName(text string) bool {
 	return text != "" && len(text) <= maxProperty && !strings.ContainsFunc(text, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && r != '_'
@@ -117,7 +116,7 @@ func (s *Service) PropertiesNamed(ctx context.Context, r db.Reader, teamID strin
 	return propertiesNamed(ctx, r, teamID, names)
 }
 
-// UpdateProperty changes or removes the fallback of a property.
+// UpdateProperty changes or removes a property's fallback.
 func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string, fallback scalar.Value) (
 	p Property, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -134,7 +133,7 @@ func (s *Service) UpdateProperty(ctx context.Context, teamID, propertyID string,
 }
 
 // DeleteProperty deletes a property. The property can no longer be read after the commit; [Service.Sweep] deletes the
-// contacts' values later.
+// contacts' values for it later.
 func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, propertyTable, teamID, strings.ToLower(propertyID))
@@ -143,8 +142,8 @@ func (s *Service) DeleteProperty(ctx context.Context, teamID, propertyID string)
 
 func noProperty() error { return fault.NotFoundf("Contact property not found") }
 
-// resolveValues looks up the properties of the given values and validates the values. resolveValues returns an Invalid
-// fault if a property does not exist.
+// resolveValues looks up the properties that the given values belong to, and validates the values. If a property does
+// not exist, resolveValues returns an Invalid fault.
 func resolveValues(ctx context.Context, r db.Reader, teamID string, values map[string]scalar.Value) ([]propertyValue,
 	error) {
 	if len(values) == 0 {

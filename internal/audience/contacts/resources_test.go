@@ -23,7 +23,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Events about a contact list the segments that the contact has at the time of the event, oldest membership first.
+// Events about a contact list the segments that the contact belongs to at the time of the event, oldest membership
+// first.
 func TestEventsOfContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -106,7 +107,8 @@ func (w *world) whole(address string, topic contacts.Topic, g segments.Segment, 
 	return at.ID
 }
 
-// Deleting a contact, property or segment, or erasing an address or team, deletes all rows that belong to it.
+// When a contact, property or segment is deleted, or an address or team is erased, all rows that belong to it are
+// deleted.
 func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -202,7 +204,8 @@ func TestContested(t *testing.T) {
 	})
 }
 
-// Deleting a property or segment that many contacts have deletes the values and memberships in several steps.
+// When a property or segment that many contacts have is deleted, its values or memberships are deleted in several
+// steps.
 func TestSweepInSteps(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -269,8 +272,8 @@ func TestLimitsOfPropertiesAndSegments(t *testing.T) {
 	})
 }
 
-// If concurrent requests create the last property that the limit allows, or the same contact, each request gets a
-// correct response.
+// If concurrent requests create the last property that the limit allows, or create the same contact, each request gets
+// a correct response.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -359,7 +362,8 @@ func TestDeletedMeanwhile(t *testing.T) {
 	})
 }
 
-// Opens and clicks by people count for the contact with the recipient's address; opens and clicks by bots do not count.
+// Opens and clicks by people count for the contact that has the recipient's address; opens and clicks by bots do not
+// count.
 func TestEngagement(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -393,8 +397,8 @@ func TestEngagement(t *testing.T) {
 	})
 }
 
-// Opens and clicks count for the contact to which the email was sent, even if its address has changed. If that contact
-// no longer exists, opens and clicks count for the contact with the recipient's normalized address.
+// Opens and clicks count for the contact that the email was sent to, even if its address has changed. If that contact
+// no longer exists, opens and clicks count for the contact that has the recipient's normalized address.
 func TestEngagementIsOfTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -408,7 +412,7 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 		strange, _, err := w.Contacts.Upsert(ctx, w.Other.TeamID, "stranger@x.example", contacts.Change{})
 		w.Must(err)
 		late, again := w.upsert("a@x.example", contacts.Change{}), w.upsert("gone@x.example", contacts.Change{})
-		kelvin := w.upsert("\u212aarl@x.example", contacts.Change{}) // the Kelvin sign, whose lower case is the ASCII k
+		kelvin := w.upsert("\u212aarl@x.example", contacts.Change{}) // the Kelvin sign, which has the lowercase form k
 		w.upsert("karl@x.example", contacts.Change{})
 		by := func(contactID, to string, data any) events.Event {
 			e := events.Event{TeamID: w.team, EmailID: emailID, Type: events.EmailOpened, Recipient: to,
@@ -438,7 +442,7 @@ func TestEngagementIsOfTheContact(t *testing.T) {
 	})
 }
 
-// Every operation that accepts an id returns NotFound for objects of another team.
+// Every operation that accepts an id returns NotFound for another team's objects.
 func TestOfOtherTeams(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -509,7 +513,7 @@ func TestOfOtherTeams(t *testing.T) {
 
 func errorOf2[T any](_ T, _ bool, err error) error { return err }
 
-// Changing a contact's address fails if a concurrent transaction has just given the address to another contact.
+// Changing a contact's address fails if a concurrent transaction has just given the new address to another contact.
 func TestUpdateRefuses(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -27,14 +27,14 @@ type Deps struct {
 	Recorder *events.Recorder
 	Keys     *keyring.Keyring // signs unsubscribe links
 	Log      *slog.Logger
-	// OnUnsubscribe is called in the transaction in which a contact unsubscribes through a link.
+	// OnUnsubscribe is called when a contact unsubscribes through a link, in the same transaction.
 	OnUnsubscribe func(ctx context.Context, tx *db.Tx, l Link) error
 }
 
 // Service implements the operations on contacts, properties and topics, and on the members of segments.
 type Service struct {
 	Deps
-	Segments *segments.Service // access to the segments of teams
+	Segments *segments.Service // gives access to teams' segments
 
 	limits limits
 	counts *countScheduler
@@ -50,8 +50,8 @@ func New(d Deps) (*Service, error) {
 	return newService(d), nil
 }
 
-// NewTokens returns a Service that can only sign and verify tokens of unsubscribe links. All other methods of this
-// Service panic.
+// NewTokens returns a Service that can only sign and verify unsubscribe tokens. All other methods of this Service
+// panic.
 func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
 
 // newService returns a Service without checking its dependencies, for tests that need only some dependencies.
@@ -67,19 +67,19 @@ type Change struct {
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Properties   map[string]scalar.Value // by name; the zero Value deletes a value; other properties keep their value
+	Properties   map[string]scalar.Value // by name; a zero Value deletes the contact's value; other values do not change
 	Segments     []string                // ids of segments to add the contact to; other memberships do not change
 	Topics       []Choice                // subscriptions to other topics do not change
 }
 
-// Choice is a contact's opt-in to or opt-out of a topic.
+// Choice is a contact's decision to opt in to a topic or out of it.
 type Choice struct {
 	TopicID      string
 	Subscription Subscription
 }
 
 // Upsert creates the contact with the given address, or updates it if it exists, and reports whether it was created.
-// Fields that are nil in c keep their value.
+// Fields that are nil in the change keep their value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
 	if _, err := normalizeAddress(address); err != nil {
 		return at, false, err
@@ -95,7 +95,7 @@ func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) 
 	return at, created, err
 }
 
-// Update changes a contact, given by its id or address. If another contact of the team has the new address, Update
+// Update changes a contact, given by its id or address. If another contact in the team has the new address, Update
 // returns an Invalid fault.
 func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Change) (at Contact, err error) {
 	if err := c.check(); err != nil {
@@ -118,7 +118,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAddress string, c Chan
 	return at, err
 }
 
-// Delete deletes a contact, given by its id or address, with its values, memberships and subscriptions.
+// Delete deletes a contact, given by its id or address, along with its values, memberships and subscriptions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAddress string) (at Contact, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		at, err = s.DeleteIn(ctx, tx, teamID, idOrAddress)
@@ -140,13 +140,13 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Contact,
 	return contactByAddress(ctx, s.DB.Reader, teamID, address)
 }
 
-// Existing returns the elements of contactIDs that are ids of contacts of the team.
+// Existing returns those of the given ids that belong to contacts of the team.
 func (s *Service) Existing(ctx context.Context, teamID string, contactIDs []string) (map[string]bool, error) {
 	return existing(ctx, s.DB.Reader, teamID, contactIDs)
 }
 
-// Member returns a contact of a segment, or of the team if segmentID is "", by its id or address, with its values. If
-// the contact is not in the segment, Member returns a NotFound fault.
+// Member returns a contact and its values, given its id or address, from a segment or, if segmentID is "", from the
+// whole team. If the contact is not in the segment, Member returns a NotFound fault.
 func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress string) (m Member, err error) {
 	contactID, address, err := parseName(idOrAddress)
 	if err != nil {
@@ -163,7 +163,7 @@ func (s *Service) Member(ctx context.Context, teamID, segmentID, idOrAddress str
 	return m, err
 }
 
-// Subscriptions returns all topics of a team, oldest first, with the subscriptions of one contact, given by its id or
+// Subscriptions returns all of a team's topics, oldest first, with the subscriptions of one contact, given by its id or
 // address.
 func (s *Service) Subscriptions(ctx context.Context, teamID, idOrAddress string) ([]TopicSubscription, error) {
 	of, err := s.Get(ctx, teamID, idOrAddress)
@@ -189,14 +189,14 @@ func (s *Service) Subscribe(ctx context.Context, teamID, idOrAddress string, top
 	return err
 }
 
-// resolved is a validated change, with the objects that it names looked up.
+// resolved is a validated change together with the objects that it names.
 type resolved struct {
 	Change
 	address string // normalized; "" keeps the address
 	values  []propertyValue
 }
 
-// propertyValue is a property with a contact's new value.
+// propertyValue is a property together with a contact's new value for it.
 type propertyValue struct {
 	Property
 	value scalar.Value
@@ -226,8 +226,9 @@ func errContested() error {
 	return fmt.Errorf("create a contact: others created and deleted it %d times meanwhile", createTries)
 }
 
-// write applies a change to a contact and records the event. found says that the contact exists and is locked. source
-// is the id of the email with the link that was used, "" if no link was used.
+// write applies a change to a contact and records the event. The parameter found says whether the contact already
+// exists, in which case the caller has locked it. The parameter source is the id of the email whose link was used, or
+// "" if no link was used.
 func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool, to resolved, source string) (
 	created bool, err error) {
 	for try := 0; !found && !created; try++ {
@@ -269,7 +270,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 	return created, s.Recorder.Record(ctx, tx, events.Event{TeamID: at.TeamID, Type: kind, Data: data})
 }
 
-// relations holds a contact's segments, and the subscriptions and values that a change concerns.
+// relations holds a contact's segments, and the subscriptions and values that a change affects.
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value
@@ -298,8 +299,8 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 	return had, err
 }
 
-// add writes the subscriptions, values and memberships that the contact does not have yet, and reports whether it wrote
-// any. New segments and subscriptions are also added to the relations h.
+// add writes those subscriptions, values and memberships that the contact does not have yet, and reports whether it
+// wrote any. It also adds new segments and subscriptions to the relations h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
 		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {
@@ -328,7 +329,7 @@ func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved
 	return changed
 }
 
-// apply changes the fields of a contact and reports whether any field changed.
+// apply changes a contact's fields and reports whether any of them changed.
 func (c *Contact) apply(to resolved, source string) (changed bool) {
 	if to.address != "" && c.Address != to.address {
 		c.Address, changed = to.address, true
@@ -368,7 +369,7 @@ func (c *Change) check() error {
 	return nil
 }
 
-// parseName parses a text that is either the id or the address of a contact. parseName returns the id or the address in
+// parseName parses a string that is either the id or the address of a contact, and returns the id or address in
 // normalized form.
 func parseName(idOrAddress string) (contactID, address string, err error) {
 	switch {
@@ -420,7 +421,7 @@ func normalizeAddress(text string) (string, error) {
 
 func noContact() error { return fault.NotFoundf("Contact not found") }
 
-// checkTopics returns an Invalid fault if the team does not have one of the topics, or if the list contains a topic
+// checkTopics returns an Invalid fault if one of the topics does not exist in the team, or if the list contains a topic
 // twice.
 func checkTopics(ctx context.Context, r db.Reader, teamID string, topics []Choice) error {
 	if len(topics) == 0 {

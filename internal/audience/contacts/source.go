@@ -13,25 +13,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// source describes a set of contacts to read: all contacts of a team, or the contacts that were added to a segment, in
-// both cases limited to contacts that match a rule.
+// source describes a set of contacts to read: all of a team's contacts, or the contacts that were added to a segment.
+// In both cases, a rule may limit the set to the contacts that match it.
 type source struct {
 	teamID    string
-	segmentID string // the segment to which contacts were added by hand; "" for all contacts
+	segmentID string // a segment that contacts are added to by hand; "" for all contacts
 
 	rule   *filter.Rule // nil matches all
 	schema filter.Schema
 	now    time.Time // the time at which the rule is evaluated
 
-	// If the rule is the filter of a segment, filterOf is the id of the segment, and filterKey identifies the filter in
-	// slowFilters. Both filterOf and filterKey are "" for other rules.
+	// If the rule is a segment's filter, filterOf is the segment's id, and filterKey identifies the filter in
+	// slowFilters. For other rules, filterOf and filterKey are "".
 	filterOf, filterKey string
 
-	before int64  // excludes contacts and memberships created later, in microseconds; 0 means no limit
+	before int64  // excludes contacts and memberships created after this time, in microseconds; 0 means no limit
 	maxID  string // an id greater than all ids that were created by then; "" if before is 0
 }
 
-// audience returns the source that selects the contacts of an audience.
+// audience returns the source that selects the contacts in an audience.
 func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Audience) (source, error) {
 	of := source{teamID: teamID}
 	if a.SegmentID != "" {
@@ -44,7 +44,7 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 		}
 	}
 	if !a.Before.IsZero() {
-		// Ids contain the time of creation, so an upper bound on ids skips contacts that were created later without
+		// Ids contain the time of creation, so an upper bound on ids skips contacts that were created too late, without
 		// reading them. The extra minute allows for clock differences between nodes.
 		of.before, of.maxID = a.Before.UnixMicro(), id.First(a.Before.Add(time.Minute))
 	}
@@ -54,7 +54,7 @@ func (s *Service) audience(ctx context.Context, r db.Reader, teamID string, a Au
 	return of, nil
 }
 
-// contactsOf returns the source of a segment, or of all contacts for [segments.AllContacts].
+// contactsOf returns the source for a segment, or for all contacts if the segment is [segments.AllContacts].
 func (s *Service) contactsOf(ctx context.Context, r db.Reader, g segments.Segment) (source, error) {
 	of := source{teamID: g.TeamID}
 	switch {
@@ -79,8 +79,8 @@ func filterKey(g segments.Segment) string {
 	return g.ID + " " + hex.EncodeToString(sum[:8])
 }
 
-// restrict narrows a source to contacts that match a rule. restrict returns an Invalid fault if the rule names a
-// deleted object.
+// restrict narrows a source to contacts that match a rule, and returns an Invalid fault if the rule names a deleted
+// object.
 func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *filter.Rule) (err error) {
 	if of.filterOf, of.filterKey = "", ""; of.rule != nil {
 		rule = &filter.Rule{Kind: filter.And, Rules: []*filter.Rule{of.rule, rule}}
@@ -92,7 +92,7 @@ func (s *Service) restrict(ctx context.Context, r db.Reader, of *source, rule *f
 	return rule.Check(of.schema)
 }
 
-// comparisons returns how many comparisons the rule has.
+// comparisons returns how many comparisons the rule makes.
 func (of *source) comparisons() (n int) {
 	if of.rule != nil {
 		of.rule.Leaves(func(*filter.Rule) { n++ })
@@ -102,8 +102,8 @@ func (of *source) comparisons() (n int) {
 
 // These constants estimate the cost of conditions, in look-ups of one value by primary key.
 const (
-	searchLookups = 1000 // look-ups that take as long as one search in a repetitive text of 2,000 characters
-	listLookup    = 10   // values of a list that can be compared in the time that one look-up takes
+	searchLookups = 1000 // look-ups that take as long as one search in a repetitive string of 2,000 characters
+	listLookup    = 10   // list values that can be compared in the time that one look-up takes
 )
 
 // lookups estimates the worst-case cost of evaluating the rule on one contact, in look-ups.
@@ -117,8 +117,9 @@ func (of *source) lookups() (n int) {
 	return n
 }
 
-// span is a range of contact ids that starts after the id beyond and ends with the id upTo.
+// span is a range of contact ids, in ascending or descending order. The bound beyond is excluded; the bound upTo is
+// included.
 type span struct {
 	beyond, upTo string // "" is no bound
-	asc          bool   // whether ids ascend from beyond to upTo
+	asc          bool   // whether the ids ascend from beyond to upTo
 }

@@ -39,8 +39,8 @@ func contactByAddress(ctx context.Context, r db.Reader, teamID, address string) 
 		teamID, address))
 }
 
-// lockContact locks and returns the contact with an address. If there is no such contact, found is false, and the
-// result has only its team and address set.
+// lockContact locks and returns the contact that has the given address. If there is no such contact, found is false,
+// and only the team and address are set in the result.
 func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Contact, found bool, err error) {
 	c, err = scanContact(tx.QueryRow(ctx, `UPDATE contacts SET updated_at = updated_at WHERE team_id = $1 AND address = $2
 		RETURNING `+contactColumns, teamID, address))
@@ -53,7 +53,7 @@ func lockContact(ctx context.Context, tx *db.Tx, teamID, address string) (c Cont
 	return c, true, nil
 }
 
-// insertContact inserts a contact. insertContact returns false if the team already has a contact with the address.
+// insertContact inserts a contact, or returns false if the team already has a contact with the same address.
 func insertContact(ctx context.Context, tx *db.Tx, c *Contact) (inserted bool, err error) {
 	n, err := tx.Exec(ctx, `INSERT INTO contacts (`+contactColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 		ON CONFLICT (team_id, address) DO NOTHING`, c.ID, c.TeamID, c.Address, c.FirstName, c.LastName, c.Unsubscribed,
@@ -73,7 +73,7 @@ func lockByID(ctx context.Context, tx *db.Tx, teamID, contactID string) (Contact
 		RETURNING `+contactColumns, contactID, teamID))
 }
 
-// updateContact queues the update of a contact. If another contact has the new address, the transaction fails with a
+// updateContact queues an update of a contact. If another contact has the new address, the transaction fails with a
 // violation of the unique index contacts_address.
 func updateContact(ctx context.Context, tx *db.Tx, c *Contact) {
 	tx.Queue(ctx, `UPDATE contacts SET address = $3, first_name = $4, last_name = $5, unsubscribed = $6, source_id = $7,
@@ -178,7 +178,8 @@ func scanSubscribed(r db.Row) (s TopicSubscription, err error) {
 	return s, err
 }
 
-// subscriptions returns a team's topics, oldest first, with the subscriptions of a contact. contactID may be "".
+// subscriptions returns a team's topics, oldest first, with a contact's subscriptions. The parameter contactID may be
+// "".
 func subscriptions(ctx context.Context, r db.Reader, teamID, contactID string) ([]TopicSubscription, error) {
 	rows, err := r.Query(ctx, selectSubscribed+` ORDER BY t.id LIMIT $3`, teamID, contactID, MaxTopics)
 	return db.Collect(rows, err, scanSubscribed)
@@ -196,8 +197,7 @@ const selectRefused = `SELECT t.default_subscription, COALESCE(c.address, ''), C
 	LEFT JOIN contact_topics s ON s.team_id = t.team_id AND s.contact_id = c.id AND s.topic_id = t.id
 	WHERE t.id = $2 AND t.team_id = $1 AND t.deleted_at = 0`
 
-// refusedAmong adds to the map refused those of the given addresses that may not be mailed about a topic, with the
-// reason.
+// refusedAmong adds to a map those of the given addresses that may not be mailed about a topic, with the reasons.
 func refusedAmong(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
 	refused map[string]Refusal) error {
 	var byDefault Subscription

@@ -11,16 +11,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// contactColumnsOfC lists the columns of contactColumns, qualified with the table alias c.
+// contactColumnsOfC lists the same columns as contactColumns, qualified with the table alias c.
 var contactColumnsOfC = "c." + strings.ReplaceAll(contactColumns, ", ", ", c.")
 
-// query is the part of an SQL query after FROM, with its arguments.
+// query is the part of an SQL query that follows FROM, with its arguments.
 type query struct {
 	text string
 	args []any
 }
 
-// and adds a condition with one argument. The condition contains $? as the placeholder for the argument.
+// and adds a condition with one argument. The condition contains $? as a placeholder for the argument.
 func (q *query) and(condition string, arg any) {
 	q.args = append(q.args, arg)
 	q.text += " AND " + strings.ReplaceAll(condition, "$?", fmt.Sprintf("$%d", len(q.args)))
@@ -39,7 +39,7 @@ func direction(asc bool) string {
 	return "DESC"
 }
 
-// within adds conditions that limit a column of ids to a span.
+// within adds conditions that limit an id column to a span.
 func (q *query) within(column string, in span) {
 	beyond, upTo := " < $?", " >= $?"
 	if in.asc {
@@ -53,9 +53,10 @@ func (q *query) within(column string, in span) {
 	}
 }
 
-// index returns a query over all contacts or memberships of a source, and its column of contact ids, which an index can
-// return in order. The query over memberships has no condition on the team, because their index does not contain the
-// team. Omitting this condition is safe, because the caller has checked that the segment belongs to the team.
+// index returns a query over all of a source's contacts or memberships, and the column of contact ids that an index can
+// return in order. The query over memberships has no condition on the team, because the index on memberships does not
+// contain the team. Omitting this condition is safe, because the caller has checked that the segment belongs to the
+// team.
 func (of *source) index() (q query, column string) {
 	q, column = query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}, "c.id"
 	if of.segmentID != "" {
@@ -67,23 +68,23 @@ func (of *source) index() (q query, column string) {
 	return q, column
 }
 
-// contacts returns a query for the team's contacts that match the rule and, if there is a rule, the time limit. For a
-// segment, the caller adds a condition on the contacts' ids. A join with the memberships is avoided, because PostgreSQL
-// might then read the contacts of all teams or all memberships.
+// contacts returns a query for the team's contacts that match the rule. If there is a rule, the query also applies the
+// source's cutoff time. For a segment, the caller adds a condition on the contacts' ids. The query does not join the
+// memberships, because PostgreSQL might then read all teams' contacts or all memberships.
 func (of *source) contacts() (query, error) {
 	q := query{`contacts c WHERE c.team_id = $1`, []any{of.teamID}}
 	if of.rule == nil {
 		return q, nil
 	}
-	if of.before != 0 && of.segmentID == "" { // memberships have the time limit instead; none is older than its contact
+	if of.before != 0 && of.segmentID == "" { // memberships apply the cutoff instead; none is older than its contact
 		q.and("c.created_at <= $?", of.before)
 	}
 	text, args, err := of.rule.Where(of.schema, of.now, q.args)
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact after the id beyond, whether or not the contact matches the rule. spanEnd
-// returns "" if there are fewer than n contacts.
+// spanEnd returns the id of the nth contact after the one with the id given as beyond, whether or not that contact
+// matches the rule. If fewer than n contacts follow, spanEnd returns "".
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
@@ -103,7 +104,7 @@ func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bo
 	return end, nil
 }
 
-// contactsIn returns up to limit matching contacts of a span, in the order of the span.
+// contactsIn returns up to limit matching contacts in a span, in the order of the span.
 func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -137,13 +138,13 @@ func contactsAmong(ctx context.Context, r db.Reader, of *source, ids []string, a
 	return all, nil
 }
 
-// memberSince is a member of a segment with the time when it was added, in microseconds.
+// memberSince is a member of a segment and the time when it was added, in microseconds.
 type memberSince struct {
 	contactID string
 	created   int64
 }
 
-// membershipsIn returns up to limit memberships of the segment in a span.
+// membershipsIn returns up to limit of the segment's memberships within a span.
 func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]memberSince, error) {
 	q, column := of.index()
 	q.within(column, in)
@@ -159,8 +160,8 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	return all, nil
 }
 
-// matchIDs returns up to limit ids of contacts in a span that match the rule, in order. matchIDs finds the contacts
-// through the indexes on values, and returns false if the rule does not allow this; see [filter.Rule.Find].
+// matchIDs returns, in order, up to limit ids of contacts in a span that match the rule. It uses the indexes on values,
+// and returns false if the rule does not allow this; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {
@@ -191,7 +192,7 @@ func measure(ctx context.Context, r db.Reader) filter.Measure {
 	}
 }
 
-// contactAmong returns the contact of a source that has the given id or, if contactID is "", the given address.
+// contactAmong returns the contact in a source that has the given id or, if contactID is "", the given address.
 func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, address string) (Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -209,9 +210,9 @@ func contactAmong(ctx context.Context, r db.Reader, of *source, contactID, addre
 	return oneContact(r.QueryRow(ctx, `SELECT `+contactColumnsOfC+` FROM `+q.text, q.args...))
 }
 
-// countUpTo counts the contacts that were added to a segment or, if segmentID is "", the contacts of a team. Counting
-// stops when it reaches the number most. For a segment, the query has no condition on the team, because the index on
-// memberships does not contain the team.
+// countUpTo counts the contacts that were added to a segment or, if segmentID is "", all of a team's contacts. The
+// count stops when it reaches the given maximum. For a segment, the query has no condition on the team, because the
+// index on memberships does not contain the team.
 func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most int) (n int, err error) {
 	text, of := `SELECT 1 FROM contact_segments WHERE segment_id = $1`, segmentID
 	if segmentID == "" {
@@ -223,7 +224,7 @@ func countUpTo(ctx context.Context, r db.Reader, teamID, segmentID string, most 
 	return n, nil
 }
 
-// countContacts counts all contacts of a source without a time limit, using indexes.
+// countContacts counts all contacts in a source, using indexes and without a time limit.
 func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err error) {
 	if of.rule != nil {
 		return countMatches(ctx, r, of.teamID, of.rule, of.schema, of.now)
@@ -235,15 +236,15 @@ func countContacts(ctx context.Context, r db.Reader, of *source) (n int, err err
 	return n, nil
 }
 
-// choices holds the data of a contact that decides whether the contact may be mailed.
+// choices holds the data that decides whether a contact may be mailed.
 type choices struct {
 	address                  string
 	unsubscribed, suppressed bool
 	chosen                   Subscription // "" for neither
 }
 
-// eachChoice calls the function do for each contact of a span, in no particular order. The query returns one row per
-// contact instead of counting with GROUP BY, because GROUP BY would make the database sort the rows.
+// eachChoice calls a function for each contact in a span, in no particular order. The query returns one row per contact
+// instead of counting with GROUP BY, because GROUP BY would make the database sort the rows.
 func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID string, do func(c *choices)) error {
 	q, err := of.contacts()
 	if err != nil {
@@ -257,7 +258,7 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 		q.and("c.created_at <= $?", of.before)
 	}
 	if of.segmentID != "" {
-		// For a CROSS JOIN, SQLite always scans the left table in the outer loop.
+		// In a CROSS JOIN, SQLite always scans the left table in the outer loop.
 		q.text = `contact_segments m CROSS JOIN ` + q.text + ` AND c.id = m.contact_id`
 		q.and("m.segment_id = $?", of.segmentID)
 		q.within("m.contact_id", in)
@@ -287,7 +288,8 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 var errValuesTooLarge = errors.New("the values are too large")
 
 // valuesOf returns the property values of the given contacts, by contact id and property name. The parameter names
-// selects the properties; nil selects all. If the texts exceed most bytes in total, valuesOf returns errValuesTooLarge.
+// selects the properties; nil selects all. If the values exceed the given number of bytes in total, valuesOf returns
+// errValuesTooLarge.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {
 	properties, err := propertiesNamed(ctx, r, teamID, names)
@@ -297,7 +299,7 @@ func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names
 	return valuesAmong(ctx, r, teamID, contactIDs, properties, most)
 }
 
-// valuesAmong is valuesOf for properties that the caller has already looked up.
+// valuesAmong is like valuesOf, but for properties that the caller has already looked up.
 func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []string, properties []Property,
 	most int) (
 	map[string]map[string]scalar.Value, error) {
@@ -348,7 +350,7 @@ func valuesAmong(ctx context.Context, r db.Reader, teamID string, contactIDs []s
 	return values, nil
 }
 
-// defaultOf returns the default subscription of a topic.
+// defaultOf returns a topic's default subscription.
 func defaultOf(ctx context.Context, r db.Reader, teamID, topicID string) (byDefault Subscription, err error) {
 	err = r.QueryRow(ctx, `SELECT t.default_subscription FROM topics t WHERE t.id = $1 AND t.team_id = $2
 		AND t.deleted_at = 0`, topicID, teamID).Scan(&byDefault)

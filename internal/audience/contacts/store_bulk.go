@@ -25,7 +25,7 @@ func lockContacts(ctx context.Context, tx *db.Tx, teamID string, addresses []str
 	return byAddress, nil
 }
 
-// contactRows holds contacts as columns, which is the form that db.Tx.InsertRows accepts.
+// contactRows holds contacts as columns, the form that db.Tx.InsertRows accepts.
 type contactRows struct {
 	ids, addresses, firstNames, lastNames, sources []string
 	unsubscribed                                   []bool
@@ -117,7 +117,7 @@ func upsertNumbers(ctx context.Context, tx *db.Tx, teamID string, c *valueColumn
 	}
 }
 
-// choice is a contact's stored opt-in to or opt-out of a topic.
+// choice is a contact's stored decision to opt in to a topic or out of it.
 type choice struct {
 	subscription Subscription
 	source       string // id of the email whose link was used; "" for none

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countMailed increments the number of emails that were sent to each of the given contacts. The contacts are sorted by
-// id, so that two transactions cannot deadlock.
+// countMailed increments the number of emails sent to each of the given contacts. The contacts must be sorted by id, so
+// that two transactions cannot deadlock.
 func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []string) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 1, 0, 0, CAST($3 AS BIGINT), 0, 0 FROM contacts c WHERE c.id = ANY($2)
@@ -16,7 +16,7 @@ func countMailed(ctx context.Context, tx *db.Tx, teamID string, contactIDs []str
 		mailed_at = excluded.mailed_at`, teamID, contactIDs, tx.Now().UnixMicro())
 }
 
-// existing returns which of the given ids are contacts of the team.
+// existing returns those of the given ids that belong to contacts of the team.
 func existing(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string]bool, error) {
 	found := map[string]bool{}
 	if len(contactIDs) == 0 {
@@ -53,8 +53,8 @@ func contactsWith(ctx context.Context, r db.Reader, teamID string, addresses []s
 	return found, nil
 }
 
-// countResponses adds opens and clicks to a contact, if it still exists. Events may arrive in any order, so the later
-// time is kept.
+// countResponses adds opens and clicks to a contact, if the contact still exists. Events may arrive in any order, so
+// the later time is kept.
 func countResponses(ctx context.Context, tx *db.Tx, teamID, contactID string, a *responses) {
 	tx.Queue(ctx, `INSERT INTO contact_engagement (contact_id, team_id, mailed, opened, clicked, mailed_at, opened_at,
 		clicked_at) SELECT c.id, c.team_id, 0, CAST($3 AS BIGINT), CAST($4 AS BIGINT), 0, CAST($5 AS BIGINT),

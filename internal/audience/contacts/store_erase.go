@@ -37,10 +37,10 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.Segments.EraseTeam(ctx, teamID)
 }
 
-// erasableContact is a contact with the address that EraseAddress erases.
+// erasableContact is a contact that has the address to be erased by EraseAddress.
 type erasableContact struct {
 	id, teamID string
-	refuses    bool // whether the contact is unsubscribed or opted out of a topic
+	refuses    bool // whether the contact is unsubscribed or has opted out of a topic
 }
 
 // erasableContacts returns the contacts of the given teams that have the given address.
@@ -54,11 +54,11 @@ func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, addres
 	})
 }
 
-// detailTables are the tables with rows that belong to contacts, except the table of subscriptions.
+// detailTables are the tables whose rows belong to contacts, except the subscriptions table.
 var detailTables = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
-// deleteContacts deletes contacts and all rows that refer to them. deleteContacts locks the contacts first, so that it
-// also deletes rows that were written by transactions which held these locks before.
+// deleteContacts deletes contacts and all rows that refer to them. It locks the contacts first, so that it also deletes
+// rows written by transactions that held these locks before.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 	for _, table := range append([]string{"contact_topics"}, detailTables...) {
@@ -67,7 +67,7 @@ func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string)
 	tx.Queue(ctx, `DELETE FROM contacts WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 }
 
-// deleteDetails deletes all data of contacts except their addresses and opt-outs.
+// deleteDetails deletes all data about contacts except their addresses and opt-outs.
 func deleteDetails(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	for _, table := range detailTables {
 		tx.Queue(ctx, `DELETE FROM `+table+` WHERE contact_id = ANY($1) AND team_id = $2`, ids, teamID)

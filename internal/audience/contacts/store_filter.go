@@ -11,8 +11,8 @@ import (
 
 const engagementField = "contact.engagement."
 
-// membership is the column of the field contact.segments. Conditions on properties, topics and segments do not mention
-// the team: each of these objects belongs to one team, and the indexes used do not contain the team.
+// membership is the column for the field contact.segments. Conditions on properties, topics and segments do not mention
+// the team, because each of these objects belongs to one team and the indexes do not contain the team.
 var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
 // fixedFields contains the fields that contacts of every team have.
@@ -56,8 +56,8 @@ func engagementTime(column string) filter.Field {
 	return filter.Field{Type: filter.TimeField, Column: filter.Column{Table: "contact_engagement", Value: "v." + column}}
 }
 
-// propertyFields returns the fields for the properties with the given names. heads says that the index on texts
-// contains only the first characters of each text, as on PostgreSQL.
+// propertyFields returns the fields for the properties with the given names. If heads is true, the index on strings
+// contains only the first characters of each string, as on PostgreSQL.
 func propertyFields(ctx context.Context, r db.Reader, teamID string, names []string, heads bool) (
 	map[string]filter.Field, error) {
 	if len(names) == 0 {
@@ -107,7 +107,7 @@ func topicFields(ctx context.Context, r db.Reader, teamID string, ids []string) 
 	return fields, nil
 }
 
-// rowValues returns a contact's values of the properties and topics in a schema, by property id or topic id.
+// rowValues returns a contact's values for the properties and topics in a schema, by property id or topic id.
 func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schema, n names) (map[string]filter.Value,
 	error) {
 	ids := map[string][]string{}
@@ -148,7 +148,7 @@ func rowValues(ctx context.Context, r db.Reader, c *Contact, schema filter.Schem
 	return values, nil
 }
 
-// engagementValues adds the engagement of a contact to the map values, by field name.
+// engagementValues adds a contact's engagement to a map, by field name.
 func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[string]filter.Value) error {
 	var mailed, opened, clicked, mailedAt, openedAt, clickedAt int64
 	err := r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement
@@ -169,7 +169,7 @@ func engagementValues(ctx context.Context, r db.Reader, c *Contact, values map[s
 	return nil
 }
 
-// subscriptionOnly checks a value that a rule compares with the subscription to a topic.
+// subscriptionOnly checks a value that a rule compares with a topic subscription.
 func subscriptionOnly(text string) string {
 	if text == string(OptIn) || text == string(OptOut) {
 		return ""

@@ -20,9 +20,9 @@ func scanMailability(r db.Row) (c mailability, err error) {
 	return c, err
 }
 
-// selectMailability returns a SELECT statement up to WHERE, and the topic id as an argument unless it is "". In the
-// statement, $1 is the team and $2 the topic, if any. The topic's default is a subquery that the database evaluates
-// only once.
+// selectMailability returns a SELECT statement up to its WHERE clause, and the topic id as an argument unless it is "".
+// In the statement, $1 is the team and $2 is the topic, if any. The topic's default is a subquery that the database
+// evaluates only once.
 func selectMailability(topicID string) (text string, topic []any) {
 	if topicID == "" {
 		return `SELECT c.id, c.address, c.unsubscribed, '', 'opt_in' FROM contacts c WHERE`, nil
@@ -33,8 +33,8 @@ func selectMailability(topicID string) (text string, topic []any) {
 		FROM contacts c WHERE`, []any{topicID}
 }
 
-// ofTeamByID is the condition on the team in a query by contact ids. The concatenation prevents PostgreSQL from using
-// the index on team_id, with which it might read all contacts of the team.
+// ofTeamByID is the condition on the team for queries by contact id. The concatenation keeps PostgreSQL from using the
+// index on team_id, because it might then read all of the team's contacts.
 const ofTeamByID = ` c.team_id || '' = $1 AND c.id`
 
 // mailabilityByID returns the mailability of those of the given contacts that exist.
@@ -50,7 +50,7 @@ func mailabilityByID(ctx context.Context, r db.Reader, teamID, topicID string, c
 	return all, nil
 }
 
-// mailabilityAt returns the mailability of a contact, and of the contacts that have the given addresses.
+// mailabilityAt returns the mailability of a contact and of the contacts that have the given addresses.
 func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID string, addresses []string) (
 	[]mailability, error) {
 	text, topic := selectMailability(topicID)

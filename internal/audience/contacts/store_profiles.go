@@ -19,7 +19,7 @@ func propertyNames(ctx context.Context, r db.Reader, teamID string) ([]string, e
 	return names, nil
 }
 
-// addTopics adds to profiles the topics that the contacts opted in to or out of.
+// addTopics adds to the given profiles the topics that the contacts have opted in to or out of.
 func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []string, at map[string]*Profile) error {
 	rows, err := r.Query(ctx, `SELECT s.contact_id, s.topic_id, t.name, s.subscription FROM contact_topics s
 		JOIN topics t ON t.id = s.topic_id AND t.team_id = s.team_id AND t.deleted_at = 0
@@ -38,7 +38,7 @@ func addTopics(ctx context.Context, r db.Reader, teamID string, contactIDs []str
 	return nil
 }
 
-// engagementOf returns the engagement of a contact. The result is zero if the contact has no engagement yet.
+// engagementOf returns a contact's engagement. The result is zero if the contact has no engagement yet.
 func engagementOf(ctx context.Context, r db.Reader, teamID, contactID string) (e Engagement, err error) {
 	var mailed, opened, clicked int64
 	err = r.QueryRow(ctx, `SELECT mailed, opened, clicked, mailed_at, opened_at, clicked_at FROM contact_engagement

@@ -80,7 +80,7 @@ func updateProperty(ctx context.Context, tx *db.Tx, p *Property) error {
 	return nil
 }
 
-// setValue writes a contact's value of a property, or deletes it if the value is zero.
+// setValue writes a contact's value for a property, or deletes it if the value is zero.
 func setValue(ctx context.Context, tx *db.Tx, of *Contact, v propertyValue) {
 	table, value := "contact_texts", any(v.value.Text)
 	if v.Type == scalar.Number {

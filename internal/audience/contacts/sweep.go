@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/softdelete"
 )
 
-// topicTable and propertyTable describe to package softdelete how topics and properties are deleted.
+// topicTable and propertyTable tell package softdelete how topics and properties are deleted.
 var (
 	topicTable = softdelete.Table{Name: "topics", NotFound: noTopic, Children: []softdelete.Child{
 		{Table: "contact_topics", Column: "topic_id", Order: "contact_id"}}}

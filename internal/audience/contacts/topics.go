@@ -38,7 +38,7 @@ func (s *Service) CreateTopic(ctx context.Context, teamID string, n NewTopic) (T
 		return t, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// Concurrent transactions must count and insert topics one after the other, so that the limit is not exceeded.
+		// Concurrent transactions must count and insert topics one at a time, so that the limit is not exceeded.
 		if err := tx.Serialize(ctx, "topics of "+teamID); err != nil {
 			return err
 		}
@@ -115,17 +115,17 @@ func (s *Service) UpdateTopic(ctx context.Context, teamID, topicID string, c Top
 }
 
 // DeleteTopic deletes a topic. The topic can no longer be read after the commit; [Service.Sweep] deletes the
-// subscriptions later. Emails keep the topic's id. Emails that are not sent yet fail, because the opt-outs were deleted
-// with the topic.
+// subscriptions later. Emails keep the topic's id. Emails on the topic that have not been sent yet fail, because the
+// opt-outs are deleted along with the topic.
 func (s *Service) DeleteTopic(ctx context.Context, teamID, topicID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		return softdelete.Mark(ctx, tx, topicTable, teamID, strings.ToLower(topicID))
 	})
 }
 
-// Refused returns which of the given addresses may not be mailed about a topic, with the reason. The addresses must be
-// in lower case. Refused is called for every email that has a topic. If the team does not have the topic, Refused
-// returns an Invalid fault for the field topic_id.
+// Refused returns those of the given addresses that may not be mailed about a topic, with the reasons. The given
+// addresses must be in lower case. Refused is called for every email that has a topic. If the team has no such topic,
+// Refused returns an Invalid fault for the topic_id field.
 func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID string, addresses []string,
 ) (map[string]Refusal, error) {
 	const chunk = 500
@@ -143,13 +143,13 @@ func (s *Service) Refused(ctx context.Context, r db.Reader, teamID, topicID stri
 	return refused, nil
 }
 
-// UnknownTopic returns the fault for a topic_id that is not a topic of the team.
+// UnknownTopic returns the fault for a topic_id that does not belong to any of the team's topics.
 func UnknownTopic() error {
 	return fault.Invalidf("topic_id", "The `topic_id` field names no topic of this team. Create the topic first.")
 }
 
-// refusal returns the reason why a contact may not be mailed about a topic, or "" if it may be mailed. chosen is "" if
-// the contact neither opted in nor out, or does not exist.
+// refusal returns the reason why a contact may not be mailed about a topic, or "" if it may be mailed. The parameter
+// chosen is "" if the contact has opted neither in nor out, or does not exist.
 func refusal(byDefault, chosen Subscription, unsubscribed bool) Refusal {
 	switch {
 	case unsubscribed:

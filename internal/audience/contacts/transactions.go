@@ -10,14 +10,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// The methods in this file with names that end in "In" run in the caller's transaction. Each of these methods does the
-// same as the method without "In", and holds the lock on the contact's row until the transaction ends.
+// The methods in this file whose names end in "In" run in the caller's transaction. Each of these methods does the same
+// as the method without "In" in its name, and holds the lock on the contact's row until the transaction ends.
 //
 // If a method returns an Invalid or a NotFound fault, it has written nothing, because it looks up the contact and all
 // names in a change before it writes. After an Invalid or a NotFound fault, the caller may continue the transaction.
 // After any other error, the caller must roll back the transaction.
 
-// UpsertIn is [Service.Upsert] within a transaction.
+// UpsertIn is [Service.Upsert] in the caller's transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (
 	at Contact, created bool, err error) {
 	key, err := normalizeAddress(address)
@@ -36,8 +36,8 @@ func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address strin
 	return at, created, err
 }
 
-// UpdateIn is [Service.Update] within a transaction. If another contact has the new address, UpdateIn returns no fault;
-// instead the transaction fails with a violation of the unique index contacts_address ([db.DB.Violates]).
+// UpdateIn is [Service.Update] in the caller's transaction. If another contact has the new address, UpdateIn returns no
+// fault; instead, the transaction fails with a violation of the unique index contacts_address ([db.DB.Violates]).
 func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string, c Change) (
 	at Contact, err error) {
 	var address string
@@ -58,7 +58,7 @@ func (s *Service) UpdateIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 	return at, err
 }
 
-// DeleteIn is [Service.Delete] within a transaction.
+// DeleteIn is [Service.Delete] in the caller's transaction.
 func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress string) (Contact, error) {
 	at, err := lockNamed(ctx, tx, teamID, idOrAddress)
 	if err != nil {
@@ -73,7 +73,7 @@ func (s *Service) DeleteIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress s
 		Data: at.event(inSegments)})
 }
 
-// AddToSegmentIn is [Service.AddToSegment] within a transaction.
+// AddToSegmentIn is [Service.AddToSegment] in the caller's transaction.
 func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAddress, segmentID string) (
 	at Contact, err error) {
 	g, err := segments.Manual(ctx, tx.Reader, teamID, segmentID)
@@ -87,8 +87,8 @@ func (s *Service) AddToSegmentIn(ctx context.Context, tx *db.Tx, teamID, idOrAdd
 	return at, err
 }
 
-// MemberIn returns a contact by its id, with its values and, for properties without a value, the fallbacks. MemberIn
-// does not lock the contact.
+// MemberIn returns the contact with the given id, with its values and, for properties without a value, the fallbacks.
+// MemberIn does not lock the contact.
 func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID string) (m Member, err error) {
 	if m.Contact, err = contactByID(ctx, r, teamID, contactID); err != nil {
 		return m, err
@@ -105,7 +105,7 @@ func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID s
 	return m, nil
 }
 
-// withFallbacks adds the fallbacks of the properties that are missing in values.
+// withFallbacks adds the fallbacks of the properties that are missing from the given values.
 func withFallbacks(values map[string]scalar.Value, of []Property) map[string]scalar.Value {
 	if values == nil {
 		values = map[string]scalar.Value{}

@@ -165,8 +165,8 @@ func TestMemberIn(t *testing.T) {
 	})
 }
 
-// Events contain the topics that the contact newly opted in to or out of, so that an automation can start on these
-// changes.
+// Events contain the topics that the contact has just opted in to or out of, so that these changes can start an
+// automation.
 func TestEventsTellWhatWasChosen(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// walkers creates n contacts in a segment; every tenth contact has the plan pro.
+// walkers creates n contacts in a segment; every tenth contact has the plan "pro".
 func walkers(f *filtered, n int) (ids []string) {
 	f.t.Helper()
 	for i := range n {
@@ -49,8 +49,8 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 	}
 }
 
-// Walk reads contacts in parts of bounded size, even if it skips many contacts because they were added after the
-// audience's time limit or do not match the filter.
+// Walk reads contacts in parts of bounded size, even if it skips many contacts that were added after the audience's
+// cutoff time or do not match the filter.
 func TestWalksPassOverManyInParts(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -92,7 +92,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 					}
 				}
 			}
-			// Each page may read one part again that the previous page has already read.
+			// Each page may reread one part that the previous page has already read.
 			if most := 2 * (n/part + len(c.want) + 2); parts > most || parts < n/part {
 				t.Errorf("%s: %d parts, want %d at most", name, parts, most)
 			}
@@ -100,7 +100,7 @@ func TestWalksPassOverManyInParts(t *testing.T) {
 	})
 }
 
-// If few contacts match, Walk finds them through the indexes on values, unless that has recently taken too long for the
+// If few contacts match, Walk finds them through the indexes on values, unless that recently took too long for the same
 // filter.
 func TestWalksBySets(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -137,8 +137,8 @@ func TestWalksBySets(t *testing.T) {
 	})
 }
 
-// If finding contacts through the indexes on values is canceled, reading in parts continues after the contacts that
-// were already found.
+// If the search through the indexes on values is canceled, Walk continues by reading parts after the contacts that have
+// already been found.
 func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)
@@ -151,7 +151,7 @@ func TestSetsThatAreGivenUpLeaveWhatTheyFound(t *testing.T) {
 			t.Fatal(err)
 		}
 		f.s.limits.maxIDs = 2
-		for asked := range 3 { // number of chunks that are read before the cancellation
+		for asked := range 3 { // number of chunks read before the cancellation
 			find := f.s.finder(of, "", true, 10)
 			ctx, cancel := context.WithCancel(t.Context())
 			n := -1

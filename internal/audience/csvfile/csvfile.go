@@ -1,10 +1,10 @@
-// Package csvfile reads CSV files of any size, in the variants that spreadsheets and other programs save, with bounded
-// memory.
+// Package csvfile reads CSV files of any size with bounded memory, in the variants that spreadsheets and other programs
+// write.
 //
 // The standard library's encoding/csv is not suitable, because an import of untrusted files must use bounded memory and
 // resume at an exact byte. Package encoding/csv holds a whole record in memory, treats a lone carriage return as text,
-// and counts offsets in its input rather than in the file, which may be UTF-16. The tests check that both packages read
-// the same records from files without errors.
+// and counts offsets in its decoded input rather than in the file, which may be UTF-16. The tests check that both
+// packages read the same records from files that contain no errors.
 //
 // # Format
 //
@@ -17,14 +17,14 @@
 //
 // A [Reader] keeps at most [MaxRecord] bytes and [MaxFields] fields in memory, and its running time is linear in the
 // length of the file. [Record.End] is an offset in the file: a new Reader that begins at this offset with the same
-// [Form] reads the same following records.
+// [Form] continues with the same records.
 //
 // # Failures
 //
-// For a record that cannot be read, Read returns a [*RecordError]. The next call of Read continues with the line after
-// a misplaced quote, or with the record after a record that was too long. A quoted field without a closing quote
-// extends to the next quote in the file. For a file that is not text, Sniff returns a fault that says what to do. All
-// other errors come from the underlying reader.
+// If a record cannot be read, Read returns a [*RecordError]. The next call to Read continues with the line after the
+// misplaced quote, or with the record after the one that was too long. A quoted field without a closing quote extends
+// to the next quote in the file. If a file is not text, Sniff returns a fault that tells the user what to do. All other
+// errors come from the underlying reader.
 //
 // # Out of scope
 //
@@ -36,20 +36,20 @@ import (
 )
 
 const (
-	// HeadSize is the number of bytes from the beginning of a file that Sniff needs. The first record must fit into
+	// HeadSize is how many bytes from the beginning of a file Sniff needs. The first record of a file must fit into
 	// HeadSize bytes.
 	HeadSize = 64 << 10
 	// MaxRecord is the maximum length of a record, in bytes of UTF-8.
 	MaxRecord = 1 << 20
-	// MaxFields is the maximum number of fields of a record.
+	// MaxFields is the maximum number of fields in a record.
 	MaxFields = 1000
 )
 
 // Form is the format of a file.
 type Form struct {
 	Charset Charset `json:"charset"`
-	Comma   byte    `json:"comma"` // the separator of fields
-	Start   int64   `json:"start"` // offset of the first record, after the byte order mark if any
+	Comma   byte    `json:"comma"` // the field separator
+	Start   int64   `json:"start"` // offset of the first record, after the byte order mark, if any
 }
 
 // Charset is the encoding of a file.
@@ -63,7 +63,7 @@ const (
 
 // Record is one record of a file.
 type Record struct {
-	Fields []string // only valid until the next call of Read
+	Fields []string // valid only until the next call to Read
 	Line   int64    // the line on which the record begins; the first line is 1
 	End    int64    // offset in the file where the record ends
 	Lines  int64    // the number of lines that end before End
@@ -79,13 +79,13 @@ func (r *Record) Blank() bool {
 	return true
 }
 
-// Problem says why a record cannot be read.
+// Problem is the reason why a record cannot be read.
 type Problem uint8
 
 const (
 	TooLong       Problem = iota + 1 // the record is longer than MaxRecord
 	TooManyFields                    // the record has more fields than MaxFields
-	StrayQuote                       // text follows a closing quote
+	StrayQuote                       // other text follows a closing quote
 	Unclosed                         // the file ends inside a quoted field
 )
 
@@ -93,10 +93,10 @@ const (
 type RecordError struct {
 	Problem Problem
 	Line    int64 // the line on which the record begins
-	Last    int64 // the last line that was skipped with the record
+	Last    int64 // the last line that was skipped along with the record
 }
 
-// Error describes the problem in words for the person who uploaded the file.
+// Error describes the problem for the person who uploaded the file.
 func (e *RecordError) Error() string {
 	where := fmt.Sprintf("line %d", e.Line)
 	if e.Last > e.Line {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// units encodes a text in UTF-16.
+// units encodes a string in UTF-16.
 func units(text string, order binary.AppendByteOrder) (b []byte) {
 	for _, u := range utf16.Encode([]rune(text)) {
 		b = order.AppendUint16(b, u)
@@ -35,8 +35,8 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest returns the records after an offset. rest also checks that a new Reader that begins at the end of a record reads
-// the same next record.
+// rest returns the records after an offset, and checks that a new Reader that begins at the end of a record reads the
+// same next record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
 	whole := NewReader(bytes.NewReader(file[at.End:]), form, at.End, at.Lines)
@@ -115,7 +115,7 @@ func TestSeparators(t *testing.T) {
 	}
 }
 
-// Sniff refuses files that are not CSV, with advice in the error message.
+// Sniff rejects files that are not CSV, with advice in the error message.
 func TestSniffRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ head, says string }{
@@ -150,7 +150,7 @@ func TestSniffRefuses(t *testing.T) {
 	}
 }
 
-// A malformed record is skipped, and the records after it are read.
+// A malformed record is skipped, but the records after it are read.
 func TestBrokenRecords(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", MaxRecord)
@@ -194,7 +194,7 @@ func (f failing) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Read returns read errors of the file and does not treat them as the end of the file.
+// If the file cannot be read, Read returns the error and does not treat it as the end of the file.
 func TestReadErrors(t *testing.T) {
 	t.Parallel()
 	for _, file := range []string{"a,b\nc", "a,b\n\"c", "a,b\n\"c\"d", "a,b\r", ""} {
@@ -241,8 +241,8 @@ func (r repeated) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// FuzzReader checks that the records equal those of encoding/csv if encoding/csv reads the file without errors.
-// FuzzReader also checks that the Reader reads every file to the end with exact offsets.
+// If encoding/csv reads a file without errors, FuzzReader checks that both packages return the same records. FuzzReader
+// also checks that the Reader reads every file to the end with exact offsets.
 func FuzzReader(f *testing.F) {
 	for _, text := range []string{"a,b\nc,d\n", "a;\"b\"\"\nx\"\r\nc;d", "\"\"\n,\n\r\r\n",
 		"a\tb\n\"c\"d\te\n", "\xe0,\xff\n",
@@ -250,7 +250,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, file []byte) {
-		file = file[:min(len(file), 2000)] // limits the run time, because each record is read twice
+		file = file[:min(len(file), 2000)] // limits the running time, because each record is read twice
 		form, _, err := Sniff(file[:min(len(file), HeadSize)])
 		if err != nil {
 			if !errors.As(err, new(*fault.Error)) {
@@ -274,7 +274,7 @@ func FuzzReader(f *testing.F) {
 				return
 			}
 			if len(fields) == 1 && fields[0] == "" {
-				continue // Reader skips a line with just a pair of quotes
+				continue // Reader skips a line that contains only a pair of quotes
 			}
 			want = append(want, fmt.Sprintf("%q", fields))
 		}

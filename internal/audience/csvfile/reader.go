@@ -14,16 +14,16 @@ import (
 type Reader struct {
 	r     *bufio.Reader
 	form  Form
-	at    int64 // offset in the file of the next byte
-	lines int64 // number of lines that end before the offset at
-	begun bool  // whether a part of the current line was read
+	at    int64 // offset of the next byte in the file
+	lines int64 // number of lines that end before that offset
+	begun bool  // whether part of the current line has been read
 	text  []byte
-	ends  []int // end of each field in text
+	ends  []int // offset in text at which each field ends
 	out   []string
 }
 
-// NewReader returns a Reader for the records after an offset in a file. The offset must be form.Start or the End of a
-// record, r must begin at the offset, and lines must be the number of lines that end before the offset.
+// NewReader returns a Reader for the records after the given offset in a file. The offset must be form.Start or the End
+// of a record. The input must begin at the offset, and lines must be the number of lines that end before it.
 func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	if form.Charset != UTF8 {
 		r = newUTF16(r, form.Charset)
@@ -31,8 +31,8 @@ func NewReader(r io.Reader, form Form, offset, lines int64) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 64<<10), form: form, at: offset, lines: lines}
 }
 
-// Read returns the next record that is not an empty line, or io.EOF after the last record. For a record that cannot be
-// read, Read returns a *RecordError and a Record with the offset where the record ends.
+// Read returns the next record that is not an empty line, or io.EOF after the last record. If a record cannot be read,
+// Read returns a *RecordError and a Record with the offset where the record ends.
 func (r *Reader) Read() (Record, error) {
 	for {
 		rec := Record{Line: r.lines + 1}
@@ -77,17 +77,17 @@ func (r *Reader) fields() []string {
 	return r.out
 }
 
-// These are the states of the parser in the method record.
+// These are the states of the parser in the record method.
 const (
 	fieldStart = iota
-	plain      // within a field without quotes
+	plain      // in an unquoted field
 	quoted     // within quotes
 	closing    // after a quote in a quoted field
 	skipLine   // after a misplaced quote, until the end of the line
 )
 
-// record reads one record into text and ends. record returns the problem with the record, if any, and io.EOF at the end
-// of the file.
+// record reads one record into r.text and r.ends. It returns the problem with the record, if any, and returns io.EOF at
+// the end of the file.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {
@@ -131,8 +131,8 @@ func (r *Reader) record() (problem Problem, err error) {
 	}
 }
 
-// next returns the next byte. Outside of quotes, each line ending is returned as one newline; inside quotes, line
-// endings are returned unchanged.
+// next returns the next byte. Outside quotes, each line ending is returned as one newline; inside quotes, line endings
+// are returned unchanged.
 func (r *Reader) next(within bool) (byte, error) {
 	c, err := r.readByte()
 	if err != nil {
@@ -143,7 +143,7 @@ func (r *Reader) next(within bool) (byte, error) {
 	case c == '\r':
 		if next, err := r.r.Peek(1); err == nil && next[0] == '\n' {
 			if within {
-				return c, nil // the newline ends the line
+				return c, nil // the newline that ends the line
 			}
 			r.readByte()
 		}
@@ -157,7 +157,7 @@ func (r *Reader) next(within bool) (byte, error) {
 	return '\n', nil
 }
 
-// readByte returns the next byte of the UTF-8 text, and advances the offset in the file.
+// readByte returns the next byte of UTF-8 text and advances the offset in the file.
 func (r *Reader) readByte() (byte, error) {
 	c, err := r.r.ReadByte()
 	switch {
@@ -190,8 +190,9 @@ func (r *Reader) end() Problem {
 	return 0
 }
 
-// utf16Reader converts UTF-16 into UTF-8. Each unpaired surrogate becomes U+FFFD, so that the offset in the file can be
-// computed from the output. The UTF-16 decoder of golang.org/x/text does not guarantee that offsets can be computed.
+// utf16Reader converts UTF-16 into UTF-8. It converts each unpaired surrogate to U+FFFD, so that the offset in the file
+// can be computed from the output. The UTF-16 decoder of golang.org/x/text does not guarantee that offsets can be
+// computed.
 type utf16Reader struct {
 	r     *bufio.Reader
 	big   bool
@@ -210,7 +211,7 @@ func (u *utf16Reader) Read(p []byte) (n int, err error) {
 			c, err := u.char()
 			if err != nil {
 				if n > 0 {
-					return n, nil // The next call of Read returns the error.
+					return n, nil // The next call to Read returns the error.
 				}
 				return 0, err
 			}

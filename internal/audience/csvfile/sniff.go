@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// kinds maps the first bytes of files to names of formats that users often upload instead of CSV.
+// kinds maps the first bytes of a file to the name of a format that users often upload instead of CSV.
 var kinds = []struct{ begin, name string }{
 	{"PK\x03\x04", "a spreadsheet or an archive (xlsx, ods or zip)"},
 	{"\xd0\xcf\x11\xe0", "a spreadsheet of Excel (xls)"},
@@ -21,9 +21,9 @@ var kinds = []struct{ begin, name string }{
 	{"SQLite format 3", "a database"},
 }
 
-// Sniff detects the format of a file. The parameter head is the first HeadSize bytes of the file, or the whole file if
-// it is shorter. Sniff returns the format and the first record. If the file is empty or not text, or the first record
-// does not end within head, Sniff returns an Invalid fault for the field `file`.
+// Sniff detects the format of a file. The parameter head contains the first HeadSize bytes of the file, or the whole
+// file if it is shorter. Sniff returns the format and the first record. If the file is empty or not text, or if the
+// first record is longer than head, Sniff returns an Invalid fault for the `file` field.
 func Sniff(head []byte) (Form, Record, error) {
 	for _, k := range kinds {
 		if bytes.HasPrefix(head, []byte(k.begin)) {
@@ -89,7 +89,7 @@ func charset(head []byte) (cs Charset, start int64) {
 			zeros[i%2]++
 		}
 	}
-	const most = 4 // at least 1/4 of the characters are ASCII, and few have a low byte of zero
+	const most = 4 // at least 1/4 of the characters are ASCII, and few have a zero low byte
 	switch half := len(head) / 2; {
 	case zeros[1] > half/most && zeros[0] <= zeros[1]/10:
 		return UTF16LE, 0
@@ -108,8 +108,8 @@ func decoded(head []byte, form Form) (string, error) {
 	return string(text), err
 }
 
-// isBinary reports whether the beginning of a file is binary data instead of text. The parameter first is the first
-// line of the file. Property values of contacts may contain any character except NUL; column names contain no control
+// isBinary reports whether the beginning of a file is binary data rather than text. The parameter first is the first
+// line of the file. Contacts' property values may contain any character except NUL; column names contain no control
 // characters.
 func isBinary(text, first string) bool {
 	return strings.ContainsRune(text, 0) || strings.ContainsFunc(first, func(r rune) bool {
@@ -117,12 +117,12 @@ func isBinary(text, first string) bool {
 	})
 }
 
-// commas lists the possible separators. If two separators occur equally often, the separator that comes first in the
-// list is chosen.
+// commas lists the possible separators. If two separators occur equally often, the one that comes first in this list is
+// chosen.
 const commas = ",;\t|"
 
-// firstLine returns the first record without its line ending. If text does not contain the whole record, firstLine
-// returns all of text.
+// firstLine returns the first record without its line ending. If its argument does not contain the whole record,
+// firstLine returns the entire argument.
 func firstLine(text string) string {
 	line := strings.TrimLeft(text, "\r\n")
 	quoted := false
@@ -137,7 +137,7 @@ func firstLine(text string) string {
 	return line
 }
 
-// separator returns the separator that occurs most often in a line, outside of quotes.
+// separator returns the separator that occurs most often in a line, outside quotes.
 func separator(line string) byte {
 	var count [len(commas)]int
 	quoted := false

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// Check returns an error unless the schema has all fields that the rule names, and all operators and values fit the
-// types of these fields.
+// Check returns an error unless the schema contains all fields that the rule names, and all operators and values fit
+// the types of those fields.
 func (r *Rule) Check(s Schema) error {
 	return r.each(r.root(), func(place string, leaf *Rule) error {
 		_, err := leaf.resolve(&s, place, time.Unix(0, 0), nil)
@@ -21,7 +21,7 @@ func (r *Rule) Check(s Schema) error {
 	})
 }
 
-// root returns the path of the rule that errors name.
+// root returns the path of the rule for use in error messages.
 func (r *Rule) root() string {
 	if r.place == "" {
 		return "filter"
@@ -29,7 +29,7 @@ func (r *Rule) root() string {
 	return r.place
 }
 
-// each calls f with each leaf and its path until f returns an error.
+// each calls f with each leaf and its path until a call returns an error.
 func (r *Rule) each(place string, f func(place string, leaf *Rule) error) error {
 	if r.Kind == Leaf {
 		return f(place, r)
@@ -42,7 +42,7 @@ func (r *Rule) each(place string, f func(place string, leaf *Rule) error) error 
 	return nil
 }
 
-// within returns the path of rule i in a group.
+// within returns the path of the i-th rule in a group.
 func (r *Rule) within(place string, i int) string {
 	if r.Kind == Not {
 		return place + ".rule"
@@ -50,14 +50,15 @@ func (r *Rule) within(place string, i int) string {
 	return fmt.Sprintf("%s.rules[%d]", place, i)
 }
 
-// test is a leaf in the form that Where and Match use: a positive comparison, and whether its result is negated.
+// test is a leaf in the form that Where and Match use: a positive comparison and a flag that says whether to negate its
+// result.
 type test struct {
 	Field
 	negated bool
-	never   bool // the comparison is always false, because the referenced field has no value or a wrong type
+	never   bool // the comparison is always false, because the referenced field has no value or the wrong type
 
-	// The field op is Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith or, for all comparisons of
-	// times, WithinLast.
+	// The field op is Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith or WithinLast, which is used for
+	// all comparisons of times.
 	op       Operator
 	operands []Value // operands of Eq (one) and In
 	text     string  // operand of Contains, StartsWith and EndsWith
@@ -65,12 +66,12 @@ type test struct {
 	from, to int64   // time range of WithinLast, in microseconds; to is exclusive
 }
 
-// ahead is the tolerance for differences between the clocks of nodes: a time that is later than now by at most ahead
+// ahead is the tolerance for differences between nodes' clocks. A time that is in the future by at most this much still
 // counts as within the last days or hours.
 const ahead = time.Minute
 
-// resolve checks a leaf and returns its test, with durations relative to the time now. The function get returns the
-// values of referenced fields; if get is nil, resolve only checks references.
+// resolve checks a leaf and returns its test, with durations relative to the given current time. The parameter get
+// returns the value of a referenced field; if it is nil, resolve only checks references.
 func (r *Rule) resolve(s *Schema, place string, now time.Time, get func(name string) Value) (test, error) {
 	f, ok := s.field(r.Field)
 	if !ok {
@@ -109,7 +110,7 @@ func (s *Schema) unknown(place, name string) error {
 	return fault.Invalidf(place, "The `%s` field is %s, which is no field.", place, quote(name))
 }
 
-// misfit returns the error for an operator that the type of the field does not support.
+// misfit returns the error for an operator that the field's type does not support.
 func (r *Rule) misfit(place string, f *Field) error {
 	var all []string
 	for _, o := range accepts[f.Type] {
@@ -119,7 +120,7 @@ func (r *Rule) misfit(place string, f *Field) error {
 		f.Type, strings.Join(all, "`, `"))
 }
 
-// refer sets the value of another field as the operand.
+// refer sets the operand to another field's value.
 func (t *test) refer(s *Schema, place, name string, now time.Time, get func(name string) Value) error {
 	if !s.References {
 		return fault.Invalidf(place, "The `%s` field must be a value: only automations know other fields.", place)
@@ -159,8 +160,8 @@ func (t *test) takes(operand Type) bool {
 	return false
 }
 
-// compareWith sets the operand to a value. If the value does not fit the operator, compareWith returns a text that says
-// what the value must be.
+// compareWith sets the operand to the given value. If the value does not fit the operator, compareWith returns a
+// message that says what the value must be.
 func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	switch t.op {
 	case Eq:

@@ -15,7 +15,7 @@ type node struct {
 	Value    jsontext.Value `json:"value,omitzero"`
 }
 
-// MarshalJSON returns the JSON of the rule. Parsing the JSON that MarshalJSON returns results in an equal rule.
+// MarshalJSON returns the rule as JSON. Parsing the JSON that MarshalJSON returns yields an equal rule.
 func (r *Rule) MarshalJSON() ([]byte, error) {
 	n := node{Type: r.Kind, Field: r.Field, Operator: r.Operator}
 	switch r.Kind {

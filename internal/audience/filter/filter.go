@@ -1,5 +1,5 @@
-// Package filter implements rules that select contacts: the filters of segments, the audiences of broadcasts and the
-// conditions of automations (API reference section 22.3). docs/filters.md describes the language for users.
+// Package filter implements rules that select contacts: segment filters, broadcast audiences and automation conditions
+// (API reference section 22.3). The file docs/filters.md describes the rule language for users.
 //
 // A [Rule] is a tree. [Parse] reads a rule from JSON and checks everything that does not depend on the team;
 // [Rule.Check] checks the fields and values against a [Schema]. [Rule.Where] compiles a rule into an SQL condition for
@@ -7,40 +7,40 @@
 //
 // # Invariants
 //
-// Where and Match select the same contacts. Both methods evaluate a leaf as one positive comparison with the value of
-// the field; for a negative operator, they negate the result. Unlike in SQL, a comparison is either true or false: if a
+// Where and Match select the same contacts. Both methods evaluate a leaf as one positive comparison with the field's
+// value; for a negative operator, they negate the result. Unlike in SQL, a comparison is either true or false: if a
 // field has no value, every positive comparison is false, and neq, not_in, is_empty and not_within_last are true. A
-// field with the empty text counts as a field without a value.
+// field whose value is the empty string counts as a field without a value.
 //
-// Texts are compared byte by byte, regardless of the collation of the database. Values in a rule become SQL parameters
-// and are never part of the SQL text.
+// Strings are compared byte by byte, regardless of the database collation. Values in a rule become SQL parameters and
+// are never part of the SQL text.
 //
 // A rule has at most [MaxLeaves] leaves in at most [MaxDepth] levels, and its JSON has at most [MaxText] bytes.
 //
 // # Failures
 //
-// Errors in a rule are Invalid or Missing faults, which name the path of the error, such as filter.rules[2].operator. A
-// rule is checked each time it is used. A rule that names a deleted object is refused, because treating the field as
-// empty could select all contacts.
+// Errors in a rule are Invalid or Missing faults that give the path of the error, such as filter.rules[2].operator.
+// Each rule is checked every time it is used. A rule that names a deleted object is rejected, because treating the
+// field as empty could select all contacts.
 //
 // # Out of scope
 //
-// Package filter does not access the database. Package filter gets the names of tables and columns from the schema.
+// Package filter does not access the database. The schema supplies the names of tables and columns to package filter.
 package filter
 
-// Limits of a rule.
+// Limits on a rule.
 const (
 	MaxDepth   = 10       // maximum number of levels; a single leaf is one level
 	MaxLeaves  = 100      // comparisons
 	MaxText    = 64 << 10 // bytes of JSON
-	MaxString  = 2000     // maximum characters of a text in a comparison
+	MaxString  = 2000     // maximum length of a string in a comparison, in characters
 	MaxList    = 500      // maximum number of values in a list
-	MaxField   = 200      // maximum characters of a field name
+	MaxField   = 200      // maximum length of a field name, in characters
 	MaxNumber  = 1 << 53  // largest absolute value of a number; float64 cannot represent every larger integer
-	maxNumeral = 16       // maximum characters of a text that is parsed as a number
+	maxNumeral = 16       // maximum length of a string that is parsed as a number, in characters
 )
 
-// Kind is the kind of a node of the tree.
+// Kind is the kind of a node in the tree.
 type Kind string
 
 const (
@@ -50,7 +50,7 @@ const (
 	Leaf Kind = "rule" // a comparison
 )
 
-// Rule is a node of the tree.
+// Rule is a node in the tree.
 type Rule struct {
 	Kind  Kind
 	Rules []*Rule // operands of And, Or and Not
@@ -60,7 +60,7 @@ type Rule struct {
 	Operator Operator
 	Value    Value // None for operators without a value
 
-	place string // path of the filter in errors; set only in the root
+	place string // path of the filter for error messages; set only in the root
 }
 
 // Operator is the operator of a comparison.
@@ -86,11 +86,11 @@ const (
 	After         Operator = "after"
 )
 
-// operators lists all operators, in the order in which error messages list them.
+// operators lists all operators in the order in which error messages list them.
 var operators = []Operator{Eq, Neq, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith, Exists, IsEmpty, In, NotIn,
 	WithinLast, NotWithinLast, Before, After}
 
-// meant maps operators of other languages to operators of this package, for suggestions in error messages.
+// meant maps operators from other languages to the operators in this package, for suggestions in error messages.
 var meant = map[string]Operator{
 	"equals": Eq, "equal": Eq, "is": Eq, "=": Eq, "==": Eq, "not_equals": Neq, "not_equal": Neq, "notequals": Neq,
 	"is_not": Neq, "ne": Neq, "!=": Neq, "<>": Neq, "greater_than": Gt, ">": Gt, "greater_than_or_equal": Gte,
@@ -120,7 +120,7 @@ func (o Operator) positive() (is Operator, negated bool) {
 // takesValue reports whether a leaf with the operator has a value.
 func (o Operator) takesValue() bool { return o != Exists && o != IsEmpty }
 
-// Leaves calls f for each leaf of the rule, in the order of the JSON.
+// Leaves calls a function for each leaf of the rule, in the order of the JSON.
 func (r *Rule) Leaves(f func(*Rule)) {
 	if r.Kind == Leaf {
 		f(r)

@@ -59,7 +59,7 @@ func knownSegment(id string) string {
 	return "must be the id of a segment of this team."
 }
 
-// automation is the team's schema with additional fields of events.
+// automation is the team's schema with additional fields for events.
 func automation() Schema {
 	s := Schema{Fields: map[string]Field{}, Open: []string{"wait_events."}, References: true}
 	for name, f := range team.Fields {
@@ -418,8 +418,8 @@ func TestNumeralsAreReadAlike(t *testing.T) {
 	}
 }
 
-// FuzzParse checks that encoding a parsed rule and parsing the JSON results in the same rule, and that no text of a
-// rule becomes part of the SQL.
+// FuzzParse checks that encoding a parsed rule and parsing the JSON yields the same rule, and that no string in a rule
+// becomes part of the SQL.
 func FuzzParse(f *testing.F) {
 	for _, leaf := range []string{
 		leafOf("contact.email", "contains", `"'; DROP TABLE contacts; --"`), leafOf("properties.age", "in", `[1, 2.5,
@@ -463,8 +463,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema. checkTokens
-// also fails if the SQL does not use all arguments after the number first.
+// checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema, or if it
+// leaves any argument unused. The first few arguments, as many as the parameter first says, may be unused.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)

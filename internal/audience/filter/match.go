@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Match reports whether a contact matches the rule at the time now. The function value returns the contact's value of a
-// field, given by its full name; Match calls value only for fields of the schema. A comparison with a reference is
-// false if the referenced field has no value or a value of the wrong type.
+// Match reports whether a contact matches the rule at the given time. Match calls the function value with the full name
+// of a field, which must return the contact's value. Match calls it only for fields in the schema. A comparison with a
+// reference is false if the referenced field has no value or a value of the wrong type.
 func (r *Rule) Match(s Schema, now time.Time, value func(name string) Value) (bool, error) {
 	return r.match(&s, r.root(), now, value)
 }

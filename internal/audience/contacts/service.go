@@ -67,7 +67,7 @@ type Change struct {
 	FirstName    *string
 	LastName     *string
 	Unsubscribed *bool
-	Properties   map[string]scalar.Value // by name; a zero Value deletes the contact's value; other values do not change
+	Properties   map[string]scalar.Value // by name; a zero Value deletes the value; other values do not change
 	Segments     []string                // ids of segments to add the contact to; other memberships do not change
 	Topics       []Choice                // subscriptions to other topics do not change
 }

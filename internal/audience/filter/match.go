@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Match reports whether a contact matches the rule at the given time. Match calls the function value with the full name
-// of a field, which must return the contact's value. Match calls it only for fields in the schema. A comparison with a
-// reference is false if the referenced field has no value or a value of the wrong type.
+// Match reports whether a contact matches the rule at the given time. Match gets the contact's values by calling the
+// callback value with the full names of fields. The callback is called only for fields in the schema. A comparison with
+// a reference is false if the referenced field has no value or a value of the wrong type.
 func (r *Rule) Match(s Schema, now time.Time, value func(name string) Value) (bool, error) {
 	return r.match(&s, r.root(), now, value)
 }
@@ -25,7 +25,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 		}
 		return t.holds(v) != t.negated, nil
 	}
-	// All subrules are evaluated, so that errors do not depend on the contact's values.
+	// All subrules are evaluated, so that an error does not depend on the contact's values.
 	result := r.Kind == And
 	for i, sub := range r.Rules {
 		holds, err := sub.match(s, r.within(place, i), now, value)
@@ -43,7 +43,7 @@ func (r *Rule) match(s *Schema, place string, now time.Time, value func(name str
 	return result, nil
 }
 
-// holds reports whether the positive comparison is true for the given value of the field.
+// holds reports whether the positive comparison is true for the given field value.
 func (t *test) holds(v Value) bool {
 	if t.never || v.none() {
 		return false

@@ -13,10 +13,10 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Parse parses a rule. Errors name paths such as filter.rules[0].field.
+// Parse parses a rule. Error messages contain paths such as filter.rules[0].field.
 func Parse(text []byte) (*Rule, error) { return ParseAt("filter", text) }
 
-// ParseAt is Parse for a rule that is at a different path in the request, such as steps[3].config.
+// ParseAt is like Parse, but for a rule at a different path in the request, such as steps[3].config.
 func ParseAt(place string, text []byte) (*Rule, error) {
 	if len(text) > MaxText {
 		return nil, tooLong(place, len(text))
@@ -26,8 +26,8 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The stored JSON must not exceed MaxText either, and can be longer than the given text: 1e15 is stored as
-	// 1000000000000000.
+	// The stored JSON can be longer than the input, because 1e15 is stored as 1000000000000000. It must not exceed
+	// MaxText either.
 	again, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a filter: %w", err)
@@ -43,10 +43,10 @@ func tooLong(place string, n int) error {
 	return fault.Invalidf(place, "The `%s` field has %d bytes of JSON; the limit is %d.", place, n, MaxText)
 }
 
-// parser counts the leaves of one rule.
+// parser counts the leaves in one rule.
 type parser struct{ leaves int }
 
-// These are the JSON members that nodes of the tree may have.
+// These are the JSON members that nodes in the tree may have.
 var (
 	groupMembers = []string{"type", "rules"}
 	notMembers   = []string{"type", "rule"}
@@ -166,7 +166,7 @@ func noOperator(place, operator string) error {
 	return fault.Invalidf(place, "The `%s` field must be one of `%s`.", place, strings.Join(all, "`, `"))
 }
 
-// quote returns a text from a request in quotes, shortened to 40 characters, for an error message.
+// quote returns a string from a request, shortened to 40 characters and in quotes, for use in an error message.
 func quote(text string) string {
 	const limit = 40
 	if utf8.RuneCountInString(text) > limit {
@@ -175,7 +175,7 @@ func quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// shape rejects values that the operator does not accept for any type of field.
+// shape rejects values that the operator does not accept for any field type.
 func (r *Rule) shape(place string) error {
 	kind := r.Value.kind
 	switch r.Operator {
@@ -201,7 +201,7 @@ func (r *Rule) shape(place string) error {
 	return nil
 }
 
-// value parses the value of a leaf. If nested is true, lists and references are allowed.
+// value parses a leaf's value. If nested is true, lists and references are allowed.
 func value(place string, text jsontext.Value, nested bool) (v Value, err error) {
 	switch text.Kind() {
 	case jsontext.KindNull:
@@ -274,7 +274,7 @@ func reference(place string, text jsontext.Value) (v Value, err error) {
 	return v, name(place+".var", v.text)
 }
 
-// name checks the name of a field.
+// name validates a field name.
 func name(place, text string) error {
 	if n := utf8.RuneCountInString(text); n > MaxField {
 		return fault.Invalidf(place, "The `%s` field has %d characters; the limit is %d.", place, n, MaxField)
@@ -293,7 +293,7 @@ func object(place string, text jsontext.Value) (map[string]jsontext.Value, error
 	return node, nil
 }
 
-// member parses a required member. The parameter with the name what describes the expected value in error messages.
+// member parses a required member. The last parameter, what, describes the expected value in error messages.
 func member[T any](place string, node map[string]jsontext.Value, name, what string) (v T, err error) {
 	text, ok := node[name]
 	place += "." + name
@@ -306,7 +306,7 @@ func member[T any](place string, node map[string]jsontext.Value, name, what stri
 	return v, nil
 }
 
-// only returns an error for the first member, in alphabetical order, that is not in allowed.
+// only returns an error for the first member, in alphabetical order, that is not allowed.
 func only(place string, node map[string]jsontext.Value, allowed []string) error {
 	for _, name := range slices.Sorted(maps.Keys(node)) {
 		if !slices.Contains(allowed, name) {

@@ -10,12 +10,12 @@ const (
 	NumberField      // numbers
 	BoolField        // true or false
 	TimeField        // instants
-	ChoiceField      // one of a few texts
-	SetField         // any number of texts: ids of segments
+	ChoiceField      // one string out of a fixed set
+	SetField         // any number of strings, such as segment ids
 	AnyField         // a payload field without a declared type
 )
 
-// String returns the name of the type in error messages.
+// String returns the type's name for use in error messages.
 func (t Type) String() string {
 	return [...]string{"nothing", "a text", "a number", "true or false", "a time", "a choice", "a set", "anything"}[t]
 }
@@ -35,47 +35,47 @@ var accepts = map[Type][]Operator{
 type Field struct {
 	Type    Type
 	Default Value // used for contacts without a value; for example, the number 0
-	Lower   bool  // stored values are in lower case; operands are converted by message.FoldCase
+	Lower   bool  // stored values are in lower case; operands are converted with message.FoldCase
 
-	// Allow checks a text that is compared with a ChoiceField or a SetField. Allow returns "" if the text is allowed,
-	// or else the end of an error message that begins with the path. If Allow is nil, every text is allowed.
+	// Allow checks a string that is compared with a ChoiceField or a SetField. If the string is allowed, Allow returns
+	// ""; otherwise, it returns the end of an error message that begins with the path. If Allow is nil, every string is
+	// allowed.
 	Allow func(text string) (problem string)
 
 	Column Column
 }
 
-// Column says where SQL finds the values of a field. Fields that exist only in memory have the zero Column. The texts
-// of a Column become part of the SQL and must not come from users; KeyValue is an exception, because it becomes a
-// parameter.
+// Column says where SQL finds a field's values. Fields that exist only in memory have the zero Column. The strings in a
+// Column become part of the SQL and must not come from users, except for KeyValue, which becomes a parameter.
 type Column struct {
 	// Value is an SQL expression, such as c.first_name, where c is the contact, or v.value, where v is a row of Table.
-	// The expression must never be NULL. An empty text and the time 0 mean that the field has no value.
+	// The expression must never be NULL. An empty string or the time 0 means that the field has no value.
 	Value string
 
-	// Table is the table with the values, which has a column contact_id. Table is "" if the value is a column of the
-	// contact itself. A contact without a value has no row for the field; a contact with a value has one row, or
-	// several rows for a SetField.
+	// Table is the table that contains the values; it has a column contact_id. Table is "" if the value is a column of
+	// the contact itself. A contact without a value has no row for the field. A contact with a value has one row or,
+	// for a SetField, one or more rows.
 	Table string
 
 	Key      string // the column of Table that identifies the field; "" if all rows belong to this field
-	KeyValue string // value of the column Key for this field
+	KeyValue string // value of the Key column for this field
 
-	// Sets describes the index that finds all contacts with a value, if it is not an index on Table and Key. Contacts
-	// that are missing in the index must have the default value of the field.
+	// Sets describes the index that finds all contacts with a given value, if it is not an index on Table and Key.
+	// Contacts that are missing from the index must have the field's default value.
 	Sets *Sets
 }
 
-// Sets says where SQL finds contacts by a value. Like the texts of [Column], the texts of Sets must not come from
+// Sets says where SQL finds contacts by a value. Like the strings in [Column], the strings in Sets must not come from
 // users.
 type Sets struct {
 	Table    string
-	Contact  string // the column of Table with the contact's id; a contact has at most one row
-	Value    string // expression on the row v that is compared
+	Contact  string // the column of Table that contains the contact's id; a contact has at most one row
+	Value    string // the expression on the row v that is compared
 	Key      string // a column that must equal KeyValue; "" for none
 	KeyValue string
-	Only     string // condition of a partial index on the row v; rows outside of the index have the default value
+	Only     string // the condition of a partial index, on the row v; rows outside the index have the default value
 
-	// Head is an SQL expression for the first HeadSize characters of a text. If Head is set, the index contains Head
+	// Head is an SQL expression for the first HeadSize characters of a string. If Head is set, the index contains Head
 	// instead of Value.
 	Head string
 }
@@ -83,7 +83,7 @@ type Sets struct {
 // HeadSize is the number of characters in [Sets.Head].
 const HeadSize = 500
 
-// sets returns the Sets of a column, and whether an index finds contacts by its value.
+// sets returns a column's Sets, and reports whether an index finds contacts by the column's value.
 func (c *Column) sets(t Type) (s Sets, ok bool) {
 	if c.Sets != nil {
 		return *c.Sets, true
@@ -94,13 +94,13 @@ func (c *Column) sets(t Type) (s Sets, ok bool) {
 
 // Schema describes the fields that a rule can name.
 type Schema struct {
-	Fields map[string]Field // by the full name
+	Fields map[string]Field // by full name
 
-	// Open contains prefixes, such as "event.". A field with such a prefix that is not in Fields is an AnyField.
+	// Open contains prefixes, such as "event.". A field that has such a prefix but is not in Fields is an AnyField.
 	Open []string
 
-	// Unknown returns an additional sentence for the error message about an unknown field, or "". The function Unknown
-	// may be nil.
+	// Unknown returns an extra sentence for the error message about an unknown field, or "" for none. The function
+	// Unknown may be nil.
 	Unknown func(name string) string
 
 	References bool // whether operands may be references to other fields
@@ -114,7 +114,7 @@ func FullName(name string) string {
 	return name
 }
 
-// field returns the field that has the given name.
+// field returns the field with the given name.
 func (s *Schema) field(name string) (Field, bool) {
 	name = FullName(name)
 	if f, ok := s.Fields[name]; ok {

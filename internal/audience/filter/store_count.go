@@ -8,30 +8,30 @@ import (
 )
 
 // If the smallest set of an "and" group has fewer than maxAnchor contacts, each of these contacts is looked up in the
-// other sets. Larger sets are intersected. One look-up takes as long as intersecting about 15 more contacts, and longer
+// other sets. Larger sets are intersected. One look-up takes as long as intersecting about 15 more contacts, or longer
 // if the rows are not in memory.
 const maxAnchor = 20_000
 
-// maxSizes is the maximum number of sets in a group that are measured.
+// maxSizes is how many sets in a group are measured at most.
 const maxSizes = 8
 
 // Measure runs a query that returns one number.
 type Measure func(text string, args []any) (int, error)
 
-// Bounds limit contacts to ids between After and Before, exclusive. "" means no bound.
+// Bounds limit the contacts to those with ids between After and Before, exclusive. An empty string means no bound.
 type Bounds struct{ After, Before string }
 
-// Count returns a query, with its arguments, for the number of contacts that match the rule at the time now. The query
-// counts the contacts that are selected by
+// Count returns a query, with its arguments, for the number of contacts that match the rule at the given time. The
+// query counts the contacts that are selected by
 //
 //	FROM contacts c WHERE c.team_id =
 //
-// followed by a parameter with teamID. The parameter everyone is the part of this text after FROM. Count calls the
-// function measure to get the sizes of the sets that it combines; each measurement stops at 20,000 contacts.
+// followed by a parameter for teamID. The parameter everyone is the part of this SQL after FROM. Count calls the
+// measure function to get the sizes of the sets that it combines; each measurement stops at 20,000 contacts.
 //
 // Each comparison is evaluated as a set of contact ids, which the index on values finds. In an "and" group, the
 // contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. The time
-// for a count is therefore proportional to the smallest set of an "and" group, and to the sum of all sets of an "or"
+// for a count is therefore proportional to the smallest set in an "and" group, and to the sum of all sets in an "or"
 // group. Columns of the contact itself, such as the name, are then checked only for the contacts that the sets contain.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {
@@ -51,20 +51,20 @@ func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure M
 	return text, c.args, nil
 }
 
-// Found is a query for the distinct ids of contacts, in the column contact_id.
+// Found is a query that returns distinct contact ids in the column contact_id.
 type Found struct {
 	Text string
 	Args []any
 
-	// Ordered reports whether an index returns the ids in order. If Ordered is false, the caller must prevent
-	// PostgreSQL from reading all contacts in the order of their ids, which PostgreSQL might do if it expects many
-	// matches.
+	// Ordered reports whether an index returns the ids in order. If Ordered is false, the caller must keep PostgreSQL
+	// from reading all contacts in order of their ids, which it might do if it expects many matches.
 	Ordered bool
 }
 
-// Find returns a query for the contacts that match the rule. The parameters are the same as in [Rule.Count]; bounds
-// limit the ids. Find returns false if indexes cannot find the matching contacts, because the rule selects all contacts
-// except some, or because it needs a condition on each contact. If Find returns false, use [Rule.Where].
+// Find returns a query for the contacts that match the rule. The parameters are the same as for [Rule.Count], plus
+// bounds that limit the ids. Find returns false if indexes cannot find the matching contacts. This happens if the rule
+// selects all contacts except certain ones, or needs a condition on each contact. If Find returns false, use
+// [Rule.Where] instead.
 func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
 	ok bool, err error) {
 	c := newCounter(s, now, everyone, teamID, within, measure)
@@ -91,7 +91,8 @@ func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds,
 	return &counter{writer: writer{schema: &s, now: now}, within: within, from: everyone, teamID: teamID, measure: measure}
 }
 
-// everyone returns the text after FROM for all contacts c of the team within the bounds, with its WHERE condition.
+// everyone returns the SQL that follows FROM to select, as c, all of the team's contacts within the bounds. It includes
+// the WHERE condition.
 func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)
@@ -99,8 +100,7 @@ func (c *counter) everyone() string {
 	return c.from + " " + c.team + c.bounds("c.id")
 }
 
-// bounds returns a condition, beginning with AND, that keeps a column within the bounds. bounds returns "" if there are
-// no bounds.
+// bounds returns a condition, beginning with AND, that keeps a column within the bounds, or "" if there are no bounds.
 func (c *counter) bounds(column string) (text string) {
 	if c.within.After != "" {
 		text += " AND " + column + " > " + c.arg(c.within.After)
@@ -114,17 +114,17 @@ func (c *counter) bounds(column string) (text string) {
 // part is the compiled form of a subrule.
 type part struct {
 	kind     partKind
-	leaf     *test // used instead of text if a single test defines a set or rest
+	leaf     *test // used instead of text if a single test defines the set or rest
 	text     string
-	compound bool // text consists of several SELECTs
+	compound bool // text contains several SELECTs
 	walks    bool // text evaluates a condition on every contact
 }
 
 type partKind uint8
 
 const (
-	set       partKind = iota // the contacts with the distinct ids that a SELECT returns
-	rest                      // all contacts with ids that the SELECT does not return
+	set       partKind = iota // the contacts whose distinct ids a SELECT returns
+	rest                      // all contacts whose ids the SELECT does not return
 	condition                 // text is a condition on the contact c
 )
 
@@ -179,7 +179,7 @@ func (p part) not() part {
 	return p
 }
 
-// all returns a part with the contacts that match all the given parts.
+// all returns a part that selects the contacts matching all the given parts.
 func (c *counter) all(parts []part) (part, error) {
 	of := map[partKind][]part{}
 	var conditions []string
@@ -205,14 +205,14 @@ func (c *counter) all(parts []part) (part, error) {
 		return part{}, err
 	}
 	if where != "" {
-		// For a CROSS JOIN, SQLite always scans the left side in the outer loop.
+		// In a CROSS JOIN, SQLite always scans the left side in the outer loop.
 		p = part{text: "SELECT c.id AS contact_id FROM (" + c.query(p) + ") s CROSS JOIN " + c.everyone() +
 			" AND c.id = s.contact_id AND " + where, walks: p.walks}
 	}
 	return p, nil
 }
 
-// narrow intersects the given sets and removes the contacts that are in a set of the parameter without.
+// narrow intersects the sets in its first parameter and removes the contacts in any set of its second parameter.
 func (c *counter) narrow(sets, without []part) (part, error) {
 	if len(sets)+len(without) == 1 {
 		return sets[0], nil
@@ -243,8 +243,8 @@ func (c *counter) narrow(sets, without []part) (part, error) {
 	return c.compound(sets, "INTERSECT", slices.DeleteFunc(without, isLeaf)), nil
 }
 
-// smallest returns the index of the smallest of the sets that consist of a single comparison, or -1 if all of these
-// sets are large.
+// smallest returns the index of the smallest set among those that consist of a single comparison, or -1 if all of these
+// are large.
 func (c *counter) smallest(sets []part) (int, error) {
 	smallest, least, measured := -1, maxAnchor, 0
 	for i, p := range sets {
@@ -265,9 +265,9 @@ func (c *counter) smallest(sets []part) (int, error) {
 	return smallest, nil
 }
 
-// rows returns the SELECT statement of one comparison; name is the name of its result column. A contact without a row
-// has the default value. If the default value satisfies the comparison, the statement selects the contacts that do not
-// satisfy it.
+// rows returns the SELECT statement for one comparison, with the given name for its result column. A contact without a
+// row has the default value. If the default value satisfies the comparison, the statement selects the contacts that do
+// not satisfy it.
 func (c *counter) rows(t *test, name string) string {
 	from, _ := t.Column.sets(t.Type)
 	text := "SELECT "
@@ -287,9 +287,9 @@ func (c *counter) rows(t *test, name string) string {
 	return text + "(" + c.indexed(t, &from) + ")" + c.bounds("v."+from.Contact)
 }
 
-// indexed returns the positive comparison with the indexed form of the value. If only the head of a text is indexed,
-// the whole text is read only for comparisons that the head cannot decide. If the head has fewer than HeadSize
-// characters, it is the whole text.
+// indexed returns the positive comparison against the indexed form of the value. If only the head of each string is
+// indexed, the whole string is read only for comparisons that the head cannot decide. A head with fewer than HeadSize
+// characters is the whole string.
 func (c *counter) indexed(t *test, in *Sets) string {
 	if in.Head == "" || t.op == Contains || t.op == EndsWith || t.op == StartsWith && cut(t.text) {
 		return c.comparison(t, in.Value)
@@ -308,10 +308,10 @@ func (c *counter) indexed(t *test, in *Sets) string {
 	return c.comparison(&heads, in.Head) + " AND " + c.comparison(t, in.Value)
 }
 
-// cut reports whether a text is so long that a different text may have the same head.
+// cut reports whether a string is so long that a different string may have the same head.
 func cut(text string) bool { return utf8.RuneCountInString(text) >= HeadSize }
 
-// found returns the condition that the contact c is one of the contacts that the statement from rows selects. The
+// found returns the condition that the contact c is one of those that the statement returned by rows selects. The
 // condition uses only the id of c.
 func (c *counter) found(t *test) string {
 	in, _ := t.Column.sets(t.Type)
@@ -320,7 +320,7 @@ func (c *counter) found(t *test) string {
 	return c.lookup(&positive, in)
 }
 
-// query returns the SELECT statement of a part of kind set or rest.
+// query returns the SELECT statement for a part of kind set or rest.
 func (c *counter) query(p part) string {
 	if p.leaf != nil {
 		return c.rows(p.leaf, "contact_id")
@@ -328,7 +328,7 @@ func (c *counter) query(p part) string {
 	return p.text
 }
 
-// compound combines sets with a set operator, and removes the contacts in the sets of the parameter without.
+// compound combines sets with a set operator and removes the contacts in any set of its last parameter.
 func (c *counter) compound(parts []part, operator string, without []part) part {
 	if len(parts) == 1 && len(without) == 0 {
 		parts[0].kind = set

@@ -8,11 +8,12 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Where returns an SQL condition for the contacts c that match the rule at the time now. Where appends the arguments of
-// the condition to args and returns the result as all. The numbers of the parameters continue after args.
+// Where returns an SQL condition on a contact c that is true if the contact matches the rule at the given time. Where
+// appends the condition's arguments to args and returns the result as all. Parameter numbers continue after those for
+// args.
 //
 // The condition is written so that the database always looks up the values of one contact at a time by primary key,
-// regardless of its planner statistics. The time of a query that reads contacts in the order of an index is therefore
+// regardless of its planner statistics. The time for a query that reads contacts in index order is therefore
 // proportional to the number of contacts read. To find all matching contacts through the indexes on values, use
 // [Rule.Find].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
@@ -31,7 +32,7 @@ type writer struct {
 	args   []any
 }
 
-// arg adds an argument and returns its parameter, such as $3.
+// arg adds an argument and returns the parameter for it, such as $3.
 func (w *writer) arg(v any) string {
 	w.args = append(w.args, v)
 	return fmt.Sprintf("$%d", len(w.args))
@@ -56,7 +57,7 @@ func (w *writer) where(place string, r *Rule) (string, error) {
 	return join(r.Kind, parts), nil
 }
 
-// join combines the conditions of the subrules of a group.
+// join combines the conditions for a group's subrules.
 func join(kind Kind, parts []string) string {
 	switch kind {
 	case Not:
@@ -67,7 +68,7 @@ func join(kind Kind, parts []string) string {
 	return "(" + strings.Join(parts, " AND ") + ")"
 }
 
-// resolve returns the test of a leaf, or a fault if the field has no column.
+// resolve returns a leaf's test, or a fault if the field has no column.
 func (w *writer) resolve(place string, r *Rule) (test, error) {
 	t, err := r.resolve(w.schema, place, w.now, nil)
 	if err == nil && t.Column.Value == "" {
@@ -78,11 +79,11 @@ func (w *writer) resolve(place string, r *Rule) (test, error) {
 	return t, err
 }
 
-// condition returns the condition of one leaf on the contact c.
+// condition returns the condition that one leaf imposes on the contact c.
 //
-// The condition looks up the value in a scalar subquery instead of EXISTS. SQLite would turn EXISTS into a join and,
-// for a condition such as value < $3, might read all values below $3 for each contact. PostgreSQL would read all rows
-// of the table for a page of contacts if it expects few matches.
+// The condition looks up the value in a scalar subquery rather than with EXISTS. SQLite would turn EXISTS into a join
+// and, for a condition such as value < $3, might read all values below $3 for each contact. PostgreSQL would read all
+// rows of the table for a page of contacts if it expected few matches.
 func (w *writer) condition(t *test) string {
 	c := t.Column
 	if c.Table == "" {
@@ -95,7 +96,8 @@ func (w *writer) condition(t *test) string {
 	return w.lookup(t, Sets{Table: c.Table, Contact: "contact_id", Value: c.Value, Key: c.Key, KeyValue: c.KeyValue})
 }
 
-// lookup returns the condition of one leaf on the contact c, for a field with its value in a row of another table.
+// lookup returns the condition that one leaf imposes on the contact c, for a field whose value is in a row of another
+// table.
 func (w *writer) lookup(t *test, in Sets) string {
 	text := "COALESCE((SELECT "
 	if t.negated {
@@ -115,9 +117,9 @@ func (w *writer) lookup(t *test, in Sets) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison with the expression x. The comparison uses only functions that PostgreSQL
-// and SQLite both have and that compare bytes. LIKE is avoided because it ignores case on SQLite, and < for texts
-// because it depends on the collation on PostgreSQL.
+// comparison returns the positive comparison against the SQL expression x. The comparison uses only functions that
+// PostgreSQL and SQLite both have and that compare bytes. LIKE is avoided because it ignores case on SQLite. The
+// operator < is avoided for strings because it depends on the collation on PostgreSQL.
 func (w *writer) comparison(t *test, x string) string {
 	switch t.op {
 	case Exists:
@@ -144,12 +146,13 @@ func (w *writer) comparison(t *test, x string) string {
 	case StartsWith:
 		return "SUBSTR(" + x + ", 1, " + w.arg(n) + ") = " + w.arg(t.text)
 	default:
-		// If the start is before the first character, SUBSTR returns less than the text on both PostgreSQL and SQLite.
+		// If the start is before the first character, SUBSTR returns fewer characters than the operand has, on both
+		// PostgreSQL and SQLite.
 		return "SUBSTR(" + x + ", LENGTH(" + x + ") - " + w.arg(n-1) + ") = " + w.arg(t.text)
 	}
 }
 
-// present returns the condition that the expression x has a value.
+// present returns the condition that the SQL expression x has a value.
 func (t *test) present(x string) string {
 	switch t.Type {
 	case TextField, ChoiceField:
@@ -160,7 +163,7 @@ func (t *test) present(x string) string {
 	return "TRUE"
 }
 
-// list returns the operands as a list parameter.
+// list returns the operands as the argument for a list parameter.
 func (t *test) list() any {
 	if t.Type == NumberField {
 		var numbers []float64
@@ -187,7 +190,7 @@ func (v Value) argument() any {
 	return v.text
 }
 
-// numeralSQL returns an SQL condition that is true if the function numeral would accept the value of an expression.
+// numeralSQL returns an SQL condition that is true if the numeral function would accept the value of an expression.
 func numeralSQL(x string) string {
 	const digits = "'0123456789'"
 	unsigned := func(x string) string {

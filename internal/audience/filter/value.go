@@ -12,17 +12,17 @@ type ValueKind uint8
 
 const (
 	None      ValueKind = iota // no value; null in JSON
-	Text                       // a text; may be empty only in a rule
+	Text                       // a string; may be empty only in a rule
 	Number                     // a finite number
 	Bool                       // true or false
 	Time                       // a time with microsecond precision
-	Other                      // a value that no rule can equal, such as an object in a payload
-	List                       // in a rule: alternatives; for a contact: the texts of a SetField
+	Other                      // a value that equals no value in a rule, such as an object in a payload
+	List                       // in a rule: alternatives; for a contact: the strings in a SetField
 	Reference                  // in a rule: the name of another field
 	absent                     // in a rule: the value is missing
 )
 
-// Value is the value of a field, or the operand of a comparison. The zero Value means no value.
+// Value is a field's value or the operand of a comparison. The zero Value means no value.
 type Value struct {
 	kind   ValueKind
 	text   string
@@ -31,7 +31,7 @@ type Value struct {
 	list   []Value
 }
 
-// TextValue returns a text as a Value, or the zero Value if the text is empty.
+// TextValue returns a string as a Value, or the zero Value if the string is empty.
 func TextValue(text string) Value {
 	if text == "" {
 		return Value{}
@@ -64,7 +64,7 @@ func TimeValue(t time.Time) Value {
 	return Value{kind: Time, micros: micros(t)}
 }
 
-// ListValue returns a set of texts as a Value, for a field of type SetField.
+// ListValue returns a set of strings as a Value, for a field of type SetField.
 func ListValue(texts []string) Value {
 	v := Value{kind: List}
 	for _, t := range texts {
@@ -79,7 +79,7 @@ func OtherValue() Value { return Value{kind: Other} }
 // Kind returns the kind of v.
 func (v Value) Kind() ValueKind { return v.kind }
 
-// Texts returns the texts in a List. For a Text, the result has this text as its only element.
+// Texts returns the strings in a List. For a Text, the result has that string as its only element.
 func (v Value) Texts() []string {
 	switch v.kind {
 	case Text:
@@ -105,10 +105,10 @@ func (v Value) Len() int {
 	return 1
 }
 
-// none reports whether v is the zero Value or the empty text.
+// none reports whether v is the zero Value or the empty string.
 func (v Value) none() bool { return v.kind == None || v.kind == Text && v.text == "" }
 
-// asNumber returns the number of a Number, or of a Text that the function numeral can parse.
+// asNumber returns the number in a Number, or in a Text that the numeral function can parse.
 func (v Value) asNumber() (float64, bool) {
 	switch v.kind {
 	case Number:
@@ -119,8 +119,8 @@ func (v Value) asNumber() (float64, bool) {
 	return 0, false
 }
 
-// asTime returns the range of microseconds that a time or date covers; after is exclusive. A date covers a whole day in
-// UTC; any other time covers one microsecond.
+// asTime returns the range of microseconds that a time or date covers; the end of the range is exclusive. A date covers
+// a whole day in UTC; a time covers one microsecond.
 func (v Value) asTime() (from, after int64, ok bool) {
 	switch v.kind {
 	case Time:
@@ -136,8 +136,8 @@ func (v Value) asTime() (from, after int64, ok bool) {
 	return 0, 0, false
 }
 
-// equal reports whether two values are equal. A Text with a numeral equals a Number of the same value; two Texts are
-// never compared as numbers.
+// equal reports whether two values are equal. A Text that contains a numeral equals a Number with the same value; two
+// Texts are never compared as numbers.
 func (v Value) equal(to Value) bool {
 	switch {
 	case v.kind == to.kind:
@@ -156,8 +156,8 @@ func micros(t time.Time) int64 {
 	return t.Unix()*1e6 + int64(t.Nanosecond()/1000)
 }
 
-// numeral parses a text as a number: an optional minus sign, digits, and optionally a point with more digits, in at
-// most 16 characters. PostgreSQL and SQLite parse a text of this form as the same number. [numeralSQL] implements the
+// numeral parses a string as a number: an optional minus sign, digits, and optionally a point and more digits, in at
+// most 16 characters. PostgreSQL and SQLite parse a string of this form as the same number. [numeralSQL] implements the
 // same check in SQL.
 func numeral(text string) (float64, bool) {
 	if len(text) > maxNumeral {

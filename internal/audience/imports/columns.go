@@ -11,8 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Map assigns columns of a file to fields of contacts, by the names of the columns. A field without a column is not
-// imported.
+// Map assigns the columns of a file to contact fields, by column name. A field that has no column is not imported.
 type Map struct {
 	Email        string // "" means the column email
 	FirstName    string
@@ -21,17 +20,17 @@ type Map struct {
 	Properties   map[string]Column // by property name
 }
 
-// Column is a column that contains the values of a property.
+// Column is a column that contains a property's values.
 type Column struct {
 	Name string
 	Type string // string, number or boolean; "" means string
 }
 
-// defaultMap is used if no Map is given: the columns must have the names of the fields.
+// defaultMap is used if no Map is given; it requires the columns to have the same names as the fields.
 var defaultMap = Map{FirstName: "first_name", LastName: "last_name", Unsubscribed: "unsubscribed"}
 
 // resolve returns the indexes of the columns that m names, and the properties that these columns need. If m is nil, all
-// columns except the email address are optional. Errors are faults for the field `column_map`.
+// columns except the email address are optional. Errors are faults for the `column_map` field.
 func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkProperty, err error) {
 	given := m != nil
 	if !given {
@@ -82,13 +81,13 @@ func (m *Map) resolve(header []string) (c columns, needed []contacts.BulkPropert
 	return c, needed, nil
 }
 
-// columnIndex returns these negative results if it finds no column or several columns.
+// columnIndex returns one of these negative values if it finds no column or several columns.
 const (
 	missing   = -1
 	ambiguous = -2
 )
 
-// columnIndex returns the index of the column with the given name. An exact match has precedence over a match that
+// columnIndex returns the index of the column with the given name. An exact match takes precedence over a match that
 // ignores case and surrounding spaces.
 func columnIndex(header []string, name string) int {
 	at := missing
@@ -126,12 +125,13 @@ func namedColumn(header []string, field, name string) (int, error) {
 	return at, nil
 }
 
-// columnNames returns the names of the columns for an error message.
+// columnNames returns the column names for use in an error message.
 func columnNames(header []string) string {
 	return strings.ToValidUTF8(strings.Join(header, ", "), "")
 }
 
-// row converts a record of the file into a row for package contacts. The error says what is wrong with the record.
+// row converts a record from the file into a row for package contacts. The error returned by row says what is wrong
+// with the record.
 func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err error) {
 	if more := len(fields) - len(p.Header); more > 0 && strings.Join(fields[len(p.Header):], "") != "" {
 		return row, fault.Invalidf("", "The row has %d fields, and the first line names %d columns. Quote fields that "+
@@ -141,7 +141,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 		if at < 0 || at >= len(fields) {
 			return ""
 		}
-		return strings.Clone(strings.TrimSpace(fields[at])) // a substring would keep the whole record in memory
+		return strings.Clone(strings.TrimSpace(fields[at])) // a mere substring would keep the whole record in memory
 	}
 	c := &p.Columns
 	row.Address, row.FirstName, row.LastName = field(c.Email), field(c.FirstName), field(c.LastName)
@@ -170,7 +170,7 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 	return row, b.Check(&row)
 }
 
-// parseBool parses booleans in the forms that spreadsheets and other services write.
+// parseBool parses booleans in the forms that spreadsheets and other services use.
 func parseBool(text string) (yes, ok bool) {
 	switch strings.ToLower(text) {
 	case "true", "t", "yes", "y", "1":

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// TestFiles imports files in the formats of common programs, and files with some invalid rows.
+// TestFiles imports files in the formats that common programs write, and files with some invalid rows.
 func TestFiles(t *testing.T) {
 	t.Parallel()
 	wide := make([]byte, 0, 200)
@@ -57,7 +57,7 @@ func TestFiles(t *testing.T) {
 	})
 }
 
-// If the contacts of an import are changed concurrently, no row is lost or counted twice.
+// If contacts are changed while they are being imported, no row is lost or counted twice.
 func TestBesideOthers(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 10}, func(t *testing.T, w *world) {
@@ -96,7 +96,7 @@ func TestBesideOthers(t *testing.T) {
 	})
 }
 
-// If another transaction creates a contact after a batch looked it up and before the batch inserts it, the batch
+// If another transaction creates a contact after a batch has looked it up and before the batch inserts it, the batch
 // updates the contact.
 func TestCreatedMeanwhile(t *testing.T) {
 	t.Parallel()
@@ -140,8 +140,8 @@ func TestCreatedMeanwhile(t *testing.T) {
 	}
 }
 
-// If other transactions create a contact before a batch inserts it, and delete the contact before the batch looks it up
-// again, the batch creates the contact.
+// If other transactions create a contact before a batch inserts it, and delete it before the batch looks it up again,
+// the batch creates the contact.
 func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t) // not on SQLite, which has only one writer
@@ -188,7 +188,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 			_, _, err := w.Contacts.Upsert(ctx, w.team, "gone@example.org", contacts.Change{})
 			return err
 		})
-		waits("INSERT") // the batch waits for the last contact, after it found the contact that is deleted next
+		waits("INSERT") // the batch waits for the last contact, having found the contact that is deleted next
 		_, err = w.Contacts.Delete(ctx, w.team, "gone@example.org")
 		return err
 	})
@@ -223,8 +223,7 @@ func TestEraseInManyFailures(t *testing.T) {
 	})
 }
 
-// Sweep deletes files and failed rows that are no longer needed, and EraseTeam deletes the files and failed rows of a
-// team.
+// Sweep deletes files and failed rows that are no longer needed, and EraseTeam deletes a team's files and failed rows.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	const retention = 48 * time.Hour
@@ -233,7 +232,7 @@ func TestSweepAndErase(t *testing.T) {
 		kept := w.imported("email\nwrong\nann smith@example.org\n", imports.NewImport{})
 		_, err := w.create("email\n", imports.NewImport{})
 		w.Must(err)
-		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // as if the program was killed now
+		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // as if the program had been killed at this point
 		w.Must(err)
 		w.Must(w.imports.Sweep(ctx))
 		if n := w.files(); n != 2 || len(w.failures(kept.ID)) != 2 {
@@ -282,14 +281,14 @@ func TestSweepAndErase(t *testing.T) {
 				t.Errorf("%d rows of %s are left", n, table)
 			}
 		}
-		if n := w.files(); n != 1 { // the stored file without an import
+		if n := w.files(); n != 1 { // the stored file that belongs to no import
 			t.Errorf("%d files are left", n)
 		}
 		w.Must(w.handle(waits.ID)) // the job must end without an error
 	})
 }
 
-// A team cannot see the imports of another team.
+// A team cannot see another team's imports.
 func TestOthersImports(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {

@@ -4,8 +4,9 @@
 //
 // [Service.Store] stores the file while it is uploaded, and [Service.Create] checks the request and inserts a row and a
 // job. The job reads the file in batches. Each batch is one transaction, which writes the contacts, the failed rows,
-// the counts, and the position in the file at which to continue. The imports of a team run one after another, oldest
-// first. After the last row the file is deleted; after the retention, the import and its failed rows are deleted.
+// the counts, and the file position at which to continue. A team's imports run one after another, oldest first. The
+// file is deleted after its last row has been read; the import and its failed rows are deleted when their retention
+// ends.
 //
 //	queued ──► in_progress ──► completed
 //	   └──────────────┴──────► failed: canceled, or the file or an object that it refers to is gone
@@ -14,17 +15,17 @@
 //
 // Each row is written and counted once, even if the process is killed: a batch is committed only if the stored position
 // is still the position at which the batch began. The counts created, updated, skipped and failed add up to the number
-// of rows that were read. If several rows have the same address, the later rows count as updated or skipped.
+// of rows that were read. If several rows have the same address, all but the first count as updated or skipped.
 //
 // Imports record no webhook events, neither contact.created nor contact.updated.
 //
 // # Failures
 //
 // If the whole file or the request is invalid, Store or Create returns a fault, and nothing is stored. An invalid row
-// counts as failed. Up to [MaxKept] invalid rows are stored with the reason until the import is deleted. If the
-// database or the file store fails, the job is retried without limit, and users see a reason in the import until it
-// continues. An import fails if its file, or a segment, topic or property that it refers to, was deleted. Contacts that
-// a failed import has already written are not removed.
+// counts as failed. Up to [MaxKept] invalid rows are stored, with the reason, until the import is deleted. If the
+// database or the file store fails, the job is retried without limit, and the import shows users a reason until it
+// continues. An import fails if its file, or a segment, topic or property that it refers to, has been deleted. Contacts
+// that a failed import had already written are not removed.
 //
 // # Out of scope
 //
@@ -50,7 +51,7 @@ const (
 	Failed     Status = "failed"
 )
 
-// Check returns a fault for a text that is not a status.
+// Check returns a fault for a string that is not a status.
 func (s Status) Check() error {
 	switch s {
 	case Queued, InProgress, Completed, Failed:
@@ -62,27 +63,27 @@ func (s Status) Check() error {
 
 // Limits of imports.
 const (
-	MaxWaiting    = 100     // maximum number of queued and running imports of a team
+	MaxWaiting    = 100     // maximum number of queued and running imports per team
 	MaxKept       = 100_000 // maximum number of failed rows that are stored per import
-	MaxSegments   = 50      // maximum number of segments to which an import adds contacts
+	MaxSegments   = 50      // maximum number of segments that an import adds contacts to
 	MaxTopics     = 50      // maximum number of topics in an import
 	MaxProperties = contacts.MaxProperties
 
-	maxKeptRow   = 8 << 10 // maximum bytes of a failed row; for longer rows only the reason is stored
-	maxFilename  = 255     // maximum bytes of a file name; longer names are truncated
+	maxKeptRow   = 8 << 10 // maximum size of a failed row, in bytes; for larger rows, only the reason is stored
+	maxFilename  = 255     // maximum length of a file name, in bytes; longer names are truncated
 	canceledText = "It was canceled."
 	holdReason   = "It cannot go on after line %d, for a reason on our side, and is tried again. If this goes on, " +
 		"tell the operator, or cancel it: imports that came later wait for it."
 )
 
-// Import is the import of a file of contacts, with the number of rows by result.
+// Import is the import of a contact file, with the number of rows by outcome.
 type Import struct {
 	ID         string
 	TeamID     string
 	Status     Status
 	Filename   string
 	Size       int64 // size of the file, in bytes
-	Position   int64 // number of bytes that were imported
+	Position   int64 // number of bytes that have been imported
 	Created    int64 // rows by result
 	Updated    int64
 	Skipped    int64
@@ -91,27 +92,27 @@ type Import struct {
 	Reason     string // why the import failed, or why it is being retried
 	CreatedAt  time.Time
 	StartedAt  time.Time // zero while the import is queued
-	FinishedAt time.Time // zero until the import completed or failed
+	FinishedAt time.Time // zero until the import has completed or failed
 
-	lines int64 // number of lines of the file before Position
+	lines int64 // number of lines in the file before Position
 }
 
-// Total returns the number of rows that were read.
+// Total returns the number of rows that have been read.
 func (i *Import) Total() int64 { return i.Created + i.Updated + i.Skipped + i.Failed }
 
 // Done reports whether the import has ended.
 func (i *Import) Done() bool { return !i.FinishedAt.IsZero() }
 
-// fileKey returns the key under which the file of an import is stored.
+// fileKey returns the key that an import's file is stored under.
 func fileKey(importID string) string { return filePrefix + importID }
 
-// filePrefix is the prefix of the keys under which files are stored.
+// filePrefix is the prefix of the keys that files are stored under.
 const filePrefix = "imports/"
 
 // plan is the stored description of how to import a file.
 type plan struct {
 	Form     csvfile.Form `json:"form"`
-	Header   []string     `json:"header"` // the names of the columns
+	Header   []string     `json:"header"` // the column names
 	Columns  columns      `json:"columns"`
 	Segments []string     `json:"segments,omitempty"`
 	Topics   []choice     `json:"topics,omitempty"`
@@ -133,13 +134,13 @@ type columns struct {
 	Properties   []property `json:"properties,omitempty"`
 }
 
-// property is a column that contains the values of a property.
+// property is a column that contains a property's values.
 type property struct {
 	ID     string      `json:"id"`
 	Name   string      `json:"name"`
 	Type   scalar.Type `json:"type"`
 	Column int         `json:"column"`
-	Bool   bool        `json:"bool,omitempty"` // values are booleans in the forms that parseBool accepts
+	Bool   bool        `json:"bool,omitempty"` // values are booleans in a form that parseBool accepts
 }
 
 // bulk returns the settings that apply to all rows.

@@ -49,7 +49,7 @@ func each(t *testing.T, c imports.Config, f func(t *testing.T, w *world)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) { f(t, newWorld(t, n, c)) })
 }
 
-// create stores a file and creates its import.
+// create stores a file and creates an import of it.
 func (w *world) create(file string, n imports.NewImport) (imports.Import, error) {
 	w.t.Helper()
 	stored, err := w.imports.Store(w.t.Context(), strings.NewReader(file))
@@ -86,12 +86,12 @@ func (w *world) imported(file string, n imports.NewImport) imports.Import {
 	return w.await(i.ID)
 }
 
-// counts returns the result counts of an import.
+// counts returns an import's row counts by outcome.
 func counts(i imports.Import) string {
 	return fmt.Sprintf("%s %d=%d+%d+%d+%d", i.Status, i.Total(), i.Created, i.Updated, i.Skipped, i.Failed)
 }
 
-// failures returns the failed rows of an import.
+// failures returns an import's failed rows.
 func (w *world) failures(importID string) (all []imports.Failure) {
 	w.t.Helper()
 	_, rows, err := w.imports.Failures(w.t.Context(), w.team, importID)
@@ -242,7 +242,7 @@ func TestChoicesByLinkStay(t *testing.T) {
 			_, _, err := w.Contacts.Unsubscribe(ctx, l)
 			w.Must(err)
 		}
-		// Dan and Eve confirm through a link the opt-outs that the team recorded before.
+		// Through a link, Dan and Eve confirm the opt-outs that the team had already recorded.
 		for _, address := range []string{"cid@example.org", "dan@example.org", "eve@example.org"} {
 			_, _, err = w.Contacts.Upsert(ctx, w.team, address, contacts.Change{Unsubscribed: new(true),
 				Topics: []contacts.Choice{{TopicID: topic.ID, Subscription: contacts.OptOut}}})
@@ -399,7 +399,7 @@ func TestEnds(t *testing.T) {
 	})
 }
 
-// If the database refuses to write the rows of an import, the import is retried and its field Reason is set.
+// If the database refuses to write an import's rows, the import is retried and its Reason field is set.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{Batch: 1}, func(t *testing.T, w *world) {
@@ -428,7 +428,7 @@ func TestHeld(t *testing.T) {
 	})
 }
 
-// Imports of one team run in the order of their creation.
+// A team's imports run in the order in which they were created.
 func TestOneAfterAnother(t *testing.T) {
 	t.Parallel()
 	each(t, imports.Config{}, func(t *testing.T, w *world) {
@@ -437,7 +437,7 @@ func TestOneAfterAnother(t *testing.T) {
 		w.Must(err)
 		second, err := w.create("email,first_name\na@example.org,Second\n", n)
 		w.Must(err)
-		w.Must(w.handle(second.ID)) // runs the job like the node that claimed the first job
+		w.Must(w.handle(second.ID)) // runs the job in the same way as the node that claimed the first job
 		if i := w.get(second.ID); i.Status != imports.Queued {
 			t.Errorf("the second is %s before the first", i.Status)
 		}
@@ -450,7 +450,7 @@ func TestOneAfterAnother(t *testing.T) {
 
 func (w *world) done(importID string) bool { i := w.get(importID); return i.Done() }
 
-// job claims the job of an import without running it, like a worker that is killed right after the claim.
+// job claims an import's job without running it, like a worker that is killed right after claiming a job.
 func (w *world) job(importID string) jobs.Job {
 	w.t.Helper()
 	j := jobs.Job{Kind: imports.Kind, Lane: w.team, TeamID: w.team, Payload: importID}

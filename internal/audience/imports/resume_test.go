@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// resuming is a world for tests in which the import of a file is interrupted.
+// resuming is a world for tests in which an import is interrupted.
 type resuming struct {
 	*world
 	n     imports.NewImport
@@ -35,7 +35,7 @@ func newResuming(t *testing.T, d *db.DB, batch int) *resuming {
 			"seats": {Name: "seats", Type: "number"}}}}}
 }
 
-// begin creates an import of a file with addresses that no earlier import had.
+// begin creates an import of a file whose addresses no earlier import contained.
 func (r *resuming) begin() {
 	r.t.Helper()
 	r.round++
@@ -52,7 +52,7 @@ func (r *resuming) begin() {
 	r.Must(err)
 }
 
-// check runs the import until it ends and compares the result.
+// check runs the import until it ends, and checks the result.
 func (r *resuming) check(what string) {
 	r.t.Helper()
 	for n := 0; !r.done(r.last.ID); n++ {
@@ -84,7 +84,7 @@ func (r *resuming) check(what string) {
 	}
 }
 
-// If an attempt to run an import fails at any of its statements, the next attempt continues and the result is the same.
+// If an attempt to run an import fails at any statement, the next attempt continues and the result is the same.
 func TestResumesAfterErrors(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -99,13 +99,13 @@ func TestResumesAfterErrors(t *testing.T) {
 	})
 }
 
-// If a response of the database is lost, even the response to a COMMIT, no row is lost or imported twice.
+// If a response from the database is lost, even the response to a COMMIT, no row is lost or imported twice.
 func TestResumesAfterLostAnswers(t *testing.T) {
 	t.Parallel()
 	d, proxy := dbtest.Proxied(t, 0)
 	r := newResuming(t, d, 4)
 	failed := 0
-	for skip, torn := 0, true; torn && skip < 200; skip += 3 { // steps of 3, because each round is slow
+	for skip, torn := 0, true; torn && skip < 200; skip += 3 { // in steps of 3, because each round is slow
 		r.begin()
 		j := r.job(r.last.ID)
 		before := proxy.Torn()

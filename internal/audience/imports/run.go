@@ -15,35 +15,35 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Kind is the kind of the jobs that import files.
+// Kind is the kind of job that imports a file.
 const Kind = "imports.run"
 
 const (
-	maxRunTime   = time.Minute     // time limit of an attempt, so that imports of other teams can run
-	recheckAfter = 2 * time.Second // interval at which an import checks whether earlier imports of the team have ended
-	// maxRows is the maximum number of rows that one transaction writes, in all tables together. On SQLite, writing
-	// 4,000 rows takes about 50 ms, during which all other writing transactions wait. Smaller transactions rewrite the
-	// same index pages more often: with half as many rows, 40% more bytes were written to the disk.
+	maxRunTime   = time.Minute     // time limit for an attempt, so that other teams' imports can run
+	recheckAfter = 2 * time.Second // how often an import checks whether the team's earlier imports have ended
+	// maxRows is the maximum number of rows that one transaction writes, over all tables. On SQLite, writing 4,000 rows
+	// takes about 50 ms, while all other writing transactions wait. Smaller transactions rewrite the same index pages
+	// more often: with half as many rows, 40% more bytes were written to disk.
 	maxRows  = 4000
-	minBatch = 20 // minimum rows of a batch, even if each row is written to many tables
+	minBatch = 20 // minimum number of rows in a batch, even if each row is written to many tables
 )
 
-// retryDelays are the delays before retries after errors of the database or the file store. If the file is invalid, the
+// retryDelays are the delays before retries after errors in the database or the file store. If the file is invalid, the
 // import fails immediately.
 var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
-// errMoved means that the stored position of an import is not where the batch began, because the import was canceled or
-// deleted, or another node runs it.
+// errMoved means that the import's stored position is no longer where the batch began, because the import was canceled
+// or deleted, or because another node is running it.
 var errMoved = errors.New("the import has ended, or another node goes on with it")
 
-// JobKind returns the kind of the jobs that import files.
+// JobKind returns the kind of job that imports a file.
 func (s *Service) JobKind() jobs.Kind {
 	return jobs.Kind{Name: Kind, Handle: s.handle, Workers: 2, PerLane: 1, Lease: 5 * time.Minute, Schedule: retryDelays,
 		Endless: true}
 }
 
-// handle continues an import at its stored position. If the import cannot continue, handle stores a reason that the
-// team can see, because later imports of the team have to wait.
+// handle continues an import from its stored position. If the import cannot continue, handle stores a reason that the
+// team can see, because the team's later imports have to wait.
 func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 	err := s.attempt(ctx, j)
 	if err == nil || ctx.Err() != nil || errors.Is(err, errMoved) || errors.Is(err, jobs.ErrLost) {
@@ -111,7 +111,7 @@ func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status,
 	return err
 }
 
-// open opens the file of an import and skips to the stored position.
+// open opens an import's file and skips to the stored position.
 func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 	file, err := s.Blobs.Get(ctx, fileKey(i.ID))
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) open(ctx context.Context, i *Import) (io.ReadCloser, error) {
 	return file, nil
 }
 
-// run is one attempt of the job.
+// run is one attempt at running the job.
 type run struct {
 	s    *Service
 	i    Import // the import as stored in the database
@@ -138,7 +138,7 @@ type run struct {
 	rows *csvfile.Reader
 }
 
-// batches imports batches until the file ends or maxRunTime has passed.
+// batches imports batches until the end of the file or until maxRunTime has passed.
 func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	for began := time.Now(); ; {
 		if err := j.Sure(ctx); err != nil {
@@ -170,7 +170,7 @@ func (r *run) batches(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// checkMoved handles errMoved. If the import has ended, checkMoved ends the job; if another node runs the import,
+// checkMoved handles errMoved. If the import has ended, checkMoved ends the job; if another node is running the import,
 // checkMoved returns an error.
 func (r *run) checkMoved(ctx context.Context, j jobs.Job) error {
 	i, err := r.s.Get(ctx, r.i.TeamID, r.i.ID)
@@ -204,8 +204,8 @@ type batch struct {
 	last   bool // the file ends with this batch
 }
 
-// size returns the number of rows in a batch. The more tables a row is written to, the fewer rows a batch has, so that
-// each batch takes tens of milliseconds.
+// size returns the number of rows in a batch. If each row is written to more tables, a batch contains fewer rows, so
+// that each batch takes only tens of milliseconds.
 func (r *run) size() int {
 	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
 	return min(r.s.c.Batch, max(minBatch, maxRows/tables))
@@ -241,10 +241,10 @@ func (r *run) read() (b batch, err error) {
 	return b, nil
 }
 
-// write writes a batch and the new position of the import.
+// write writes a batch and the import's new position.
 func (r *run) write(ctx context.Context, b batch) error {
 	if b.end == r.i.Position {
-		return nil // nothing was read except the end of the file
+		return nil // only the end of the file was read
 	}
 	var next Import
 	err := r.s.DB.Update(ctx, func(tx *db.Tx) error {

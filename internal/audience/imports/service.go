@@ -36,8 +36,8 @@ type Deps struct {
 type Config struct {
 	MaxSize   int64         // maximum size of a file, in bytes; 0 means 50 MB
 	Batch     int           // maximum number of rows per transaction; 0 means 1,000
-	Look      time.Duration // interval at which Watch reads an import; 0 means half a second
-	Retention time.Duration // retention of ended imports with their failed rows; 0 means 30 days
+	Look      time.Duration // how often Watch reads an import; 0 means every half second
+	Retention time.Duration // retention of ended imports and their failed rows; 0 means 30 days
 }
 
 // Service implements the operations on imports.
@@ -72,9 +72,9 @@ type File struct {
 	header csvfile.Record
 }
 
-// Store reads a CSV file from r and stores it. If the file is invalid, Store returns an Invalid fault for the field
-// `file`; errors of r are returned wrapped. The caller must pass the file to Create or Discard. If the process is
-// killed before either call, Sweep deletes the file later.
+// Store reads a CSV file from r and stores it. If the file is invalid, Store returns an Invalid fault for the `file`
+// field. Errors from r are wrapped. The caller must pass the file to Create or Discard. If the process is killed before
+// it calls either, Sweep deletes the file later.
 func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
 	head, err := buffered.Peek(csvfile.HeadSize)
@@ -100,14 +100,14 @@ func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	return f, nil
 }
 
-// Discard deletes a stored file for which no import is created. The parameter f may be nil.
+// Discard deletes a stored file that is not going to be imported. The parameter f may be nil.
 func (s *Service) Discard(ctx context.Context, f *File) {
 	if f != nil {
 		s.deleteFile(context.WithoutCancel(ctx), f.id)
 	}
 }
 
-// deleteFile deletes the file of an import. If the deletion fails, Sweep deletes the file later.
+// deleteFile deletes an import's file. If the deletion fails, Sweep deletes the file later.
 func (s *Service) deleteFile(ctx context.Context, importID string) {
 	if err := s.Blobs.Delete(ctx, fileKey(importID)); err != nil {
 		s.Log.Warn("could not delete an imported file; it is tried again", "import", importID, "error", err)
@@ -117,13 +117,13 @@ func (s *Service) deleteFile(ctx context.Context, importID string) {
 // NewImport describes an import to create.
 type NewImport struct {
 	Filename   string
-	Map        *Map   // if nil, the columns must have the names of the fields
+	Map        *Map   // if nil, the columns must have the same names as the fields
 	OnConflict string // upsert or skip; "" means skip
 	Segments   []string
 	Topics     []contacts.Choice
 }
 
-// CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit;
+// CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit, but
 // callers use CheckCapacity before they receive a large file.
 func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
 	return checkCapacity(ctx, s.DB.Reader, teamID)
@@ -137,7 +137,7 @@ func checkCapacity(ctx context.Context, r db.Reader, teamID string) error {
 	return err
 }
 
-// Create creates the import of a stored file. If Create returns a fault, the file is deleted.
+// Create creates an import of a stored file. If Create returns a fault, the file is deleted.
 func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImport) (Import, error) {
 	i := Import{TeamID: teamID, ID: f.id, Status: Queued, Size: f.size, Position: f.header.End, lines: f.header.Lines}
 	for _, c := range n.Filename {
@@ -151,7 +151,7 @@ func (s *Service) Create(ctx context.Context, teamID string, f *File, n NewImpor
 	if err == nil {
 		err = s.DB.Update(ctx, func(tx *db.Tx) error { return s.create(ctx, tx, &i, p, &n, needed) })
 	}
-	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the commit may have succeeded, Sweep decides
+	if err != nil && !errors.Is(err, db.ErrUnknown) { // if the commit may have succeeded, leave the file to Sweep
 		s.Discard(ctx, f)
 	}
 	return i, err
@@ -213,7 +213,7 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listImports(ctx, s.DB.Reader, teamID, status, p)
 }
 
-// Cancel ends an import. Contacts that the import has already written are not removed. If the import has already ended,
+// Cancel ends an import. Contacts that the import had already written are not removed. If the import has already ended,
 // Cancel returns it unchanged.
 func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import, err error) {
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -223,7 +223,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 		if _, err := end(ctx, tx, teamID, importID, Failed, canceledText); err != nil {
 			return err
 		}
-		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job ends when it tries to write its next batch
+		_, err := s.Queue.Remove(ctx, tx, Kind, importID) // a running job will end when it tries to write its next batch
 		if err != nil {
 			return fmt.Errorf("remove the job of an import: %w", err)
 		}
@@ -236,14 +236,15 @@ func (s *Service) Cancel(ctx context.Context, teamID, importID string) (i Import
 	return i, err
 }
 
-// ErrClosed means that the service was closed.
+// ErrClosed means that the service has been closed.
 var ErrClosed = errors.New("the imports are not watched any more")
 
-// Close makes all calls of Watch return. Close is called when the node stops.
+// Close makes all calls to Watch return. Close is called when the node stops.
 func (s *Service) Close() { s.close() }
 
-// Watch waits until an import differs from seen and returns it, or returns seen after the duration most. If the service
-// is closed, Watch returns ErrClosed. Watch reads the import twice a second, no matter how often Watch is called.
+// Watch waits until an import differs from seen and returns it. If the import has not changed after the given maximum
+// time, Watch returns seen. If the service is closed, Watch returns ErrClosed. Watch reads the import twice a second,
+// no matter how often Watch is called.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()
@@ -266,7 +267,7 @@ func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (I
 	}
 }
 
-// Failures returns the column names of an import, and its failed rows in the order of the file. The iterator reads the
+// Failures returns an import's column names and its failed rows, in the order of the file. The iterator reads the
 // failed rows page by page.
 func (s *Service) Failures(ctx context.Context, teamID, importID string) (header []string,
 	all iter.Seq2[Failure, error], err error) {

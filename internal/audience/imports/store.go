@@ -81,8 +81,8 @@ func listImports(ctx context.Context, r db.Reader, teamID string, status Status,
 	return page.Query(ctx, r, s, p, func(r db.Row) (Import, error) { return scanImport(r) })
 }
 
-// waiting returns how many imports of a team have not ended, counted up to limit, and the id of the oldest of these
-// imports, or "" if there are none.
+// waiting returns how many of a team's imports have not ended, and the id of the oldest of these, or "" if there are
+// none. Queued and running imports are each counted only up to limit.
 func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
@@ -104,11 +104,10 @@ func startImport(ctx context.Context, tx *db.Tx, i *Import) {
 		AND status = 'queued'`, i.ID, i.TeamID, string(InProgress), tx.Now().UnixMicro())
 }
 
-// advance queues a statement that stores the new position and counts of an import after a batch. The parameter from is
-// the position at which the batch began. If the import is no longer at this position, the transaction fails with
-// errMoved.
+// advance queues a statement that stores an import's new position and counts after a batch. The parameter from is the
+// position at which the batch began. If the import is no longer at this position, the transaction fails with errMoved.
 func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
-	// If the stored position is the new position, an earlier attempt has already committed this batch.
+	// If the stored position is already the new position, an earlier attempt has committed this batch.
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND position >= $2`, i.ID, i.Position)
 	tx.QueueOne(ctx, errMoved, `UPDATE contact_imports SET position = $4, lines = $5, created = $6, updated = $7,
 		skipped = $8, failed = $9, kept = $10, reason = '' WHERE id = $1 AND team_id = $2 AND position = $3
@@ -116,7 +115,7 @@ func advance(ctx context.Context, tx *db.Tx, from int64, i *Import) {
 		i.Kept)
 }
 
-// setHoldReason stores the reason why an import cannot continue at present, unless the import has ended.
+// setHoldReason stores the reason why an import cannot continue for now, unless the import has ended.
 func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) error {
 	i, err := importByID(ctx, tx.Reader, teamID, importID)
 	if fault.KindOf(err) == fault.NotFound || err == nil && i.Done() {
@@ -130,7 +129,7 @@ func setHoldReason(ctx context.Context, tx *db.Tx, teamID, importID string) erro
 	return nil
 }
 
-// end stores the final status of an import, or returns false if the import had already ended.
+// end stores an import's final status, or returns false if the import has already ended.
 func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status, reason string) (bool, error) {
 	now := tx.Now().UnixMicro()
 	tx.Proof(`SELECT 1 FROM contact_imports WHERE id = $1 AND finished_at = $2`, importID, now)
@@ -142,7 +141,7 @@ func end(ctx context.Context, tx *db.Tx, teamID, importID string, status Status,
 	return n > 0, nil
 }
 
-// failures holds failed rows as columns, which is the form that db.Tx.QueueRows accepts.
+// failures holds failed rows as columns, the form that db.Tx.QueueRows accepts.
 type failures struct {
 	lines   []int64
 	reasons []string
@@ -165,11 +164,11 @@ func insertFailures(ctx context.Context, tx *db.Tx, i *Import, f *failures, kept
 	}
 }
 
-// Failure is a row of a file that could not be imported.
+// Failure is a row in a file that could not be imported.
 type Failure struct {
 	Line   int64
 	Reason string
-	Fields []string // fields of the row; nil if they were too long to be stored
+	Fields []string // the row's fields; nil if they were too long to be stored
 }
 
 // listFailures returns a page of the failed rows after the given line, in the order of the file.
@@ -186,7 +185,7 @@ func listFailures(ctx context.Context, r db.Reader, teamID, importID string, aft
 	})
 }
 
-// unfinished returns which of the given ids are imports that have not ended.
+// unfinished returns those of the given ids that belong to imports that have not ended.
 func unfinished(ctx context.Context, r db.Reader, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE id = ANY($1) AND finished_at = 0`, ids)
 	return db.Collect(rows, err, scanText)
@@ -201,13 +200,13 @@ func endedBefore(ctx context.Context, r db.Reader, before int64, limit int) ([]I
 
 const eraseRows = 500 // rows deleted per transaction
 
-// deleteFailures deletes a batch of failed rows of an import.
+// deleteFailures deletes a batch of an import's failed rows.
 func deleteFailures(ctx context.Context, tx *db.Tx, importID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM contact_import_failures WHERE import_id = $1 AND line <= (SELECT MAX(line) FROM
 		(SELECT line FROM contact_import_failures WHERE import_id = $1 ORDER BY line LIMIT $2) x)`, importID, eraseRows)
 }
 
-// importsOf returns the ids of up to eraseRows imports of a team, with ids greater than the given id.
+// importsOf returns up to eraseRows ids of a team's imports, in order, starting after the given id.
 func importsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
 		after, eraseRows)
@@ -218,15 +217,15 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// lastFailureLine returns the line of the last failed row in the next batch after the given line, or 0 if there are no
-// more failed rows.
+// lastFailureLine takes the next batch of failed rows after the given line and returns the line of the last row in it,
+// or 0 if there are no more failed rows.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
 		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
 	return line, err
 }
 
-// failuresMatching returns the failed rows of an import between two lines that match a LIKE pattern.
+// failuresMatching returns those of an import's failed rows between two lines that match a LIKE pattern.
 func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2

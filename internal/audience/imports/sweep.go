@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// strayAfter is the age at which a file without an import is deleted. Normally an import is created within seconds
-// after its file was stored.
+// strayAfter is the age at which a file that belongs to no import is deleted. Normally, an import is created within
+// seconds after its file has been stored.
 const strayAfter = time.Hour
 
-// Sweep deletes files that no import needs, and deletes ended imports with their failed rows after the retention. Sweep
-// must be called periodically.
+// Sweep deletes files that no import needs, as well as ended imports and their failed rows once the retention has
+// passed. Sweep must be called periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.Blobs.Sweep(ctx, filePrefix, s.DB.Now().Add(-strayAfter), func(ctx context.Context, keys []string) ([]string,
 		error) {
@@ -42,8 +42,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return nil
 		}
 		for _, i := range some {
-			// The failed rows are deleted before their import, so that after an interruption the next sweep finds them
-			// through the import.
+			// The failed rows are deleted before their import, so that the next sweep can find them through the import
+			// if this one is interrupted.
 			if err := s.deleteFailures(ctx, i.ID); err != nil {
 				return err
 			}
@@ -70,8 +70,8 @@ func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	return nil
 }
 
-// EraseTeam deletes the imports of a team. EraseTeam must be called before the team's contacts are erased: a running
-// import ends when its row is deleted, and then adds no more contacts.
+// EraseTeam deletes a team's imports. EraseTeam must be called before the team's contacts are erased: a running import
+// ends when its row is deleted, and after that it adds no more contacts.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := importsOf(ctx, s.DB.Reader, teamID, "")
@@ -94,8 +94,7 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // EraseAddress replaces an address in the failed rows of imports. EraseAddress does not change the files of imports
-// that have not ended, so such an import may add the address again. The file of an import is deleted when the import
-// ends.
+// that have not ended, so such an import may add the address again. An import's file is deleted when the import ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -1,10 +1,10 @@
-// Package scalar defines the values of template variables and contact properties: texts and numbers of limited size.
+// Package scalar defines the values of template variables and contact properties: strings and numbers of limited size.
 //
-// The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as its JSON
-// text in a normal form, so 1, 1.0 and 1e0 are the same value, and 0 and -0 are the same value.
+// The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as JSON text in
+// a normal form, so that 1, 1.0 and 1e0 are the same value, and so are 0 and -0.
 //
-// [Value.Check] returns faults that name the field of the request. Package scalar neither parses JSON, which package
-// api does, nor stores anything.
+// [Value.Check] returns faults that name the field of the request. Package scalar does not parse JSON, which is done by
+// package api, and does not store anything.
 package scalar
 
 import (
@@ -24,19 +24,19 @@ type Type string
 const (
 	String Type = "string"
 	Number Type = "number"
-	Other  Type = "other" // neither a text nor a number; no variable or property accepts such a value
+	Other  Type = "other" // neither a string nor a number; no variable or property accepts such a value
 )
 
-// Limits of values (API reference sections 8.4 and 14).
+// Limits on values (API reference sections 8.4 and 14).
 const (
 	MaxText   = 2000      // characters
 	MaxNumber = 1<<53 - 1 // largest absolute value
 )
 
-// Value is a text or a number.
+// Value is a string or a number.
 type Value struct {
 	Type Type
-	Text string // the value as emails show it; numbers are in JSON form
+	Text string // the value as it appears in emails; numbers are in JSON form
 }
 
 // OfText returns a value of type String.
@@ -50,7 +50,7 @@ func OfNumber(n float64) Value {
 	return Value{Number, jsontext.Float(n).String()}
 }
 
-// Number returns the number of a value of type Number, and NaN for values of other types.
+// Number returns the number in a value of type Number, or NaN for a value of any other type.
 func (v Value) Number() float64 {
 	if v.Type != Number {
 		return math.NaN()
@@ -62,7 +62,7 @@ func (v Value) Number() float64 {
 	return n
 }
 
-// CheckLine returns an Invalid fault for a text that has more than limit characters, or more than one line.
+// CheckLine returns an Invalid fault for a string that has more than limit characters or more than one line.
 func CheckLine(field, text string, limit int) error {
 	if !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x00") {
 		return fault.Invalidf(field, "The `%s` field must be UTF-8 text without line breaks and NUL characters.", field)
@@ -73,8 +73,8 @@ func CheckLine(field, text string, limit int) error {
 	return nil
 }
 
-// Check validates a value for a variable or a property of type t. The parameter field is the name of the value in the
-// request. If the value is not valid, Check returns an Invalid fault.
+// Check validates a value for a variable or property of type t. The parameter field is the value's name in the request.
+// If the value is not valid, Check returns an Invalid fault.
 func (v Value) Check(field string, t Type) error {
 	switch {
 	case v.Type != t && t == Number:

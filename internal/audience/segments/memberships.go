@@ -12,20 +12,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Membership is a segment to which a contact was added.
+// Membership is a segment that a contact was added to.
 type Membership struct {
 	Segment
 	Since time.Time
 }
 
-// MembershipsOf returns a page of the segments to which a contact was added, the newest segment first. Segments that
-// select the contact by a filter are not included.
+// MembershipsOf returns a page of the segments that a contact was added to, newest segment first. Segments that contain
+// the contact because of a filter are not included.
 func (s *Service) MembershipsOf(ctx context.Context, teamID, contactID string, p page.Page) ([]Membership, bool,
 	error) {
 	return listMemberships(ctx, s.d.Reader, teamID, contactID, p)
 }
 
-// Manual returns a segment to which contacts are added by hand. If the segment has a filter, Manual returns an Invalid
+// Manual returns a segment that contacts are added to by hand. If the segment has a filter, Manual returns an Invalid
 // fault.
 func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	g, err := ByID(ctx, r, teamID, segmentID)
@@ -35,9 +35,9 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 	return g, err
 }
 
-// CheckManual validates the ids of segments to which a contact is added, and returns them in lower case, sorted and
-// without duplicates. CheckManual returns an Invalid fault if an id is not a segment of the team or the segment has a
-// filter.
+// CheckManual validates the ids of the segments that a contact is being added to, and returns the ids in lower case,
+// sorted and without duplicates. CheckManual returns an Invalid fault if an id does not belong to any of the team's
+// segments, or if the segment has a filter.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
@@ -79,7 +79,7 @@ func unknownSegment(segmentID string) error {
 	return fault.Invalidf("segments", "The `segments` field names %.50q, which is no segment of this team.", segmentID)
 }
 
-// ByContact returns, by contact id, the segments to which the given contacts were added, oldest membership first.
+// ByContact returns, by contact id, the segments that the given contacts were added to, oldest membership first.
 // ByContact reads each segment only once, even if it contains many of the contacts.
 func ByContact(ctx context.Context, r db.Reader, teamID string, contactIDs []string) (map[string][]Segment, error) {
 	pairs, err := membershipPairs(ctx, r, teamID, contactIDs)

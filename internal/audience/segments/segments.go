@@ -1,15 +1,15 @@
-// Package segments stores the segments of teams, and the memberships of contacts that were added to a segment by hand.
+// Package segments stores teams' segments, and the memberships of contacts that were added to a segment by hand.
 //
-// A segment is a named group of contacts. A segment either has a filter, which selects its contacts, or contacts are
-// added to it by hand; its kind is decided when the segment is created. Package segments stores filters as JSON and
-// does not evaluate them: package contacts checks filters, and finds and counts the contacts of a segment. Package
-// segments also stores the counts of segments.
+// A segment is a named group of contacts. A segment either has a filter, which selects its contacts, or has contacts
+// added to it by hand. Which kind a segment is gets decided when it is created. Package segments stores filters as JSON
+// and does not evaluate them: package contacts checks filters, and finds and counts the contacts in a segment. Package
+// segments also stores how many contacts each segment has.
 //
 // Package contacts adds contacts to segments and removes them, in a transaction that calls [AddMember] or
-// [RemoveMember], because each change also updates the contact and records an event.
+// [RemoveMember]. The same transaction also updates the contact and records an event.
 //
 // A deleted segment can no longer be read after the commit. [Service.Sweep] deletes its memberships and its count
-// later. A query for memberships must therefore join the table of segments.
+// later. A query for memberships must therefore join the segments table.
 package segments
 
 import (
@@ -27,10 +27,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Limits of segments (API reference section 13).
+// Limits on segments (API reference section 13).
 const (
 	Max     = 1000 // maximum number of segments per team
-	maxName = 255  // maximum characters of a segment's name
+	maxName = 255  // maximum length of a segment's name, in characters
 )
 
 // Segment is a named group of contacts.
@@ -42,7 +42,7 @@ type Segment struct {
 	CreatedAt time.Time
 }
 
-// AllContacts returns a pseudo segment for all contacts of a team. The id of the pseudo segment is the team's id.
+// AllContacts returns a pseudo-segment for all of a team's contacts. The id of this pseudo-segment is the team's id.
 func AllContacts(teamID string) Segment { return Segment{ID: teamID, TeamID: teamID} }
 
 // IsAllContacts reports whether g is the result of [AllContacts].
@@ -54,7 +54,7 @@ type Service struct {
 	checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)
 }
 
-// New returns a Service. The function checkFilter validates a filter of a team and returns the JSON to store, or an
+// New returns a Service. The function checkFilter validates a team's filter and returns the JSON to store, or an
 // Invalid fault.
 func New(d *db.DB, checkFilter func(ctx context.Context, teamID, filter string) (stored string, err error)) *Service {
 	return &Service{d: d, checkFilter: checkFilter}
@@ -79,8 +79,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segm
 		}
 	}
 	err := s.d.Update(ctx, func(tx *db.Tx) error {
-		// Concurrent transactions must count and insert segments one after the other, so that the limit is not
-		// exceeded.
+		// Concurrent transactions must count and insert segments one at a time, so that the limit is not exceeded.
 		if err := tx.Serialize(ctx, "segments of "+teamID); err != nil {
 			return err
 		}
@@ -120,8 +119,8 @@ type Change struct {
 	Filter string  // JSON; "" keeps the filter
 }
 
-// Update changes a segment. If contacts are added to the segment by hand, setting a filter is an Invalid fault. A new
-// filter deletes the segment's last count.
+// Update changes a segment. Update returns an Invalid fault if it would set a filter on a segment that contacts are
+// added to by hand. If the filter changes, Update deletes the segment's last count.
 func (s *Service) Update(ctx context.Context, teamID, segmentID string, c Change) (g Segment, err error) {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -164,7 +163,7 @@ func checkName(name string) error {
 	return scalar.CheckLine("name", name, maxName)
 }
 
-// table describes to package softdelete how segments are deleted.
+// table tells package softdelete how segments are deleted.
 var table = softdelete.Table{Name: "segments", NotFound: notFound, Children: []softdelete.Child{
 	{Table: "contact_segments", Column: "segment_id", Order: "contact_id"},
 	{Table: "segment_counts", Column: "segment_id", Order: "counted_at"}}}
@@ -176,11 +175,12 @@ func (s *Service) Delete(ctx context.Context, teamID, segmentID string) error {
 	})
 }
 
-// Sweep removes the rows of deleted segments, with their memberships and counts. Sweep must be called periodically.
+// Sweep removes the rows of deleted segments, along with their memberships and counts. Sweep must be called
+// periodically.
 func (s *Service) Sweep(ctx context.Context) error { return softdelete.Sweep(ctx, s.d, table) }
 
-// EraseTeam deletes the segments of a team and their counts. The caller must have deleted the team's contacts and their
-// memberships before.
+// EraseTeam deletes a team's segments and their counts. The caller must already have deleted the team's contacts and
+// their memberships.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, erase := range []func(ctx context.Context, tx *db.Tx, teamID string) (int64, error){eraseSegments,
 		eraseCounts} {

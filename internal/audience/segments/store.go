@@ -26,8 +26,8 @@ func insertSegment(ctx context.Context, tx *db.Tx, g *Segment) {
 		VALUES ($1, $2, $3, $4, $5, 0)`, g.ID, g.TeamID, g.Name, g.Filter, g.CreatedAt.UnixMicro())
 }
 
-// ByID returns a segment, or a NotFound fault. The id may be in upper case. If the text is not a valid id, ByID returns
-// NotFound as well.
+// ByID returns a segment, or a NotFound fault. The id may be in upper case. If the id is not valid, ByID also returns a
+// NotFound fault.
 func ByID(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment, error) {
 	if !id.Valid(segmentID) {
 		return Segment{}, notFound()
@@ -71,7 +71,7 @@ func countSegments(ctx context.Context, r db.Reader, teamID string) (n int, err 
 	return n, nil
 }
 
-// segmentsAmong returns the segments of the team that have one of the given ids.
+// segmentsAmong returns the team's segments that have one of the given ids.
 func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]Segment, error) {
 	rows, err := r.Query(ctx, `SELECT `+segmentColumns+` FROM segments g WHERE g.id = ANY($1) AND g.team_id = $2
 		AND g.deleted_at = 0`, ids, teamID)
@@ -83,11 +83,11 @@ func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string
 }
 
 // fromMemberships is the FROM clause of queries for a contact's memberships. CROSS JOIN makes SQLite read the
-// memberships first: a contact is in few segments, but a team may have many segments.
+// memberships first, because a contact is in few segments but a team may have many.
 const fromMemberships = ` FROM contact_segments m CROSS JOIN segments g WHERE m.contact_id = $2 AND m.team_id = $1
 	AND g.id = m.segment_id AND g.team_id = m.team_id AND g.deleted_at = 0`
 
-// IDsOf returns the ids of the segments to which a contact was added, oldest membership first.
+// IDsOf returns the ids of the segments that a contact was added to, oldest membership first.
 func IDsOf(ctx context.Context, r db.Reader, teamID, contactID string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT m.segment_id`+fromMemberships+` ORDER BY m.created_at, m.segment_id LIMIT $3`,
 		teamID, contactID, Max)
@@ -125,7 +125,7 @@ func RemoveMember(ctx context.Context, tx *db.Tx, teamID, segmentID, contactID s
 	return n > 0, nil
 }
 
-// MembersAmong returns the set of those contactIDs that are in the segment.
+// MembersAmong returns those of the given contacts that are in the segment, as a set of ids.
 func MembersAmong(ctx context.Context, r db.Reader, teamID, segmentID string, contactIDs []string) (map[string]bool,
 	error) {
 	if len(contactIDs) == 0 {
@@ -152,7 +152,7 @@ func AddMembers(ctx context.Context, tx *db.Tx, teamID, segmentID string, contac
 	}
 }
 
-// MemberOf returns those of the given segments to which a contact was added.
+// MemberOf returns those of the given segments that a contact was added to.
 func MemberOf(ctx context.Context, r db.Reader, teamID, contactID string, segmentIDs []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT segment_id FROM contact_segments WHERE contact_id = $1 AND segment_id = ANY($2)
 		AND team_id = $3`, contactID, segmentIDs, teamID)
@@ -163,8 +163,8 @@ func MemberOf(ctx context.Context, r db.Reader, teamID, contactID string, segmen
 	return found, nil
 }
 
-// HaveFilters returns those of the given ids that are segments of the team. The map value says whether the segment has
-// a filter.
+// HaveFilters returns a map whose keys are those of the given ids that belong to segments of the team. Each map value
+// says whether the segment has a filter.
 func HaveFilters(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) (map[string]bool, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil
@@ -185,7 +185,7 @@ func HaveFilters(ctx context.Context, r db.Reader, teamID string, segmentIDs []s
 	return found, nil
 }
 
-// membershipPair is a contact and a segment to which the contact was added.
+// membershipPair is a contact and a segment that the contact was added to.
 type membershipPair struct{ contactID, segmentID string }
 
 // membershipPairs returns the memberships of the given contacts, sorted by contact id and then by age, oldest first.

@@ -16,7 +16,7 @@ type Count struct {
 	At       time.Time
 }
 
-// LastCount returns the last saved count of a segment, or the zero Count.
+// LastCount returns a segment's last saved count, or the zero Count if there is none.
 func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Count, err error) {
 	var at int64
 	err = r.QueryRow(ctx, `SELECT contacts, counted_at FROM segment_counts WHERE segment_id = $1 AND team_id = $2`,
@@ -31,8 +31,8 @@ func LastCount(ctx context.Context, r db.Reader, teamID, segmentID string) (c Co
 	return c, nil
 }
 
-// SaveCount saves the count of a segment or, for [AllContacts], of a team. SaveCount saves nothing if the segment was
-// deleted or its filter was changed while its contacts were counted.
+// SaveCount saves the count for a segment or, for [AllContacts], for a team. SaveCount saves nothing if the segment was
+// deleted or its filter was changed while the contacts were being counted.
 func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 	from, args := `segments g WHERE g.id = $1 AND g.team_id = $2 AND g.deleted_at = 0 AND g.filter = $5`,
 		[]any{g.ID, g.TeamID, c.Contacts, c.At.UnixMicro(), g.Filter}
@@ -44,7 +44,7 @@ func SaveCount(ctx context.Context, tx *db.Tx, g Segment, c Count) {
 		ON CONFLICT (segment_id) DO UPDATE SET contacts = excluded.contacts, counted_at = excluded.counted_at`, args...)
 }
 
-// deleteCount deletes the last count of a segment, so that the segment is counted again.
+// deleteCount deletes a segment's last count, so that the segment is counted again.
 func deleteCount(ctx context.Context, tx *db.Tx, teamID, segmentID string) {
 	tx.Queue(ctx, `DELETE FROM segment_counts WHERE segment_id = $1 AND team_id = $2`, segmentID, teamID)
 }

@@ -1,11 +1,11 @@
-// Package softdelete deletes rows such as topics and segments in two steps, because the rows of many contacts may refer
-// to them.
+// Package softdelete deletes rows such as topics and segments in two steps, because many contacts' rows may refer to
+// them.
 //
 // [Mark] marks a row as deleted. Queries skip marked rows, so the row can no longer be read after the commit. [Sweep]
 // later deletes the rows that refer to a marked row, in short transactions, and then the marked row itself.
 //
-// A transaction that begins before Mark and commits after Sweep may leave a row that refers to a deleted row. No query
-// returns a row that refers to a deleted row, and the row is deleted together with its contact.
+// A transaction that begins before Mark and commits after Sweep may leave behind a row that refers to a deleted row. No
+// query returns a row that refers to a deleted row, and the row is deleted together with its contact.
 package softdelete
 
 import (

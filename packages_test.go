@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write docs/packages.md instead of compa
 
 const packageList = "docs/packages.md"
 
-// TestPackageList compares docs/packages.md with the package comments. With the flag -update, TestPackageList writes
+// TestPackageList compares docs/packages.md with the package comments. With the -update flag, TestPackageList writes
 // the file instead.
 func TestPackageList(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestPackageList(t *testing.T) {
 	}
 }
 
-// listPackages returns the list of packages as Markdown, with one table per group, in the order of layers.
+// listPackages returns the list of packages as Markdown, with one table per group, in layer order.
 func listPackages(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -52,7 +52,7 @@ func listPackages(t *testing.T) string {
 	return b.String()
 }
 
-// writeGroup writes the table of one group. A group of a single package has a table of one row.
+// writeGroup writes the table for one group. A group with a single package has a table with one row.
 func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage) {
 	t.Helper()
 	var rows []string
@@ -69,7 +69,7 @@ func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage)
 			t.Errorf("the comment of %s does not begin with its name: %s", pkg, text)
 		}
 		if pkg == group && strings.HasPrefix(group, "internal/") && len(p.Imports) == 0 {
-			continue // a group's doc.go; its text is the introduction below
+			continue // a group's doc.go; its text becomes the introduction
 		}
 		rows = append(rows, fmt.Sprintf("| [%s](../%s) | %s |\n", strings.TrimPrefix(pkg, "internal/"), pkg,
 			strings.ReplaceAll(text, "|", `\|`)))
@@ -104,14 +104,14 @@ func synopsis(t *testing.T, dir string) string {
 	return ""
 }
 
-// link matches a Markdown link to a file. The groups of the regular expression are the text, the path, and the anchor.
+// link matches a Markdown link to a file. The regular expression's groups are the text, the path and the anchor.
 var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#([^)\s]*))?\)`)
 
-// notInAnchor matches the characters of a heading that are omitted in its anchor.
+// notInAnchor matches the characters in a heading that are omitted from its anchor.
 var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
 
-// hasHeading reports whether a Markdown text has a heading with the given anchor, derived from headings as GitHub and
-// similar sites do.
+// hasHeading reports whether a Markdown text has a heading with the given anchor. It derives anchors from headings in
+// the same way as GitHub and similar sites.
 func hasHeading(text, anchor string) bool {
 	for line := range strings.Lines(text) {
 		title := strings.TrimLeft(line, "#")

@@ -25,13 +25,13 @@ type Table struct {
 // Child is a table with rows that refer to rows of a Table.
 type Child struct {
 	Table, Column string
-	Order         string // columns after Column in the index that begins with Column
-	PostgresOrder string // Order for PostgreSQL, if the index there has different columns
+	Order         string // columns that follow Column in the index that begins with Column
+	PostgresOrder string // like Order, but for PostgreSQL, if the index there has different columns
 }
 
-// These constants limit one call of Sweep.
+// These constants limit one call to Sweep.
 const (
-	maxRows   = 1000 // maximum number of marked rows of a table
+	maxRows   = 1000 // maximum number of marked rows per table
 	batchRows = 500  // rows deleted per transaction
 )
 

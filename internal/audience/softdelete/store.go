@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Mark marks a row of a team as deleted. If the team has no such row, Mark returns the table's NotFound fault.
+// Mark marks a team's row as deleted. If the team has no such row, Mark returns the table's NotFound fault.
 func Mark(ctx context.Context, tx *db.Tx, t Table, teamID, rowID string) error {
 	n, err := tx.Exec(ctx, `UPDATE `+t.Name+` SET deleted_at = $3 WHERE id = $1 AND team_id = $2 AND deleted_at = 0`,
 		rowID, teamID, tx.Now().UnixMicro())
@@ -18,7 +18,7 @@ func Mark(ctx context.Context, tx *db.Tx, t Table, teamID, rowID string) error {
 	return err
 }
 
-// markedRows returns the ids of up to limit marked rows of any team.
+// markedRows returns the ids of up to limit marked rows, across all teams.
 func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM `+t.Name+` WHERE deleted_at <> 0 ORDER BY id LIMIT $1`, limit)
 	return db.Collect(rows, err, func(r db.Row) (rowID string, err error) {
@@ -27,7 +27,7 @@ func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]string,
 	})
 }
 
-// deleteChildren deletes up to batchRows rows that refer to a row, in the order of the index.
+// deleteChildren deletes up to batchRows rows that refer to a given row, in index order.
 func deleteChildren(ctx context.Context, tx *db.Tx, c Child, rowID string) (int64, error) {
 	order := c.Order
 	if !tx.OneWriter() {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits of RFC 5321 section 4.5.3.1, in bytes. maxMailbox limits the whole input of ParseAddress, including the
-// display name.
+// Limits from RFC 5321 section 4.5.3.1, in bytes. In addition, maxMailbox limits the whole input of ParseAddress,
+// including the display name.
 const (
 	maxLocal   = 64
 	maxDomain  = 253
@@ -26,10 +26,10 @@ const (
 type Address struct {
 	// Name is plain UTF-8, without quotes or encoding; it may be empty.
 	Name string
-	// Local is the local part as it is written in SMTP commands: quoted only if it needs quotes. The case of the local
-	// part is unchanged.
+	// Local is the local part as written in SMTP commands, quoted only if it needs quotes. The case of the local part
+	// is unchanged.
 	Local string
-	// Domain is in lower case and ASCII; internationalized labels are A-labels (RFC 5890).
+	// Domain is in lowercase ASCII; internationalized labels are A-labels (RFC 5890).
 	Domain string
 }
 
@@ -45,8 +45,8 @@ func (e *AddressError) Error() string { return e.Reason }
 // ParseAddress parses exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
 // Display names may be quoted, plain UTF-8, or encoded words (RFC 2047) in UTF-8, ISO-8859-1 or US-ASCII.
 //
-// ParseAddress refuses lists, groups, routes, comments, domain literals and control characters, local parts over 64
-// bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
+// ParseAddress rejects lists, groups, routes, comments, domain literals and control characters. It also rejects local
+// parts over 64 bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
 func ParseAddress(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {
@@ -59,8 +59,8 @@ func ParseAddress(s string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// cutMailbox splits a mailbox into the display name, which the function phrase parses, and the address. The address is
-// the text between the angle brackets, or all of s if there are no brackets.
+// cutMailbox splits a mailbox into the display name and the address, and parses the display name with the given
+// function. The address is the part between the angle brackets, or the whole input if there are no brackets.
 func cutMailbox(s string, phrase func(string) (string, error)) (name, spec string, err error) {
 	if len(s) > maxMailbox {
 		return "", "", &AddressError{"The address is longer than 2,000 octets; shorten the display name."}
@@ -90,16 +90,16 @@ func cutMailbox(s string, phrase func(string) (string, error)) (name, spec strin
 // Addr returns the address without the display name, as in SMTP commands: local@domain.
 func (a Address) Addr() string { return a.Local + "@" + a.Domain }
 
-// Key returns the address in lower case (see [FoldCase]), for comparisons and indexes. By RFC 5321 section 2.4 local
-// parts are case-sensitive, but Key ignores their case, because all large hosts do.
+// Key returns the address in lower case (see [FoldCase]), for comparisons and indexes. According to RFC 5321 section
+// 2.4, local parts are case-sensitive, but Key ignores their case, because all large hosts do.
 func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 
-// FoldCase converts an address or a part of an address to lower case, letter by letter with [Lower].
+// FoldCase converts an address or part of an address to lower case, letter by letter, with [Lower].
 func FoldCase(text string) string { return strings.Map(Lower, text) }
 
-// Lower returns the lower-case form of a letter for [Address.Key]. Lower never maps a non-ASCII letter to an ASCII
+// Lower returns the lowercase form of a letter for [Address.Key]. Lower never maps a non-ASCII letter to an ASCII
 // letter. Unicode maps the Turkish İ to i and the Kelvin sign to k, but an address with one of these letters belongs to
-// a different person than the address with i or k.
+// a different person from the address with i or k.
 func Lower(r rune) rune {
 	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
 		return small
@@ -107,8 +107,8 @@ func Lower(r rune) rune {
 	return r
 }
 
-// String returns the address as it is written in a header field, without folding. Non-ASCII display names are written
-// as encoded words (RFC 2047).
+// String returns the address as written in a header field, without folding. Non-ASCII display names are written as
+// encoded words (RFC 2047).
 func (a Address) String() string { return string(a.appendTo(nil)) }
 
 // NeedsUTF8 reports whether only hosts that support SMTPUTF8 (RFC 6531) accept the address.
@@ -131,8 +131,8 @@ func (a Address) appendTo(dst []byte) []byte {
 	return append(dst, '>')
 }
 
-// check returns an error if the Address must not be written to a header. Even an Address that was not created by
-// ParseAddress is validated.
+// check returns an error if the Address is not safe to write to a header. Addresses that were not created by
+// ParseAddress are validated too.
 func (a Address) check(field string) error {
 	if unprintable(a.Name) != "" {
 		return &FieldError{Name: field, Reason: "The display name in `" + field +
@@ -149,7 +149,7 @@ func (a Address) check(field string) error {
 	return nil
 }
 
-// angle returns the index of the first < outside of quotes, or -1.
+// angle returns the index of the first < outside quotes, or -1 if there is none.
 func angle(s string) int {
 	quoted := false
 	for i := 0; i < len(s); i++ {
@@ -165,7 +165,7 @@ func angle(s string) int {
 	return -1
 }
 
-// parsePhrase parses a display name, whose words are atoms, quoted strings or encoded words. Unlike RFC 5322,
+// parsePhrase parses a display name, which consists of atoms, quoted strings and encoded words. Unlike RFC 5322,
 // parsePhrase accepts dots and square brackets outside quotes, because they are unambiguous.
 func parsePhrase(s string) (string, error) {
 	var name strings.Builder
@@ -183,7 +183,7 @@ func parsePhrase(s string) (string, error) {
 		s, encodedBefore, first = rest, encoded, false
 	}
 	decoded := name.String()
-	// Encoded words may contain characters that must not occur in a display name, so the decoded text is checked.
+	// Encoded words may contain characters that must not occur in a display name, so the decoded name is checked.
 	if reason := unprintable(decoded); reason != "" {
 		return "", &AddressError{reason}
 	}
@@ -218,8 +218,8 @@ func nextWord(s string) (word, rest string, encoded bool, err error) {
 	return token, s[len(token):], false, nil
 }
 
-// decodeWord decodes token if it is one encoded word. For an unknown charset, decodeWord returns an error, because a
-// guess could show the recipient a wrong name.
+// decodeWord decodes a token if it is exactly one encoded word. If the charset is unknown, decodeWord returns an error,
+// because a guess could show the recipient the wrong name.
 func decodeWord(token string) (word string, ok bool, err error) {
 	if !strings.HasSuffix(token, "?=") || strings.Count(token, "?") != 4 {
 		return "", false, nil
@@ -233,7 +233,7 @@ func decodeWord(token string) (word string, ok bool, err error) {
 	return word, true, nil
 }
 
-// unquote parses the quoted string at the beginning of s and returns its content and the remaining text of s.
+// unquote parses the quoted string at the beginning of s and returns its content and the rest of s.
 func unquote(s string) (content, rest string, ok bool) {
 	var b strings.Builder
 	for i := 1; i < len(s); i++ {
@@ -252,9 +252,9 @@ func unquote(s string) (content, rest string, ok bool) {
 	return "", "", false
 }
 
-// ParseSpec parses an address without a display name and without brackets: local@domain (RFC 5322 section 3.4.1,
-// without obsolete forms). The results local and domain have the same form as in Address. The length limits are the
-// same as in ParseAddress; errors are *AddressError.
+// ParseSpec parses an address without a display name or brackets: local@domain (RFC 5322 section 3.4.1, without
+// obsolete forms). The results local and domain have the same form as in Address. The length limits are the same as in
+// ParseAddress; errors are *AddressError.
 func ParseSpec(s string) (local, domain string, err error) {
 	if strings.HasPrefix(s, `"`) {
 		content, rest, ok := unquote(s)
@@ -322,14 +322,14 @@ func parseDomain(s string) (string, error) {
 	if start == 0 {
 		return "", &AddressError{"The domain has no dot; write it in full, as in `example.com`."}
 	}
-	// No top-level domain begins with a digit, so the text is an IP address.
+	// No top-level domain begins with a digit, so this is an IP address.
 	if '0' <= s[start] && s[start] <= '9' {
 		return "", &AddressError{"The domain must be a name, not an IP address."}
 	}
 	return s, nil
 }
 
-// QuoteLocal converts an unquoted local part to the form of Address.Local by adding quotes if they are needed.
+// QuoteLocal converts an unquoted local part to the form used in Address.Local by adding quotes if necessary.
 func QuoteLocal(s string) string {
 	if isDotAtom(s) {
 		return s
@@ -367,8 +367,8 @@ func isDotAtom(s string) bool {
 	return true
 }
 
-// isPhrase reports whether an ASCII display name needs no quotes because it consists of atoms separated by single
-// spaces.
+// isPhrase reports whether an ASCII display name consists of atoms separated by single spaces and therefore needs no
+// quotes.
 func isPhrase(s string) bool {
 	space := true
 	for i := range len(s) {
@@ -404,7 +404,7 @@ func appendQuoted(dst []byte, s string) []byte {
 }
 
 // unprintable returns a sentence for the user if s is not valid UTF-8 or contains a C0 or C1 control character or a
-// line separator. For all other texts, unprintable returns "".
+// line separator. For any other string, unprintable returns "".
 func unprintable(s string) string {
 	for _, r := range s {
 		if r < ' ' || r >= 0x7f && r <= 0x9f || r == '\u2028' || r == '\u2029' {

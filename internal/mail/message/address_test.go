@@ -113,7 +113,7 @@ func TestParseAddressRefuses(t *testing.T) {
 	}
 }
 
-// The reason of an AddressError names the first problem, and not problems that follow from it.
+// The reason in an AddressError names the first problem and not the problems that follow from it.
 func TestParseAddressReasons(t *testing.T) {
 	t.Parallel()
 	domain := strings.Repeat(strings.Repeat("d", 61)+".", 4) + "exam" // 252 bytes
@@ -153,8 +153,7 @@ func TestAddressForms(t *testing.T) {
 		{Address{"Zoë (x), \"y\"", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?Wm/DqyAoeCksICJ5Ig==?= <a@b.c>", false},
 		{Address{"山田", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?5bGx55Sw?= <a@b.c>", false},
 		{Address{"", "JOSÉ", "b.c"}, "JOSÉ@b.c", "josé@b.c", "JOSÉ@b.c", true},
-		// Unicode maps these letters to i and k in lower case, but the address with i or k belongs to a different
-		// person.
+		// Unicode lowercasing maps these letters to i and k, but the address with i or k belongs to a different person.
 		{Address{"", "İ", "b.c"}, "İ@b.c", "İ@b.c", "İ@b.c", true},
 		{Address{"", "\u212aI", "b.c"}, "\u212aI@b.c", "\u212ai@b.c", "\u212aI@b.c", true},
 		{Address{"a  b", "a", "b.c"}, "a@b.c", "a@b.c", `"a  b" <a@b.c>`, false},
@@ -205,7 +204,7 @@ func FuzzParseAddress(f *testing.F) {
 		}
 		again, err := ParseAddress(out)
 		if err != nil {
-			// The encoded form of a long display name may exceed the limit of the input.
+			// The encoded form of a long display name may exceed the limit on the input.
 			if len(out) > maxMailbox {
 				return
 			}
@@ -217,7 +216,7 @@ func FuzzParseAddress(f *testing.F) {
 		if err := a.check("To"); err != nil {
 			t.Fatalf("%q was read and is refused in a header: %v", in, err)
 		}
-		// Package net/mail must parse the same address, except that it removes the quotes of local parts.
+		// Package net/mail must parse the same address, except that it removes the quotes from local parts.
 		if std, err := mail.ParseAddress(out); err != nil {
 			t.Fatalf("%q is written as %q, which others cannot read: %v", in, out, err)
 		} else if std.Name != a.Name || !strings.HasPrefix(a.Local, `"`) && std.Address != a.Addr() {

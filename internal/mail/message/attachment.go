@@ -16,8 +16,8 @@ const (
 )
 
 // Check returns an *AttachmentError if the attachment's file name, media type or content id cannot be written to a
-// header. A file name must be UTF-8 of at most 1,000 bytes without line breaks and NUL. A media type must follow RFC
-// 2045 section 5.1. A content id may have at most 256 visible ASCII characters without angle brackets.
+// header. A file name must be at most 1,000 bytes of UTF-8 without line breaks or NUL. A media type must follow RFC
+// 2045 section 5.1. A content id may have at most 256 visible ASCII characters and no angle brackets.
 func (a *Attachment) Check() error {
 	switch {
 	case len(a.Filename) > maxFilename || strings.ContainsAny(a.Filename, "\r\n\x00") || !utf8.ValidString(a.Filename):
@@ -40,7 +40,7 @@ func (a *Attachment) Check() error {
 	return nil
 }
 
-// attachment writes an attachment as a part. The attachment must have passed Check.
+// attachment writes an attachment as a MIME part. The attachment must already have passed Check.
 func (c *composer) attachment(a *Attachment, disposition string) {
 	contentType := TypeByFilename(a.Filename)
 	if a.ContentType != "" {
@@ -70,7 +70,7 @@ func (c *composer) attachment(a *Attachment, disposition string) {
 	}
 }
 
-// formatMediaType returns the media type s in the form for a header, or "" if s is not a media type.
+// formatMediaType returns the media type s in the form used in headers, or "" if s is not a media type.
 func formatMediaType(s string) string {
 	mediaType, parameters, err := mime.ParseMediaType(s)
 	if err != nil || !strings.Contains(mediaType, "/") {
@@ -84,8 +84,8 @@ func formatMediaType(s string) string {
 	return mime.FormatMediaType(mediaType, parameters)
 }
 
-// isCleanText reports whether b may be sent unencoded, because it is ASCII in CRLF lines of at most 998 bytes and
-// contains no text that looks like a boundary of this package.
+// isCleanText reports whether b may be sent unencoded. This is the case if it is ASCII in CRLF lines of at most 998
+// bytes, and contains nothing that looks like one of this package's boundaries.
 func isCleanText(b []byte) bool {
 	if bytes.Contains(b, []byte("--"+boundaryMark)) {
 		return false
@@ -111,7 +111,7 @@ func isCleanText(b []byte) bool {
 	return true
 }
 
-// filenameParameter returns the filename parameter of Content-Disposition. A short name of printable ASCII is quoted.
+// filenameParameter returns the filename parameter of Content-Disposition. A short name in printable ASCII is quoted.
 // Any other name is percent-encoded and split into numbered pieces, which can be folded (RFC 2231 sections 3 and 4).
 func filenameParameter(name string) string {
 	const room = wrapAt - len(" filename*00*=") - len(";")

@@ -46,8 +46,8 @@ func BenchmarkParseAddress(b *testing.B) {
 	}
 }
 
-// Compare BenchmarkQuotedPrintable with BenchmarkQuotedPrintableStdlib: this package has its own quoted-printable
-// writer because that is faster than the standard library.
+// This package has its own quoted-printable writer because it is faster than the one in the standard library: compare
+// BenchmarkQuotedPrintable with BenchmarkQuotedPrintableStdlib.
 func BenchmarkQuotedPrintable(b *testing.B) {
 	html := mailtest.Newsletter(10_000)
 	b.SetBytes(int64(len(html)))

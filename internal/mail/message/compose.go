@@ -7,11 +7,11 @@ import (
 	"strings"
 )
 
-// Compose returns the message in the form in which it is signed and sent. Errors are *FieldError and *AttachmentError.
-// A zero Date and an invalid ID are bugs in the caller and cause other errors.
+// Compose returns the message in the form in which it is signed and sent. Its errors are of type *FieldError and
+// *AttachmentError. A zero Date or an invalid ID is a bug in the caller and causes a different error.
 //
 // Parts are nested as mail clients expect: mixed(alternative(text, related(html, inline parts)), attachments). A
-// multipart that would have a single part is omitted. If the message has no HTML, inline parts become attachments.
+// multipart that would contain only one part is omitted. If the message has no HTML, inline parts become attachments.
 func (m *Message) Compose() ([]byte, error) {
 	if err := m.check(); err != nil {
 		return nil, err
@@ -39,8 +39,8 @@ func (m *Message) Compose() ([]byte, error) {
 	return append(c.out, "\r\n"...), nil
 }
 
-// check returns an error if any value must not be written to a header, even if the caller has already checked the
-// value.
+// check returns an error if any value is not safe to write to a header. It checks every value, even if the caller has
+// already done so.
 func (m *Message) check() error {
 	if m.Date.IsZero() {
 		return errors.New("message: the date is not set")
@@ -95,7 +95,7 @@ func (m *Message) boundarySeed() string {
 	return hex.EncodeToString(sum[:12])
 }
 
-// composer writes one message into one buffer.
+// composer writes one message to one buffer.
 type composer struct {
 	out              []byte
 	html, text       body
@@ -108,8 +108,7 @@ func (c *composer) header(m *Message) {
 	c.out = append(c.out, "Date: "...)
 	c.out = m.Date.UTC().AppendFormat(c.out, "Mon, 02 Jan 2006 15:04:05 -0700")
 	c.out = append(c.out, "\r\n"...)
-	// Each address list is first written without folding into a buffer on the stack, which is large enough for typical
-	// lists.
+	// Each address list is first written unfolded to a buffer on the stack, which is large enough for typical lists.
 	var room [512]byte
 	scratch := appendAddresses(room[:0], []Address{m.From})
 	c.out = appendField(c.out, "From", string(scratch))
@@ -151,8 +150,8 @@ func appendAddresses(dst []byte, list []Address) []byte {
 	return dst
 }
 
-// appendText writes a field with free text, such that mail clients decode exactly value. The value is encoded if
-// clients might mistake it for an encoded word or trim it, or if a line would be too long.
+// appendText writes a free-text field in such a way that mail clients decode exactly the given value. The value is
+// encoded if clients might mistake it for an encoded word or trim it, or if a line would be too long.
 func appendText(dst []byte, name, value string) []byte {
 	plain := printableASCII(value) && !strings.Contains(value, "=?") &&
 		value[0] != ' ' && value[len(value)-1] != ' ' && len(name)+len(": ")+longestPiece(value) <= maxLine
@@ -218,7 +217,7 @@ func (c *composer) leaf(mediaType string, b body) {
 	c.out = b.appendTo(c.out)
 }
 
-// open begins a multipart. The parameter level is a letter that distinguishes the boundary from the boundaries of the
+// open begins a multipart entity. The parameter level is a letter that distinguishes the boundary from those of the
 // enclosing parts.
 func (c *composer) open(subtype, parameters string, level byte) {
 	c.out = append(c.out, "Content-Type: multipart/"...)

@@ -19,7 +19,7 @@ import (
 
 var composedAt = time.Date(2026, 3, 4, 6, 6, 7, 0, time.FixedZone("", 3600))
 
-// plainMessage is the smallest message with a body.
+// plainMessage is a minimal message with a body.
 func plainMessage() *Message {
 	return &Message{
 		ID: "<1@example.com>", Date: composedAt, From: Address{"Ann", "ann", "example.com"},
@@ -69,7 +69,7 @@ func countFields(t *testing.T, raw []byte) int {
 	return n
 }
 
-// part is a MIME part as another library parsed it.
+// part is a MIME part as parsed by another library.
 type part struct {
 	Path, Type, Disposition, Filename, ContentID, Encoding string
 	Body                                                   string
@@ -143,7 +143,7 @@ func TestComposeHeader(t *testing.T) {
 			at := strings.LastIndex(a.Address, "@")
 			got = append(got, Address{a.Name, a.Address[:at], a.Address[at+1:]})
 		}
-		// The parser of the other library removes the quotes of a local part.
+		// The other library's parser removes the quotes from a local part.
 		for i := range want {
 			want[i].Local = strings.Trim(want[i].Local, `"`)
 		}
@@ -180,7 +180,7 @@ func TestComposeHeader(t *testing.T) {
 	}
 }
 
-// Header fields are accepted up to the longest field that fits on a line.
+// Header fields are accepted as long as they fit on a line.
 func TestComposeLongFields(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -316,8 +316,8 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
-// Trailing white space in lines of HTML has no meaning and needs no encoding. In all other cases, HTML is encoded like
-// plain text.
+// White space at the end of a line of HTML has no meaning and needs no encoding. Otherwise, HTML is encoded like plain
+// text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" +
@@ -376,7 +376,7 @@ func TestComposeBodies(t *testing.T) {
 	}
 }
 
-// wireText returns the expected form of a text after transmission: valid UTF-8 with CRLF line endings.
+// wireText returns the form that a string should have after transmission: valid UTF-8 with CRLF line endings.
 func wireText(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	return strings.ReplaceAll(strings.ReplaceAll(s, "\r\n", "\n"), "\n", "\r\n")

@@ -29,11 +29,12 @@ func (t transfer) String() string {
 	}
 }
 
-// boundaryMark begins every boundary of this package. Quoted-printable and base64 output never contains boundaryMark,
-// and text with a boundary line is not sent as 7bit. Therefore no content can end its own part.
+// boundaryMark begins every boundary that this package writes. Quoted-printable and base64 output never contains
+// boundaryMark, and text with a boundary line is not sent as 7bit. Therefore, no content can end the part that contains
+// it.
 const boundaryMark = "=_"
 
-// escapeCost is 1 for each byte that quoted-printable must escape inside a line. The value of escapeCost for '\n' is
+// escapeCost is 1 for each byte that quoted-printable must escape within a line. The value of escapeCost for '\n' is
 // never used, because lines are split at '\n'.
 var escapeCost = func() (t [256]uint) {
 	for c := range t {
@@ -44,7 +45,7 @@ var escapeCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. validUTF8 first checks whether s is valid, because the
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. It first checks whether s is already valid, because that
 // check is much faster than a replacement that changes nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
@@ -53,7 +54,7 @@ func validUTF8(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// body is a text with the transfer encoding that is used for it.
+// body is a message text together with the transfer encoding used for it.
 type body struct {
 	text     string
 	encoding transfer
@@ -61,9 +62,9 @@ type body struct {
 	size int
 }
 
-// planBody chooses the transfer encoding: 7bit for ASCII in short lines that relays do not change, or else the shorter
-// of quoted-printable and base64. HTML may have white space at the end of lines even in 7bit, because relays may remove
-// it without harm.
+// planBody chooses the transfer encoding: 7bit for ASCII in short lines that relays do not change; otherwise, the
+// shorter of quoted-printable and base64. HTML in 7bit may even have white space at the end of lines, because it does
+// no harm if relays remove it.
 func planBody(s string, isHTML bool) body {
 	if lines, ok := fitsSevenBit(s, isHTML); ok {
 		return body{s, sevenBit, len(s) + lines}
@@ -82,8 +83,8 @@ func planBody(s string, isHTML bool) body {
 		}
 	}
 	escapes := int(cost)
-	// The estimate for quoted-printable assumes one escape at the end of every line, and that soft line breaks take 3
-	// of 76 bytes.
+	// The estimate for quoted-printable assumes that every line has one escape at its end and that soft line breaks
+	// take 3 of 76 bytes.
 	qp := (len(s)+2*escapes)*(wrapAt+3)/(wrapAt-3) + 4*lines
 	b64 := (len(s)+lines+2)/3*4*(wrapAt+2)/wrapAt + wrapAt
 	if qp <= b64 {
@@ -92,7 +93,7 @@ func planBody(s string, isHTML bool) body {
 	return body{s, base64Encoded, b64}
 }
 
-// fitsSevenBit reports whether a text may be sent unencoded. fitsSevenBit also returns the number of lines.
+// fitsSevenBit reports whether a string may be sent unencoded, and returns the number of its lines.
 func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	if !plainBytes(s) {
 		return 0, false
@@ -113,8 +114,8 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 	return lines, !strings.Contains(s, "--"+boundaryMark)
 }
 
-// plainBytes reports whether s has only printable ASCII, tabs, CR and LF. For speed, plainBytes checks eight bytes at a
-// time, and checks bytes one by one only if one of the eight might be a different character.
+// plainBytes reports whether s contains only printable ASCII, tabs, CR and LF. For speed, plainBytes checks eight bytes
+// at a time. It checks them one by one only if one of the eight might be some other character.
 func plainBytes(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
@@ -135,7 +136,7 @@ func plainEach(s string) bool {
 	return true
 }
 
-// appendTo appends the encoded text. Line endings in the text become CRLF; no line ending is added at the end.
+// appendTo appends the encoded text. Line endings within the text become CRLF; no line ending is added at the end.
 func (b body) appendTo(dst []byte) []byte {
 	switch b.encoding {
 	case sevenBit:
@@ -236,15 +237,15 @@ const (
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name.
-	// leastRoom is enough for two characters of any kind.
+	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name. It is
+	// enough for any two characters.
 	leastRoom = 24
 )
 
-// appendEncodedWords appends s as encoded words separated by spaces, in the shorter of the encodings B and Q. A
-// character is never split between two words. In a phrase, fewer characters may remain unencoded (RFC 2047 section 5).
-// The parameter used is the number of bytes before the first word on its line; the first word is shorter by this
-// number.
+// appendEncodedWords appends s as encoded words separated by spaces, using whichever of the encodings B and Q is
+// shorter. A character is never split across two encoded words. In a phrase, fewer characters are allowed to remain
+// unencoded (RFC 2047 section 5). The parameter used is the number of bytes that precede the first word on its line;
+// the first word is shorter by that amount.
 func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	s = validUTF8(s)
 	escapes := 0
@@ -272,8 +273,8 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many bytes of s fit into an encoded word that has room bytes for its text. A character that
-// fits only partly is not counted.
+// wordLength returns how many bytes of s fit into an encoded word that has space for room bytes. A character that fits
+// only partially is not counted.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
 		room = room / 4 * 3
@@ -308,7 +309,7 @@ func appendQ(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// plainInWord reports whether c needs only one byte in the Q encoding; a space does, because it is written as an
+// plainInWord reports whether c takes only one byte in the Q encoding. A space does, because it is written as an
 // underscore.
 func plainInWord(c byte, phrase bool) bool {
 	switch {

@@ -33,7 +33,7 @@ func TestQuotedPrintable(t *testing.T) {
 	}
 }
 
-// plainBytes finds a byte that must be encoded at any position.
+// plainBytes finds a byte that must be encoded, whatever its position.
 func TestPlainBytes(t *testing.T) {
 	t.Parallel()
 	for size := 1; size <= 17; size++ {
@@ -54,7 +54,7 @@ func TestPlainBytes(t *testing.T) {
 	}
 }
 
-// planBody chooses the shorter encoding, or an encoding that is almost as short.
+// planBody chooses the shorter encoding, or one that is almost as short.
 func TestBodiesTakeTheShorterEncoding(t *testing.T) {
 	t.Parallel()
 	// planBody uses an estimate, which is less exact for shorter lines.
@@ -109,7 +109,7 @@ func TestFilenameParameter(t *testing.T) {
 	}
 }
 
-// Encoded words have at most 75 bytes (RFC 2047 section 2), and the first word leaves space for the name of the field.
+// Encoded words have at most 75 bytes (RFC 2047 section 2), and the first word leaves space for the field name.
 func TestEncodedWordsAreFull(t *testing.T) {
 	t.Parallel()
 	a := func(n int) string { return strings.Repeat("a", n) }
@@ -120,7 +120,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 		want   string
 	}{
 		{"é", false, 5, "=?UTF-8?B?w6k=?="},
-		// Encoded words use the shorter of the encodings B and Q, or Q if both are equally long.
+		// Encoded words use whichever of the encodings B and Q is shorter, or Q if both are equally long.
 		{a(6) + "é", false, 5, "=?UTF-8?Q?" + a(6) + "=C3=A9?="},
 		{a(7) + "é", false, 5, "=?UTF-8?B?YWFhYWFhYcOp?="},
 		{a(8) + "é", false, 5, "=?UTF-8?Q?" + a(8) + "=C3=A9?="},
@@ -142,7 +142,7 @@ func TestEncodedWordsAreFull(t *testing.T) {
 	}
 }
 
-// Compose allocates a single buffer of about the right size for every kind of message.
+// For every kind of message, Compose allocates a single buffer of about the right size.
 func TestComposeMemory(t *testing.T) {
 	many := func(n int) (list []Address) {
 		for i := range n {

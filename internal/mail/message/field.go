@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// Limits of a header field, in bytes. maxLine is the limit of RFC 5322 section 2.1.1. Lines are folded at wrapAt where
-// possible.
+// Limits on a header field, in bytes. The constant maxLine is the limit from RFC 5322 section 2.1.1. Lines are folded
+// at wrapAt columns where possible.
 const (
 	maxLine       = 998
 	wrapAt        = 76
@@ -14,10 +14,10 @@ const (
 	maxFieldValue = 16 << 10
 )
 
-// CheckField returns an error if a header field from a caller must not be sent. The name must be a field name (RFC 5322
-// section 2.2) of at most 76 bytes that is not reserved for the service. The value must be UTF-8 of at most 16 KiB
-// without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322 section
-// 2.1.1).
+// CheckField returns an error if a header field that a caller supplied must not be sent. Its name must be a field name
+// (RFC 5322 section 2.2) of at most 76 bytes that is not reserved for the service. Its value must be at most 16 KiB of
+// UTF-8 without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322
+// section 2.1.1).
 //
 // A Message-ID field is accepted, because callers may pass on the fields of an existing message; Compose omits this
 // field. Errors are *FieldError.
@@ -51,7 +51,7 @@ func CheckField(name, value string) error {
 		if !utf8.ValidString(value) {
 			return &FieldError{Name: name, Reason: "The value of the header `" + name + "` is not valid UTF-8."}
 		}
-		// The value contains non-ASCII characters, so it is written as encoded words, which can be folded anywhere.
+		// This value contains non-ASCII characters, so it is written as encoded words, which can be folded anywhere.
 		return nil
 	}
 	if len(name)+len(": ")+longestPiece(value) > maxLine {
@@ -61,8 +61,9 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a relay may write the field. A reserved field names the sender,
-// identifies the message, its parts or its path, states verification results, or is an option of this service.
+// isReserved reports whether only the service or a relay may write the field. A reserved field names the sender or the
+// recipients, describes the message, its parts or its path, states verification results, or is an option of this
+// service.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {
@@ -103,8 +104,7 @@ func appendField(dst []byte, name, value string) []byte {
 }
 
 // nextPiece returns the length of value up to the next position where it may be folded, which is before a single space.
-// nextPiece never allows folding at a tab or between several spaces, because mail clients interpret such folds
-// differently.
+// Folding is never allowed at a tab or between several spaces, because mail clients interpret such folds differently.
 func nextPiece(value string) int {
 	for i := 1; i < len(value)-1; i++ {
 		if value[i] == ' ' && !isWSP(value[i-1]) && !isWSP(value[i+1]) {
@@ -114,7 +114,7 @@ func nextPiece(value string) int {
 	return len(value)
 }
 
-// longestPiece returns the length of the longest piece of value that cannot be folded.
+// longestPiece returns the length of the longest unfoldable piece of value.
 func longestPiece(value string) int {
 	longest := 0
 	for value != "" {

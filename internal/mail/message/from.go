@@ -12,25 +12,26 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// A From field names the author of a message, and its domain decides with which key the message is signed. Mail clients
-// repair malformed From fields in different ways: one client may show a text as the sender that another client treats
+// A From field names the author of a message, and its domain determines which key the message is signed with. Mail
+// clients repair malformed From fields in different ways: one client may show as the sender what another client treats
 // as part of the display name. From is therefore parsed with a grammar that all clients interpret in the same way, and
-// every other form is refused. Recipient addresses do not claim an identity, so ParseAddress parses them less strictly.
+// every other form is rejected. Recipient addresses do not claim an identity, so ParseAddress parses them less
+// strictly.
 
-// maxFrom limits the value of a From or Sender field, in bytes.
+// maxFrom is the maximum length of the value of a From or Sender field, in bytes.
 const maxFrom = 4 << 10
 
-// ParseFrom parses the mailbox of a sender as a user enters it, in UTF-8. ParseFrom is stricter than ParseAddress.
-// Errors are *AddressError.
+// ParseFrom parses a sender's mailbox as entered by a user, in UTF-8. ParseFrom is stricter than ParseAddress. Errors
+// are *AddressError.
 //
-// ParseFrom refuses a local part that is quoted, is not ASCII, or looks like an encoded word or the end of a quoted
-// string. ParseFrom also refuses spaces within the brackets.
+// ParseFrom rejects a local part that is quoted, is not ASCII, or looks like an encoded word or the end of a quoted
+// string. ParseFrom also rejects spaces within the brackets.
 //
-// ParseFrom refuses a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width
+// ParseFrom rejects a domain that is written neither in A-labels nor in U-labels, such as a domain in full-width
 // letters.
 //
-// The display name must not contain < or >, an address at another domain, or characters that change the direction of
-// the surrounding text. The decoded display name must not contain an encoded word.
+// The display name must not contain < or >, an address at a different domain, or characters that change the direction
+// of the surrounding text. The decoded display name must not contain an encoded word.
 func ParseFrom(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {
@@ -39,21 +40,21 @@ func ParseFrom(s string) (Address, error) {
 	return newSender(name, spec)
 }
 
-// ReadFrom parses the mailbox in the value of a From or Sender field of a message. The value may be folded and does not
-// include the line ending. The parameter smtputf8 allows UTF-8 in the value (RFC 6532).
+// ReadFrom parses the mailbox in the value of a message's From or Sender field. The value may be folded and does not
+// include the line ending. If smtputf8 is true, the value may contain UTF-8 (RFC 6532).
 //
-// ReadFrom accepts the same addresses as ParseFrom, if they have the form of RFC 5322 section 3.4. ReadFrom refuses the
-// obsolete forms of section 4, comments, groups, and special characters outside quotes. A dot in an unquoted display
-// name is allowed, because many programs write it and all mail clients interpret it in the same way. Encoded words may
-// have any charset that package decode supports. Errors are *AddressError.
+// ReadFrom accepts the same addresses as ParseFrom, provided that they have the form given in RFC 5322 section 3.4.
+// ReadFrom rejects the obsolete forms from section 4, comments, groups, and special characters outside quotes. A dot in
+// an unquoted display name is allowed, because many programs write one and all mail clients interpret it in the same
+// way. Encoded words may be in any charset that package decode supports. Errors are *AddressError.
 func ReadFrom(value []byte, smtputf8 bool) (Address, error) {
 	if len(value) > maxFrom {
 		return Address{}, &AddressError{"The field is longer than 4,096 octets; shorten the display name."}
 	}
 	lines := bytes.Split(value, []byte("\r\n"))
 	for _, folded := range lines[1:] {
-		// Parsers disagree on whether a folded line of only white space ends the field or the whole header (RFC 5322
-		// section 4.2).
+		// Parsers disagree on whether a folded line that contains only white space ends the field or the whole header
+		// (RFC 5322 section 4.2).
 		if len(bytes.Trim(folded, " \t")) == 0 {
 			return Address{}, &AddressError{"The field has a folded line that is empty."}
 		}
@@ -97,8 +98,8 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether given is the domain, written in A-labels or U-labels and in upper or lower case. UTS 46
-// maps more spellings to the same domain, but not every mail client applies UTS 46.
+// isSpelling reports whether the given spelling is the domain in A-labels or U-labels, in upper or lower case. UTS 46
+// maps other spellings to the same domain, but not every mail client applies UTS 46.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
 	if given == domain {
@@ -108,7 +109,7 @@ func isSpelling(given, domain string) bool {
 	return err == nil && given == unicode
 }
 
-// checkSenderName refuses display names that a recipient could mistake for the address, or that contain a different
+// checkSenderName rejects display names that a recipient could mistake for the address, or that contain a different
 // address.
 func checkSenderName(name, domain string) error {
 	if isASCII(name) && !strings.ContainsAny(name, "<>@?") {
@@ -151,8 +152,8 @@ func checkSenderName(name, domain string) error {
 	return nil
 }
 
-// besideAt matches an @ with the spaces and quotes around it, because an address with these characters still looks like
-// an address.
+// besideAt matches an @ together with any spaces and quotes around it, because with these characters an address still
+// looks like one.
 var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
 // turnsText reports whether a character controls the direction of the text around it: a bidirectional embedding,
@@ -192,7 +193,7 @@ func readPhrase(s string) (string, error) {
 			return "", &AddressError{"The display name has an encoded word that cannot be read, " +
 				"or that has a control character."}
 		}
-		// Adjacent encoded words are decoded together, because a character may be split between two words.
+		// Adjacent encoded words are decoded together, because a character may be split between two of them.
 		if n := len(parts) - 1; encoded && n >= 0 && parts[n].encoded {
 			parts[n].text += " " + token
 		} else {
@@ -205,7 +206,7 @@ func readPhrase(s string) (string, error) {
 			name.WriteByte(' ')
 		}
 		if p.encoded {
-			if p.text = decode.Words(p.text); p.text == "" { // for example, the words contain only shift sequences
+			if p.text = decode.Words(p.text); p.text == "" { // for example, if the words contain only shift sequences
 				return "", &AddressError{"The display name has encoded words that hold no text."}
 			}
 		}
@@ -217,6 +218,6 @@ func readPhrase(s string) (string, error) {
 	return name.String(), nil
 }
 
-// isSpecial reports whether a character must be in quotes in a display name. RFC 5322 requires quotes for a dot as
-// well, but an unquoted dot cannot be misinterpreted.
+// isSpecial reports whether a character in a display name must be quoted. RFC 5322 also requires quotes for a dot, but
+// an unquoted dot cannot be misinterpreted.
 func isSpecial(r rune) bool { return r < 0x80 && r != '.' && !isAtext(byte(r)) }

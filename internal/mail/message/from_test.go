@@ -18,8 +18,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// sameToAll checks that other parsers find the same address in the value of a From field: the standard library, our
-// lenient parser, parsers that use the first or the last brackets, and parsers that use the last word with an @.
+// sameToAll checks that other parsers find the same address in the value of a From field. These are the standard
+// library, our lenient parser, parsers that use the first or the last brackets, and parsers that use the last word with
+// an @.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{
@@ -64,7 +65,7 @@ var (
 	aroundAt   = regexp.MustCompile(`[^\s<>"(),:;]+@[^\s<>"(),:;]+`)
 )
 
-// readByBracket returns the text in the first angle brackets or, if n is -1, in the last angle brackets. Without
+// readByBracket returns what is in the first angle brackets or, if n is -1, in the last angle brackets. Without
 // brackets, readByBracket returns the whole value.
 func readByBracket(value string, n int) string {
 	found := inBrackets.FindAllStringSubmatch(value, -1)
@@ -82,8 +83,8 @@ func readByAt(value string) string {
 	return found[len(found)-1]
 }
 
-// canonical returns an address with its domain in lower case and in A-labels, because some of the parsers do not
-// convert domains.
+// canonical returns an address with its domain in lowercase A-labels, because some of the parsers do not convert
+// domains.
 func canonical(addr string) string {
 	local, domain, _ := strings.Cut(addr, "@")
 	domain = strings.ToLower(domain)
@@ -171,8 +172,7 @@ func TestReadFromIsBounded(t *testing.T) {
 	}
 }
 
-// In the display name of a sender, consecutive encoded words are decoded together, and other words are separated by a
-// space.
+// In a sender's display name, consecutive encoded words are decoded together, and other words are separated by a space.
 func TestReadFromNames(t *testing.T) {
 	t.Parallel()
 	for in, want := range map[string]string{
@@ -200,14 +200,14 @@ func TestReadFromNames(t *testing.T) {
 	}
 }
 
-// FuzzReadFrom checks that if ReadFrom accepts a value, every other parser finds the same sender.
+// FuzzReadFrom checks that every other parser finds the same sender in each value that ReadFrom accepts.
 func FuzzReadFrom(f *testing.F) {
 	for _, form := range mailtest.FromForms(f) {
 		f.Add(form.Value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		// The SMTP listener accepts only CRLF as the line ending, and the value never contains a line of another field,
-		// because the header is split into fields before.
+		// The SMTP listener accepts only CRLF as the line ending. The value never contains a line from another field,
+		// because the header has already been split into fields.
 		for i, line := range strings.Split(value, "\r\n") {
 			if strings.ContainsAny(line, "\r\n") || i > 0 && (line == "" || line[0] != ' ' && line[0] != '\t') {
 				return

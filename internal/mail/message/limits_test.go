@@ -13,7 +13,7 @@ func TestIsASCII(t *testing.T) {
 	}
 }
 
-// Text that is sent unencoded has no line that is too long, and all its lines end with CRLF.
+// In text that is sent unencoded, no line is too long and every line ends with CRLF.
 func TestCleanText(t *testing.T) {
 	longest := strings.Repeat("x", maxLine)
 	for text, want := range map[string]bool{
@@ -28,7 +28,7 @@ func TestCleanText(t *testing.T) {
 	}
 }
 
-// An attachment's content type is accepted up to the maximum length that fits on a line.
+// The content type of an attachment is accepted up to the maximum length that fits on a line.
 func TestContentTypesAreBounded(t *testing.T) {
 	prefix := "application/"
 	longest := prefix + strings.Repeat("n", maxLine-len("Content-Type: ")-len(prefix))
@@ -43,7 +43,7 @@ func TestContentTypesAreBounded(t *testing.T) {
 	}
 }
 
-// An attachment's file name, media type and content id are accepted up to their maximum lengths.
+// The file name, media type and content id of an attachment are accepted up to their maximum lengths.
 func TestAttachmentLimits(t *testing.T) {
 	pair := func(n int) string { return "x=" + strings.Repeat("v", n-len("x")) } // returns a parameter of n bytes
 	long := "a/b; " + pair(495) + "; y="

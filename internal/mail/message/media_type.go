@@ -7,8 +7,9 @@ import (
 
 const octetStream = "application/octet-stream"
 
-// TypeByFilename returns the media type for the extension of name, without parameters, or application/octet-stream.
-// TypeByFilename does not use the operating system's tables, so that the same name has the same type on every machine.
+// TypeByFilename returns the media type, without parameters, for the extension of a file name, or
+// application/octet-stream if the extension is unknown. TypeByFilename does not use the operating system's tables, so
+// that the same name has the same type on every machine.
 func TypeByFilename(name string) string {
 	if t, ok := mediaTypes[extension(name)]; ok {
 		return t
@@ -16,8 +17,8 @@ func TypeByFilename(name string) string {
 	return octetStream
 }
 
-// RefusedExtension reports whether name has the extension of a program, a script, or a file that starts a program when
-// it is opened. Mailbox providers refuse attachments with such extensions, so the API refuses them as well (API
+// RefusedExtension reports whether a file name has the extension of a program, a script, or a file that starts a
+// program when opened. Mailbox providers refuse attachments with such extensions, so the API also refuses them (API
 // reference section 8.3). RefusedExtension ignores the dots, spaces and stream names that Windows ignores at the end of
 // a name.
 func RefusedExtension(name string) bool {
@@ -68,7 +69,7 @@ var refusedExtensions = []string{
 	"xbap", "xll", "xnk",
 }
 
-// mediaTypes maps file extensions that are common in email to media types, which are registered or in common use.
+// mediaTypes maps file extensions that are common in email to media types that are registered or in common use.
 var mediaTypes = map[string]string{
 	"7z":       "application/x-7z-compressed",
 	"aac":      "audio/aac",

@@ -7,24 +7,24 @@
 // 998 bytes long, or 76 bytes if the content allows it. Text is UTF-8, and the message is 7-bit unless an address has a
 // non-ASCII local part (RFC 6532).
 //
-// A value cannot inject a header field. Compose refuses CR, LF and NUL in every value that it writes to a header, even
+// A value cannot inject a header field. Compose rejects CR, LF and NUL in every value that it writes to a header, even
 // if the caller has already checked the value. Bcc is not a field of Message, so Bcc recipients cannot leak.
 //
-// Composing the same Message always results in the same bytes: boundaries are derived from Seed, media types come from
-// a table in this package, and dates are written in UTC.
+// Composing the same Message always yields the same bytes: boundaries are derived from Seed, media types come from a
+// table in this package, and dates are written in UTC.
 //
-// A parsed address is exactly one mailbox. Mail clients show the same sender that ParseFrom and ReadFrom return.
+// A parsed address is exactly one mailbox. Mail clients show the same sender as ParseFrom and ReadFrom return.
 //
 // # Failures
 //
 // If a message cannot be composed or an address cannot be parsed, the error is an *AddressError, *FieldError or
-// *AttachmentError, which contains a sentence that may be shown to the user. If there is an error, all other results
-// are zero.
+// *AttachmentError, which contains a sentence that may be shown to the user. If a function returns an error, all its
+// other results are zero.
 //
 // # Out of scope
 //
-// Package message does not handle envelope recipients, limits on the size of messages, or delivery. Package mailparse
-// parses messages.
+// Package message does not handle envelope recipients, message size limits, or delivery. Package mailparse parses
+// messages.
 package message
 
 import "time"
@@ -36,7 +36,8 @@ type Message struct {
 	// Date is written in UTC; it must not be zero.
 	Date time.Time
 	From Address
-	// To and Cc may both be empty if all recipients are hidden; the message then has "To: undisclosed-recipients:;".
+	// To and Cc may both be empty if all recipients are hidden. In that case, the message has "To:
+	// undisclosed-recipients:;".
 	To, Cc, ReplyTo []Address
 	// Subject is the decoded subject in UTF-8, without line breaks. If Subject is empty, the message has no Subject
 	// field.
@@ -44,12 +45,12 @@ type Message struct {
 	// HTML and Text are UTF-8 with CRLF or LF line endings. If both are given, the recipient's mail client chooses
 	// which one to show. If both are empty, the message has one empty text part.
 	HTML, Text string
-	// Headers are additional fields, written in this order; each field must pass CheckField. If Headers contains a
-	// Message-ID, Compose omits it and writes ID instead.
+	// Headers are additional fields, which are written in this order; each field must pass CheckField. If Headers
+	// contains a Message-ID, Compose omits it and writes ID instead.
 	Headers     []Field
 	Attachments []Attachment
-	// Seed is a text that determines the boundaries between parts, for example the id of the email. If Seed is empty,
-	// ID is used.
+	// Seed is a string that determines the boundaries between parts, for example the email's id. If Seed is empty, ID
+	// is used.
 	Seed string
 }
 
@@ -62,10 +63,11 @@ type Field struct {
 type Attachment struct {
 	// Filename is the suggested name for saving the file; it may be empty.
 	Filename string
-	// ContentType is a media type, optionally with parameters; if empty, the type is derived from the extension of
-	// Filename.
+	// ContentType is a media type, optionally with parameters. If it is empty, the type is derived from the extension
+	// of Filename.
 	ContentType string
-	// ContentID, without angle brackets, makes the attachment an inline part that the HTML refers to as cid:ContentID.
+	// ContentID, which has no angle brackets, makes the attachment an inline part that the HTML refers to as
+	// cid:ContentID.
 	ContentID string
 	Content   []byte
 }

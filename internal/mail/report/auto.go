@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// vacationFields are header fields of automatic replies that programs send on behalf of a person. Mail systems do not
-// set these fields in bounces.
+// vacationFields are header fields found in automatic replies that programs send on behalf of a person. Mail systems do
+// not set these fields in bounces.
 var vacationFields = []string{"X-Autoreply", "X-Autorespond", "X-Autoresponder", "X-Auto-Reply-From",
 	"X-Mail-Autoreply", "X-Autoreply-From",
 	"X-Vacation"}[:7:7]
@@ -22,7 +22,7 @@ func (m *mail) auto() bool {
 	if strings.HasPrefix(precedence, "auto") || strings.EqualFold(m.field("X-Precedence"), "auto_reply") {
 		return true
 	}
-	// A subject alone is not enough, because people also write about their vacations. The header must contain another
+	// The subject alone is not enough, because people also write about their vacations. The header must contain another
 	// sign of an automatic reply.
 	answers := len(m.InReplyTo) > 0 || len(m.References) > 0 || precedence == "bulk" || precedence == "junk" ||
 		precedence == "list" ||
@@ -30,7 +30,7 @@ func (m *mail) auto() bool {
 	return answers && saysAway(m.Subject)
 }
 
-// saysAway reports whether a subject begins like the subject of an out-of-office reply, in several languages.
+// saysAway reports whether a subject begins like that of an out-of-office reply in one of several languages.
 func saysAway(subject string) bool {
 	subject = strings.ToLower(strings.TrimSpace(subject))
 	for _, start := range []string{

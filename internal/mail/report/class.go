@@ -7,8 +7,8 @@ type Fault string
 
 const (
 	Recipients Fault = "recipient" // the address, which the recipient or the author of the email can correct
-	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content, protocol
-	Hosts      Fault = "host"      // the receiving host: policy, load, errors
+	Ours       Fault = "ours"      // this installation or the sender: reputation, authentication, content or protocol
+	Hosts      Fault = "host"      // the receiving host: policy, load or errors
 )
 
 // These are the bounce types and subtypes (webhook reference section 2.3).
@@ -25,17 +25,17 @@ const (
 	AttachmentRejected = "AttachmentRejected"
 )
 
-// Class describes refusals with the same cause.
+// Class describes refusals that have the same cause.
 type Class struct {
 	Type, SubType string
 	Fault         Fault
 	Suppress      bool   // the address is permanently unusable
 	Throttle      bool   // the host asks for a lower sending rate or a pause
-	Say           string // explanation of the refusal for users
+	Say           string // an explanation of the refusal for users
 }
 
-// Greylisted reports whether the refusal is greylisting: the host first refuses mail from a new sender, and accepts a
-// later attempt.
+// Greylisted reports whether the refusal is greylisting, which means that the host first refuses mail from a new sender
+// and accepts a later attempt.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
 // Expired returns the class of a message that could not be delivered in time because of temporary refusals. Because no
@@ -46,7 +46,7 @@ func (c Class) Expired() Class {
 	return c
 }
 
-// forNow returns a variant of the class for a refusal that is not permanent.
+// forNow returns a variant of the class for a temporary refusal.
 func (c Class) forNow() Class {
 	c.Type, c.Suppress = Transient, false
 	if c.SubType == Undetermined || c.SubType == NoEmail {
@@ -60,29 +60,29 @@ func (c Class) forNow() Class {
 type Scope uint8
 
 const (
-	ScopeRecipient Scope = iota // the refusal is about the recipient, or its subject is unknown
-	ScopeMessage                // the refusal is about the message, after the host received the recipient's address
+	ScopeRecipient Scope = iota // the refusal is about the recipient, or it is unknown what it is about
+	ScopeMessage                // the refusal is about the message, and the host has received the recipient's address
 	ScopeSender                 // the sender
-	ScopeSession                // the refusal is about the connection: greeting, TLS, authentication
+	ScopeSession                // the refusal is about the connection: greeting, TLS or authentication
 )
 
 // Refusal is a host's negative reply.
 type Refusal struct {
 	Code     int    // reply code from 400 to 599; 0 if unknown
 	Enhanced string // "5.1.1" (RFC 3463), or empty
-	Text     string // the reply without its codes, possibly several lines
+	Text     string // the reply without its codes; may have several lines
 	Scope    Scope
-	Local    bool // the refusal comes from this installation, not from a host
+	Local    bool // the refusal comes from this installation and not from a host
 }
 
-// Classify classifies a host's refusal of a recipient. The reply code may be 0 and the enhanced status code may be
-// empty.
+// Classify classifies a host's refusal to accept mail for a recipient. The reply code may be 0 and the enhanced status
+// code may be empty.
 func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal is the maximum number of bytes of a host's reply that are searched for phrases. It limits the cost,
-// because there are several hundred phrases.
+// longestRefusal is how many bytes of a host's reply are searched for phrases at most. This limits the cost of the
+// search, because there are several hundred phrases.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.
@@ -95,10 +95,10 @@ func (r Refusal) Class() Class {
 	if !c.Suppress || r.Local {
 		return c
 	}
-	// A class that suppresses the address is overridden if the text is about the sender or the content, or is a reply
-	// to the MAIL command.
+	// A class that suppresses the address is overridden if the text is about the sender or the content, or if it is a
+	// reply to the MAIL command.
 	if other, ok := match(texts, strings.ReplaceAll(text, "not listed", "missing")); ok {
-		// "not listed" was replaced above, because it refers to a directory and not to a block list.
+		// The phrase "not listed" was replaced above, because it refers to a directory and not to a block list.
 		switch other {
 		case badSender, unauthentic, identity, reputation, rate:
 			return other
@@ -114,8 +114,8 @@ func (r Refusal) Class() Class {
 	return c
 }
 
-// byWords returns c, the class of the code, unless the text contains an unambiguous phrase for another class. The
-// phrase has precedence if the code does not specify a cause, or if the code blames the recipient and the phrase does
+// byWords returns c, the class for the code, unless the text contains an unambiguous phrase for another class. The
+// phrase takes precedence if the code does not specify a cause, or if the code blames the recipient and the phrase does
 // not. If the host refused the message before it received the recipient's address, a phrase about the recipient is
 // ignored.
 func (r Refusal) byWords(c Class, text string) Class {
@@ -145,7 +145,7 @@ func (r Refusal) byCode(text string) Class {
 			return noMailboxAt // Exchange Online uses this code for an address that is not in its directory.
 		}
 		if detail == "1.10" && !r.Local && r.Code != 556 && !strings.Contains(text, "null") {
-			return noMailbox // Exchange Online uses the code for a null MX (RFC 7505) for an unknown recipient.
+			return noMailbox // Exchange Online uses the null MX code (RFC 7505) for unknown recipients.
 		}
 		if c, ok := byEnhanced[detail]; ok {
 			return c

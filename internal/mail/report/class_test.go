@@ -2,8 +2,8 @@ package report
 
 import "testing"
 
-// The refusals in TestRecipientClass occur only in reports, which may have no code. Package delivery tests refusals in
-// SMTP sessions.
+// The refusals in TestRecipientClass occur only in reports, which may contain no code. Package delivery tests refusals
+// in SMTP sessions.
 func TestRecipientClass(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {

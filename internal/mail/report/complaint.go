@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// complaint parses an abuse report. complaint supports the format of RFC 5965 and the format of Microsoft's junk mail
+// complaint parses an abuse report. It supports the RFC 5965 format and the format used by Microsoft's junk mail
 // reporting, which attaches the message and names the complainant in a header field.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}
@@ -35,7 +35,7 @@ func (m *mail) complaint() (Report, bool) {
 	return m.junkReport()
 }
 
-// readFeedback parses the fields of RFC 5965 section 3. A report without a feedback type counts as abuse.
+// readFeedback parses the fields from RFC 5965 section 3. A report without a feedback type counts as abuse.
 func (r *Report) readFeedback(s string) {
 	r.Feedback = "abuse"
 	for _, f := range mailparse.ParseHeader([]byte(strings.TrimLeft(s, " \t\r\n"))) {

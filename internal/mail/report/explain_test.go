@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// If the fields of a report do not specify a cause, the cause comes from its text: for the only recipient, or for each
-// recipient that the fields name.
+// If a report's fields do not specify a cause, the cause for its only recipient, or for each recipient that the fields
+// name, comes from its text.
 func TestWordsBesideFields(t *testing.T) {
 	raw := func(text string, to ...string) []byte {
 		fields := ""

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The result for a feedback report contains each recipient once, even if several fields contain the address.
+// The result for a feedback report contains each recipient only once, even if several fields contain the address.
 func TestFeedbackFields(t *testing.T) {
 	for _, c := range []struct {
 		text, feedback, from string

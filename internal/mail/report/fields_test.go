@@ -43,7 +43,7 @@ func TestFieldsOfARecipient(t *testing.T) {
 	}
 }
 
-// If a field about a recipient is missing, its value is derived from other fields.
+// If a field for a recipient is missing, its value is derived from other fields.
 func TestFieldsThatFollow(t *testing.T) {
 	for _, c := range []struct{ have, want Recipient }{
 		{Recipient{Diagnostic: "550 5.1.1 No such user"}, Recipient{Diagnostic: "550 5.1.1 No such user", Status: "5.1.1",

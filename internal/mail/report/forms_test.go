@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Header fields show that a program wrote a message: the fields of RFC 3834 section 5, and fields that some programs
-// write instead.
+// Header fields show that a program wrote a message: the fields defined in RFC 3834 section 5, and fields that some
+// programs write instead.
 func TestMachineAuthors(t *testing.T) {
 	const away = "Subject: Out of office\n"
 	for header, want := range map[string]struct{ auto, away, daemon, machine bool }{
@@ -113,7 +113,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// multi returns a multipart message of the given parts, each with its own header.
+// multi returns a multipart message with the given parts, each with its own header.
 func multi(header string, parts ...string) []byte {
 	raw := header + "MIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b\n\n"
 	for _, p := range parts {
@@ -122,7 +122,7 @@ func multi(header string, parts ...string) []byte {
 	return []byte(raw + "--b--\n")
 }
 
-// The text of a report may be in different parts of the message, and may name recipients of other emails.
+// A report's text may be in different parts of the message, and may name recipients of other emails.
 func TestPositionsOfText(t *testing.T) {
 	const head = "From: MAILER-DAEMON@dest.example\nSubject: failure notice\n"
 	const plainText, file, original = "Content-Type: text/plain\n\n", "Content-Type: application/octet-stream\n\n",
@@ -273,7 +273,7 @@ func TestWordsAndLines(t *testing.T) {
 	}
 }
 
-// The fields of a delivery status that describe the message may be in different parts of the report.
+// The delivery status fields that describe the message may be in different parts of the report.
 func TestStatusFields(t *testing.T) {
 	for s, want := range map[string]bool{
 		"Original-Recipient: rfc822;a@b.c\nAction: failed\n": true, "Final-Recipient: rfc822;a@b.c\nStatus: 5.1.1\n": true,
@@ -329,7 +329,7 @@ func TestStatusFields(t *testing.T) {
 	}
 }
 
-// The reported message is the first message in the report; its missing fields come from the header of the report.
+// The reported message is the first message in the report; any fields that it lacks come from the report's header.
 func TestOriginals(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nReferences: <r1@acme.example> <r2@acme.example>\n"
 	const status = "Content-Type: message/delivery-status\n\nFinal-Recipient: rfc822; ann@d.example\nAction: failed\n"

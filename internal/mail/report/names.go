@@ -8,7 +8,7 @@ import (
 // names holds the addresses that a report may be about.
 type names struct {
 	all    []string
-	locals []string // local parts in lower case; the domains are lower case too
+	locals []string // local parts in lower case; the domains are also in lower case
 	hosts  []string
 }
 
@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns those of the addresses that occur in a text, without changing their order.
+// in returns those of the addresses that occur in a text, in their original order.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))
@@ -59,7 +59,7 @@ func endsWith(text, local string) bool {
 	return ok && (rest == "" || !localByte(rest[len(rest)-1]))
 }
 
-// alone returns the addresses with a local part that occurs in the line as a separate word.
+// alone returns the addresses whose local part occurs in the line as a separate word.
 func (n names) alone(line string) (found []string) {
 	words := strings.FieldsFunc(strings.ToLower(line), func(r rune) bool {
 		return r < 0x80 && !localByte(byte(r)) && r != '@'
@@ -72,9 +72,9 @@ func (n names) alone(line string) (found []string) {
 	return found
 }
 
-// sections returns the text about each address that a report names: the lines from one address to the next. If the text
-// contains none of the addresses, their local parts are searched for instead. Lines that begin with "To:" or "Cc:" are
-// used only if no other line contains an address.
+// sections returns the text about each address that a report names, that is, the lines from one address to the next. If
+// the text contains none of the addresses, sections searches for their local parts instead. Lines that begin with "To:"
+// or "Cc:" are used only if no other line contains an address.
 func (n names) sections(text string) (sections map[string]string, found []string) {
 	weak := func(line string) bool {
 		line = strings.ToLower(strings.TrimSpace(line))
@@ -129,8 +129,8 @@ func hostOctet(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || c == '.' || c == '-' || c >= 0x80
 }
 
-// localByte reports whether a byte may belong to a local part. Characters that quote or follow a local part in prose
-// are excluded.
+// localByte reports whether a byte may belong to a local part. Characters that are used in prose to quote a local part,
+// or that follow one, are excluded.
 func localByte(c byte) bool {
 	return digit(c) || 'a' <= c && c <= 'z' || strings.IndexByte(".!#$%&*+-/=?^_{|}~", c) >= 0
 }

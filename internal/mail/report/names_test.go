@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Addresses are found at the beginning of a text, at the end, and next to another at sign.
+// Addresses are found at the beginning of a text, at its end, and next to another at sign.
 func TestNamesAnywhere(t *testing.T) {
 	to := newNames([]string{"ann@d.example"})
 	for _, text := range []string{"ann@d.example", "@d.example ann@d.example", "@@ann@d.example", "x@ ann@d.example",

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// isMessage reports whether a part contains the reported message or its header (RFC 6522 section 3, RFC 6533 section
-// 6).
+// isMessage reports whether a MIME part contains the reported message or its header (RFC 6522 section 3, RFC 6533
+// section 6).
 func isMessage(contentType string) bool {
 	switch contentType {
 	case "message/rfc822", "text/rfc822-headers", "message/rfc822-headers", "text/rfc822", "message/global",
@@ -20,8 +20,8 @@ func isMessage(contentType string) bool {
 	return false
 }
 
-// readOriginal finds the header of the reported message in a part or in the text of the report. Missing fields are
-// taken from the header of the report.
+// readOriginal finds the header of the reported message in a MIME part or in the text of the report. Missing fields are
+// taken from the report's own header.
 func (m *mail) readOriginal(r *Report) {
 	for _, f := range m.Files {
 		if isMessage(f.ContentType) || strings.HasSuffix(strings.ToLower(f.Filename), ".eml") {
@@ -59,7 +59,7 @@ func (m *mail) readOriginal(r *Report) {
 	}
 }
 
-// identifier returns the first <id> in s, or "".
+// identifier returns the first <id> in s, or "" if there is none.
 func identifier(s string) string {
 	_, after, _ := strings.Cut(s, "<")
 	id, _, closed := strings.Cut(after, ">")
@@ -69,7 +69,7 @@ func identifier(s string) string {
 	return "<" + id + ">"
 }
 
-// copiedHeader returns the fields in a paragraph if the paragraph is the header of a message, or nil.
+// copiedHeader returns the fields in a paragraph if the paragraph is a message header; otherwise, it returns nil.
 func copiedHeader(block string) []message.Field {
 	lower := strings.ToLower(block)
 	if !strings.Contains(lower, "message-id:") || !strings.Contains(lower, "from:") &&
@@ -82,8 +82,8 @@ func copiedHeader(block string) []message.Field {
 	return nil
 }
 
-// fieldsIn returns the header fields in a paragraph. The paragraph may begin with other lines, and all its lines may be
-// indented.
+// fieldsIn returns the header fields in a paragraph. The paragraph may begin with other lines, and all of its lines may
+// be indented.
 func fieldsIn(block string) []message.Field {
 	for rest := block; rest != ""; {
 		line, after, _ := strings.Cut(rest, "\n")
@@ -104,7 +104,7 @@ func fieldsIn(block string) []message.Field {
 	return nil
 }
 
-// blocks yields the paragraphs of s, which are separated by empty lines, with LF line endings.
+// blocks yields the paragraphs in s, which are separated by empty lines, with LF line endings.
 func blocks(s string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		s = strings.ReplaceAll(s, "\r\n", "\n")

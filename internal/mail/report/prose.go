@@ -2,8 +2,8 @@ package report
 
 import "strings"
 
-// failures and delays are phrases, in lower case, that precede the addresses in reports without fields. The phrases are
-// from qmail, Exim, Sendmail, Postfix, Exchange, Domino and Groupwise, and from old reports of large hosts.
+// failures and delays are phrases, in lower case, that precede the addresses in reports without fields. The phrases
+// come from qmail, Exim, Sendmail, Postfix, Exchange, Domino and Groupwise, and from old reports by large hosts.
 var (
 	failures = []string{
 		"wasn't able to deliver your message", "was not able to deliver your message", "could not be delivered",
@@ -27,7 +27,7 @@ var (
 		"there is a temporary problem",
 		"do not need to resend", "not need to resend",
 	}
-	// expiries are phrases in reports of hosts that gave up after several attempts.
+	// expiries are phrases in reports from hosts that gave up after several attempts.
 	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired",
 		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
@@ -41,7 +41,7 @@ var (
 	}
 )
 
-// beforeCopy returns the text of a report up to the copy of the reported message.
+// beforeCopy returns a report's text up to the copy of the reported message.
 func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
@@ -59,7 +59,7 @@ func beforeCopy(text string) string {
 	return text
 }
 
-// lowerASCII converts only ASCII letters to lower case, so that indexes into the result are valid in s.
+// lowerASCII converts only ASCII letters to lower case, so that indexes into the result are also valid for s.
 func lowerASCII(s string) string {
 	b := []byte(s)
 	for i, c := range b {
@@ -70,7 +70,7 @@ func lowerASCII(s string) string {
 	return string(b)
 }
 
-// first returns the index of the first occurrence of any of the words in s, or -1.
+// first returns the index of the first occurrence of any of the words in s, or -1 if there is none.
 func first(s string, words []string) int {
 	at := -1
 	for _, w := range words {
@@ -81,8 +81,8 @@ func first(s string, words []string) int {
 	return at
 }
 
-// readLines adds each address at the beginning of a line, or at the end of a line that states a failure, as a
-// recipient. The lines below an address become its diagnostic text.
+// readLines adds as a recipient each address at the beginning of a line, or at the end of a line that states a failure.
+// The lines that follow an address become its diagnostic text.
 func (r *Report) readLines(words, action string) {
 	open := -1 // index of the recipient that the current lines are about
 	empty := false
@@ -93,12 +93,12 @@ func (r *Report) readLines(words, action string) {
 			continue
 		}
 		if strings.HasPrefix(trimmed, ">") {
-			continue // The line is a quotation from the reported message.
+			continue // This line is quoted from the reported message.
 		}
 		address, rest := leadingAddress(trimmed)
 		if local := strings.ToLower(address); strings.HasPrefix(local, "postmaster@") ||
 			strings.HasPrefix(local, "mailer-daemon@") {
-			address = "" // The address belongs to a contact person or to the author of the report.
+			address = "" // This address belongs to a contact person or to the author of the report.
 		}
 		if address == "" && open < 0 && first(strings.ToLower(trimmed), failures) >= 0 {
 			address, rest = trailingAddress(trimmed), trimmed
@@ -126,7 +126,7 @@ func (r *Recipient) unfinished() bool {
 	return r.Diagnostic == "" || strings.HasSuffix(r.Diagnostic, ":")
 }
 
-// statements holds what the text of a report says about a failure.
+// statements holds what a report's text says about a failure.
 type statements struct {
 	reply string // a host's reply, which applies to any recipient
 	each  []Recipient
@@ -139,7 +139,7 @@ func (m *mail) words() statements {
 	return statements{replyIn(words), r.Recipients}
 }
 
-// of returns the diagnostic text about an address, or the host's reply if there is no such text.
+// of returns the diagnostic text for an address, or the host's reply if there is no such text.
 func (s statements) of(address string) string {
 	for _, one := range s.each {
 		if strings.EqualFold(one.Final, address) && one.Diagnostic != "" {
@@ -169,7 +169,7 @@ func leadingAddress(line string) (address, rest string) {
 	return bareAddress(word), strings.TrimLeft(rest, " :.-")
 }
 
-// trailingAddress returns the last address of a line.
+// trailingAddress returns the last address in a line.
 func trailingAddress(line string) string {
 	words := strings.Fields(line[max(0, len(line)-400):])
 	for i := len(words) - 1; i >= 0; i-- {
@@ -180,7 +180,7 @@ func trailingAddress(line string) string {
 	return ""
 }
 
-// replyIn returns the first line of a report that contains a host's reply.
+// replyIn returns the first line in a report that contains a host's reply.
 func replyIn(words string) string {
 	for line := range strings.Lines(words) {
 		if line = strings.TrimSpace(line); len(line) > 1000 {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The text about a recipient continues after an empty line if the text before was unfinished, or if the next line
+// The text about a recipient continues after an empty line if the preceding text is unfinished or if the next line
 // contains a reply code.
 func TestLinesBelowARecipient(t *testing.T) {
 	for words, want := range map[string]string{

@@ -3,7 +3,7 @@ package report
 import "strings"
 
 // splitReply extracts the reply code and the enhanced status code from a host's reply such as "550 5.1.1 no such user".
-// Other words may precede the codes. The result text is all of s, because words before the codes are relevant as well.
+// Other words may precede the codes. The result text is all of s, because the words before the codes are also relevant.
 func splitReply(s string) (code int, enhanced, text string) {
 	for i := 0; i+3 <= len(s); i++ {
 		if !digit(s[i]) || i > 0 && (wordish(s[i-1]) || s[i-1] == '.') {
@@ -26,7 +26,7 @@ func splitReply(s string) (code int, enhanced, text string) {
 	return code, enhanced, s
 }
 
-// measures reports whether the word after a number is a unit, which means that the number is not a code.
+// measures reports whether the word after a number is a unit of measure, which means that the number is not a code.
 func measures(after string) bool {
 	word, _, _ := strings.Cut(strings.TrimPrefix(after[:min(len(after), 12)], " "), " ")
 	switch strings.ToLower(strings.Trim(word, ".,;:()")) {

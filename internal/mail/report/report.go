@@ -1,22 +1,23 @@
-// Package report parses the reports of mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
+// Package report parses reports from mail systems: bounces (RFC 3464), complaints (RFC 5965), and automatic replies
 // (RFC 3834). Package report also classifies the refusals in reports and in SMTP sessions (Classify).
 //
 // # Invariants
 //
-// A message that a person wrote is not a report, even if it quotes a report. Report fields and phrases about delays count
-// only if the envelope or the header shows that a program wrote the message. A message from the recipient's own address
-// is not a bounce. An automatic reply is not a bounce.
+// A message that a person wrote is not a report, even if it quotes a report. Report fields and phrases about delays are
+// considered only if the envelope or the header shows that a program wrote the message. A message from the recipient's
+// own address is not a bounce. An automatic reply is not a bounce.
 //
-// The time to parse a report is linear in the size of the input.
+// Parsing a report takes time linear in the size of the input.
 //
 // # Failures
 //
-// Parsing a report never fails, for any input. Information that a report does not contain is empty.
+// Parsing a report never fails, for any input. Result fields are empty if the report does not contain the information.
 //
 // # Out of scope
 //
-// Package report does not check who sent a report. Anybody can write a report, so its content may be false. Before a
-// caller acts on a report, it must verify that it sent the reported message, for example by a signed return path.
+// Package report does not check who sent a report. Anyone can write a report, so its content may be false. Before
+// acting on a report, the caller must verify that this installation sent the reported message, for example by checking
+// a signed return path.
 package report
 
 import (
@@ -27,7 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Kind is the kind of a message that arrived at a return path.
+// Kind is what kind of message arrived at a return path.
 type Kind string
 
 const (
@@ -37,19 +38,19 @@ const (
 	AutoReply Kind = "auto-reply" // an out-of-office reply, a mailing list's welcome message, or a read receipt
 )
 
-// These are the actions of RFC 3464 section 2.3.3.
+// These are the actions from RFC 3464 section 2.3.3.
 const (
 	Failed    = "failed"
-	Delayed   = "delayed" // the host will retry the delivery
+	Delayed   = "delayed" // the host will retry delivery
 	Delivered = "delivered"
 	Relayed   = "relayed"
 	Expanded  = "expanded"
 )
 
-// Report is the information that was extracted from a message.
+// Report is the information extracted from a message.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // at most 1,000; for a complaint, the complainants if it names them
+	Recipients []Recipient // at most 1,000; for a complaint, the complainants, if it names them
 	MessageID  string      // Message-ID of the reported message, with angle brackets; empty if unknown
 	To         []string    // recipients of the reported message
 	Feedback   string      // feedback type of a complaint, such as abuse, fraud or not-spam
@@ -60,29 +61,29 @@ type Report struct {
 // Recipient is the outcome of delivery to one address.
 type Recipient struct {
 	Original   string // the address that we sent to; empty if unknown
-	Final      string // the address to which the host finally sent the message
+	Final      string // the address that the host finally sent the message to
 	Action     string // failed, delayed, delivered, relayed or expanded
 	Status     string // enhanced status code, such as 5.1.1
 	Diagnostic string // the host's reply or explanation, without the type prefix such as "smtp;"
 	RemoteMTA  string
-	Unnamed    bool // the report names no recipient, so it may be about a different recipient
+	Unnamed    bool // the report names no recipient, so it may be about a different one
 }
 
-// maxRecipients is the maximum number of recipients in a report. maxText is the maximum number of bytes that are read
-// from each part.
+// maxRecipients is the maximum number of recipients in a report. The other constant, maxText, is the maximum number of
+// bytes that are read from each part.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20
 )
 
-// ReadComplaint parses a complaint. The Kind of the result is None if raw is not a complaint.
+// ReadComplaint parses a complaint. The result has Kind None if raw is not a complaint.
 func ReadComplaint(raw []byte) Report {
 	r, _ := read(raw).complaint()
 	return r
 }
 
-// Complains reports whether a recipient complained about the message. Reports that a message is not spam, and automatic
-// reports about authentication failures (RFC 6591), have the same syntax but are not complaints.
+// Complains reports whether a recipient complained about the message. Reports that say that a message is not spam, and
+// automatic reports about authentication failures (RFC 6591), have the same syntax but are not complaints.
 func (r Report) Complains() bool {
 	switch r.Feedback {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -91,15 +92,15 @@ func (r Report) Complains() bool {
 	return r.Kind == Complaint
 }
 
-// Class classifies the refusal of a failed or delayed recipient. If the host gave up without a permanent refusal, the
-// class does not suppress the address.
+// Class classifies the refusal for a recipient whose mail failed or was delayed. If the host gave up without a
+// permanent refusal, the class does not suppress the address.
 func (r Recipient) Class() Class {
 	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])
 	if generic(enhanced) && (enhanced == "" || !generic(r.Status)) {
 		enhanced = r.Status
 	}
 	if generic(enhanced) {
-		enhanced = "" // The code says only that delivery failed, without a cause.
+		enhanced = "" // This code says only that delivery failed and gives no cause.
 	}
 	c := Classify(code, enhanced, text)
 	if r.Action == Delayed {
@@ -110,7 +111,7 @@ func (r Recipient) Class() Class {
 		return c.Expired()
 	}
 	if r.Unnamed && c.Fault == Recipients {
-		return unclear // The report is about one of several recipients, but does not say about which recipient.
+		return unclear // The report is about one of several recipients but does not say which one.
 	}
 	return c
 }
@@ -142,7 +143,7 @@ func read(raw []byte) *mail {
 	return m
 }
 
-// field returns the value of the first field that has the given name.
+// field returns the value of the first field with the given name.
 func (m *mail) field(name string) string { return fieldOf(m.Header, name) }
 
 func fieldOf(header []message.Field, name string) string {
@@ -165,14 +166,15 @@ func (m *mail) byMachine() bool {
 	return m.autoSubmitted() || m.null || m.byDaemon()
 }
 
-// byDaemon reports whether a mail delivery program wrote the message, and not a program that answers mail.
+// byDaemon reports whether the message was written by a mail delivery program rather than by a program that answers
+// mail.
 func (m *mail) byDaemon() bool {
 	if m.isReport("") || m.field("X-Failed-Recipients") != "" {
 		return true
 	}
 	from, subject := strings.ToLower(m.field("From")), strings.ToLower(m.Subject)
 	if answersSomebody(subject) {
-		return false // A reply or a forwarded message from postmaster may be written by a person.
+		return false // A reply or a forwarded message from postmaster may have been written by a person.
 	}
 	for _, daemon := range []string{"mailer-daemon", "postmaster", "mail delivery s", "maildelivery", "mail-daemon",
 		"mdaemon@", "microsoftexchange",
@@ -195,7 +197,7 @@ func (m *mail) byDaemon() bool {
 	return false
 }
 
-// answersSomebody reports whether a subject in lower case begins like the subject of a reply or a forwarded message.
+// answersSomebody reports whether a subject, given in lower case, begins like that of a reply or a forwarded message.
 func answersSomebody(subject string) bool {
 	return begins(subject, []string{"re:", "aw:", "fw:", "fwd:", "sv:", "antw:", "rv:", "tr:"})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailtest"
 )
 
-// summary returns those parts of a report that the tests compare.
+// summary returns the parts of a report that the tests compare.
 func summary(r Report) string {
 	var b strings.Builder
 	line := func(name, value string) {
@@ -58,8 +58,8 @@ func TestReturned(t *testing.T) {
 	})
 }
 
-// again parses a message that arrived at the return path of an email to Ann and Bob. If the first field is Return-Path,
-// it contains the envelope sender.
+// again parses a message that arrived at the return path for an email to Ann and Bob. If the first field is
+// Return-Path, it contains the envelope sender.
 func again(raw []byte) Report {
 	from := ""
 	if first := read(raw).Header; len(first) > 0 && first[0].Name == "Return-Path" {

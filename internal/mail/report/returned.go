@@ -9,13 +9,13 @@ import (
 // Returned is a message that arrived at a return path.
 type Returned struct {
 	m           *mail
-	fields      Report // the report in the message's fields; Kind is None if there is none
-	said, lower string // the message's own text; lower is the subject and said in lower case
+	fields      Report // the report in the message's fields; its Kind is None if there is no such report
+	said, lower string // the message's own text; lower is the subject plus said, in lower case
 }
 
 // ReadReturned parses a message that arrived at one or more return paths. The parameter from is the envelope sender,
-// which is empty for mail from mail systems. The return paths may belong to different emails; one call of ReadReturned
-// is enough for all of them.
+// which is empty for messages from mail systems. The return paths may belong to different emails; one call to
+// ReadReturned is enough for all of them.
 func ReadReturned(raw []byte, from string) *Returned {
 	m := read(raw)
 	m.null = from == ""
@@ -34,11 +34,11 @@ func ReadReturned(raw []byte, from string) *Returned {
 }
 
 // About returns the report for one of the return paths. The return path proves that the report is about an email to the
-// recipients in the parameter to.
+// given recipients.
 //
-// Normally only reports arrive at a return path. A message that is not a reply, a delay or a confirmation is therefore
-// a bounce if a mail system sent it, or if its text says so. A bounce is about the recipients that it names. If a
-// bounce names no recipient, it is about all recipients, and suppresses an address only if the email had a single
+// Normally, only reports arrive at a return path. A message that is not a reply, a delay notice or a confirmation is
+// therefore a bounce if a mail system sent it or if its text says so. A bounce is about the recipients that it names. A
+// bounce that names no recipient is about all recipients, and suppresses an address only if the email had a single
 // recipient.
 func (r *Returned) About(to []string) Report {
 	if r.fields.Kind != None {
@@ -51,20 +51,20 @@ func (r *Returned) About(to []string) Report {
 	found := r.fields
 	found.Kind = Delivery
 	if action != Failed && action != Delayed {
-		return found // A confirmation of delivery names no failed recipient.
+		return found // A delivery confirmation names no failed recipient.
 	}
 	found.Recipients = r.m.failedRecipients(&found, r.said, to, action)
 	return found
 }
 
-// outcome derives the kind and the action of a message without report fields from its text.
+// outcome derives, from its text, the kind and action of a message without report fields.
 func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
 	reason := refusalIn(lower) || namesCause(lower)
 	subject := strings.ToLower(strings.TrimSpace(m.Subject))
 	automatic := m.null || m.autoSubmitted()
-	// Mail systems do not use the address of the failed recipient as the From address of a bounce.
+	// Mail systems do not use the failed recipient's address as the From address of a bounce.
 	own := !daemon && !unattended && len(newNames(to).in(m.field("From"))) > 0
 	switch {
 	case len(m.Header) == 0 && strings.TrimSpace(lower) == "":
@@ -74,7 +74,7 @@ func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	case !daemon && m.away():
 		return AutoReply, ""
 	case !automatic && !daemon && !unattended && (own || answersSomebody(subject) || m.field("List-Unsubscribe") != ""):
-		return None, "" // The message is a reply or forward by a person, or it is not about one of our emails.
+		return None, "" // The message is a person's reply or forwarded message, or it is not about one of our emails.
 	case (own || first(lower, asks) >= 0) && !fails && !reason:
 		return AutoReply, ""
 	case first(lower, finals) < 0 && (first(lower, delays) >= 0 || first(lower, moreDelays) >= 0):
@@ -93,7 +93,7 @@ func (m *mail) outcome(lower string, to []string) (Kind, string) {
 }
 
 // refusalIn reports whether a line contains a reply code and an enhanced status code. A single number at the start of a
-// line is not enough, because it may be a house number or a telephone number.
+// line is not enough, because it may be a street number or a telephone number.
 func refusalIn(words string) bool {
 	for line := range strings.Lines(words) {
 		if code, enhanced, _ := splitReply(line[:min(len(line), 1000)]); code != 0 && enhanced != "" {
@@ -104,7 +104,7 @@ func refusalIn(words string) bool {
 }
 
 // namesCause reports whether a text says why a message cannot be delivered. Phrases about policies, spam, viruses and
-// trouble are ignored, because people also use them in replies.
+// technical problems are ignored, because people also use them in replies.
 func namesCause(lower string) bool {
 	return slices.ContainsFunc(plain, func(r textRule) bool {
 		switch r.is {
@@ -121,7 +121,7 @@ func (m *mail) unattended() bool {
 	return first(from, []string{"no-reply@", "noreply@", "donotreply@"}) >= 0
 }
 
-// away reports whether the header says that a program answers on behalf of a person.
+// away reports whether the header says that a program is answering on behalf of a person.
 func (m *mail) away() bool {
 	for _, name := range vacationFields {
 		if value := strings.ToLower(m.field(name)); value != "" && value != "no" && value != "none" {
@@ -137,13 +137,13 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// These constants limit how much text is searched for the recipients and the cause of a failure: bytes of the whole
-// text, bytes and paragraphs of the text about one recipient, and the number of recipients.
+// These constants limit how much text is searched for the recipients and the cause of a failure. The limits are on
+// bytes of the whole text, on bytes and paragraphs of the text about one recipient, and on the number of recipients.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
 	maxParagraphs = 30
-	maxExplained  = 50 // maximum number of recipients whose details are searched for in the text
+	maxExplained  = 50 // maximum number of recipients whose details are looked up in the text
 )
 
 // passage returns the message's own text from all of its text parts, without quotations.
@@ -170,7 +170,7 @@ func (m *mail) passage() string {
 	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
 }
 
-// failedRecipients returns those recipients in to for which delivery failed, with the text about each recipient.
+// failedRecipients returns those of the given recipients for whom delivery failed, with the text about each of them.
 func (m *mail) failedRecipients(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
@@ -179,7 +179,7 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	}
 	if len(found) == 0 {
 		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
-			return others // The report is about a recipient to whom this email was not sent.
+			return others // The report is about a recipient whom this email was not sent to.
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
@@ -210,7 +210,7 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	return all
 }
 
-// namedElsewhere returns the recipients that are named only in the header of the report or in the copy of the reported
+// namedElsewhere returns the recipients that are named only in the report's header or in the copy of the reported
 // message.
 func (m *mail) namedElsewhere(r *Report, named names) []string {
 	failed := m.field("X-Failed-Recipients")
@@ -265,8 +265,8 @@ func (m *mail) others(said, action string) []Recipient {
 }
 
 // reason returns the most specific paragraph of a recipient's section. A paragraph with a code is more specific than
-// words, and an unambiguous phrase is more specific than other words. If no paragraph is specific and the function all
-// is not nil, reason returns the result of all, the reason for all recipients.
+// one with only words, and an unambiguous phrase is more specific than other words. If no paragraph is specific and all
+// is not nil, reason returns all(), the reason that applies to all recipients.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
@@ -320,8 +320,8 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain adds causes from the text of a report to failed recipients for which the fields specify no cause. explain
-// does so for at most maxExplained recipients, the maximum of one email.
+// explain finds causes in the report's text for failed recipients whose fields specify no cause. It does so for at most
+// maxExplained recipients, the maximum number that one email can have.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

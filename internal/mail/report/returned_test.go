@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// returnedMail returns the messages of testdata/returned, with the envelope sender and the recipients of each. Package
-// receiving tests how these messages change the state of an email.
+// returnedMail returns the messages in testdata/returned, each with its envelope sender and recipients. The tests in
+// package receiving check how these messages change the state of an email.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
 	if err != nil || len(names) < 170 {
@@ -37,7 +37,7 @@ func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 
 func returned(raw []byte, from string, to []string) Report { return ReadReturned(raw, from).About(to) }
 
-// TestReturnedMail compares the report of each message of testdata/returned with testdata/returned.want.
+// TestReturnedMail compares the report for each message in testdata/returned with testdata/returned.want.
 // POSTRIDER_UPDATE=1 rewrites it.
 func TestReturnedMail(t *testing.T) {
 	t.Parallel()
@@ -61,7 +61,7 @@ func TestReturnedMail(t *testing.T) {
 	}
 }
 
-// Neither the kind of line endings, even mixed line endings, nor a Return-Path field changes the result.
+// The result depends neither on the line endings, which may even be mixed, nor on a Return-Path field.
 func TestReturnedLineEnds(t *testing.T) {
 	t.Parallel()
 	for _, m := range returnedMail(t) {
@@ -104,7 +104,8 @@ func TestReturnedNamesNobody(t *testing.T) {
 	}
 }
 
-// A message may arrive at a hundred return paths, so the run time of About must not depend on the size of the message.
+// A message may arrive at a hundred return paths, so the running time of About must not depend on the size of the
+// message.
 func TestReturnedIsReadOnce(t *testing.T) {
 	const head = "From: MAILER-DAEMON@d.example\nContent-Type: multipart/mixed; boundary=b\n\n" +
 		"--b\n\n<a@d.example>: 550 5.1.1 unknown\n--b\nContent-Type: application/octet-stream\nContent-Transfer-Encoding: " +
@@ -123,7 +124,7 @@ func TestReturnedIsReadOnce(t *testing.T) {
 	}
 }
 
-// Even if a report lists many recipients, its text is searched for at most as many recipients as one email can have.
+// Even if a report lists many recipients, its text is searched only for as many recipients as one email can have.
 func TestReturnedExplainsFew(t *testing.T) {
 	t.Parallel()
 	var fields, words strings.Builder
@@ -177,7 +178,7 @@ func TestWordsAndCodes(t *testing.T) {
 		{550, "5.7.0", "no mailbox here by that name", Permanent, General, true},
 		{550, "5.7.1", "unknown user agent is not allowed by policy", Permanent, General, true},
 		{550, "5.7.133", "no such recipient", Transient, General, false},
-		// the standard text of reply code 550 fits any cause
+		// the standard text for reply code 550 fits any cause
 		{550, "5.7.1", "Requested action not taken: mailbox unavailable", Transient, General, false},
 		{550, "", "Requested action not taken: mailbox unavailable", Permanent, General, true},
 		{550, "5.1.1", "mailbox is full", Transient, MailboxFull, false},
@@ -202,7 +203,7 @@ func TestWordsAndCodes(t *testing.T) {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}
-	// Words about a recipient are ignored if the host had not received the recipient's address yet.
+	// Words about a recipient are ignored if the host had not yet received the recipient's address.
 	for _, scope := range []Scope{ScopeSender, ScopeSession} {
 		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
 			t.Errorf("scope %d: %+v", scope, c)

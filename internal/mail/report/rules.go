@@ -1,9 +1,10 @@
 package report
 
-// The following variables are the classes of refusals. An address is suppressed only for permanent problems of the
-// address. A domain that does not exist in the DNS does not suppress the address, because domains expire and are
-// registered again, and another attempt needs only one DNS query. Refusals because of the sender, the content or a
-// policy are Transient: the address is valid, and a changed email or a better reputation may be accepted.
+// The following variables are the classes of refusals. An address is suppressed only for permanent problems with the
+// address itself. An address whose domain does not exist in the DNS is not suppressed, because domains expire and are
+// registered again, and another attempt costs only one DNS query. Refusals because of the sender, the content or a
+// policy are Transient: the address is valid, and the host may accept a changed email or a sender with a better
+// reputation.
 var (
 	noMailbox = Class{Permanent, General, Recipients, true, false,
 		"The recipient's host says that the mailbox does not exist."}
@@ -63,9 +64,9 @@ var (
 		"The recipient's host refuses the message and does not say why in a way that is understood."}
 )
 
-// byEnhanced maps enhanced status codes without their first digit to classes. The codes come from RFC 3463, 4954, 7372,
-// 7505, 8616 and the IANA registry. Codes with a last number of 500 or more are from Microsoft. byEnhanced omits codes
-// that hosts use for many different causes, because the text of the reply is more specific.
+// byEnhanced maps enhanced status codes, without their first digit, to classes. The codes come from RFCs 3463, 4954,
+// 7372, 7505 and 8616, and from the IANA registry. Codes whose last number is 500 or more come from Microsoft. Codes
+// that hosts use for many different causes are omitted, because the text of the reply is more specific.
 var byEnhanced = map[string]Class{
 	"1.1": noMailbox, "1.2": noDomain, "1.3": badAddress, "1.4": unclearTo, "1.5": unclear, "1.6": moved, "1.7": badSender,
 	"1.8": badSender, "1.9": protocol, "1.10": nullMX,
@@ -92,7 +93,7 @@ var byEnhanced = map[string]Class{
 	"7.520": policy, "7.703": reputation, "7.705": rate, "7.708": reputation, "7.750": reputation,
 }
 
-// marks are phrases that identify a cause regardless of the code before them.
+// marks are phrases that identify a cause regardless of the code that precedes them.
 var marks = []textRule{
 	{rate, []string{"[tss04]", "[ts01]", "[ts02]", "[ts03]", "rp-00", "(s775)", "(s77719)", "unusual rate of unsolicited",
 		"rate that prevents",
@@ -108,7 +109,7 @@ var marks = []textRule{
 	{greylist, []string{"greylist", "graylist", "grey-list", "gray-list", "grey list", "gray list", "grey-listed"}},
 }
 
-// texts are phrases that determine the class if the code does not. The first match counts.
+// texts lists phrases that determine the class if the code does not. The first match wins.
 var texts = []textRule{
 	{attachment, []string{"attachment", "file type", "potential security issue", "banned file", "executable", "macro"}},
 	{badSender, []string{"sender address rejected", "sender rejected", "sender denied", "sender domain",
@@ -172,5 +173,5 @@ var texts = []textRule{
 
 type textRule struct {
 	is   Class
-	when []string // phrases in lower case; one match is enough
+	when []string // phrases in lower case, any of which is enough
 }

@@ -1,7 +1,7 @@
 package report
 
-// The following lists contain phrases, in lower case and several languages, with which mail systems state the outcome
-// of a delivery. The lists failures and delays contain further English phrases.
+// The following lists contain phrases, in several languages and in lower case, that mail systems use to state the
+// outcome of a delivery. The lists failures and delays contain more English phrases.
 var (
 	moreFailures = []string{
 		"could not be delivered", "did not receive this message", "error has occurred while attempting to deliver",
@@ -30,7 +30,7 @@ var (
 		"再試行します", "延迟", "将继续尝试", "延遲", "задерживается", "задержка доставки",
 		"попытки доставки будут продолжены",
 	}
-	// finals are phrases that say that delivery was given up, even if the text also mentions a delay.
+	// finals are phrases that say that the host has given up delivery, even if the text also mentions a delay.
 	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after",
 		"no longer be retried",
 		"no further attempts", "no further delivery attempts", "retry timeout exceeded", "failed permanently"}
@@ -43,14 +43,14 @@ var (
 		"consegnato correttamente", "foi entregue", "entregue com sucesso", "正常に配信", "配信されました",
 		"成功送达", "已送达", "успешно доставлено", "message was read",
 	}
-	// asks are phrases of filters that deliver a message only after the sender has confirmed it.
+	// asks are phrases used by filters that deliver a message only after the sender has confirmed it.
 	asks = []string{
 		"to release your message", "confirm that you", "please confirm your message", "click the link below to",
 		"verify that you are", "prove that you are", "sender verification required", "reply to this message to",
 		"held until", "being held", "moderator approval", "waiting for your confirmation", "bestätigen sie",
 		"veuillez confirmer", "confirme que", "conferma che",
 	}
-	// answers are phrases of acknowledgements and out-of-office replies.
+	// answers are phrases used in acknowledgements and out-of-office replies.
 	answers = []string{
 		"out of the office", "out of office", "on vacation", "on annual leave", "on leave until", "i am away",
 		"i'm away", "i will be away", "currently away", "limited access to email", "received your request",
@@ -65,7 +65,7 @@ var (
 		"受け付けました", "休假", "出差", "外出", "已收到您的", "收到您的", "в отпуске", "отсутств",
 		"мы получили ваш", "ваше обращение",
 	}
-	// receipts are the beginnings of subjects of read receipts and delivery confirmations.
+	// receipts are phrases that begin the subjects of read receipts and delivery confirmations.
 	receipts = []string{"read:", "not read:", "gelesen:", "nicht gelesen:", "lu:", "lu :", "leído:", "letto:",
 		"lida:", "lido:", "開封済み:", "已读:", "прочитано:", "delivered:", "relayed:", "expanded:", "zugestellt:",
 		"remis:", "remis :", "entregado:", "consegnato:", "entregue:"}

@@ -6,7 +6,7 @@ import (
 	"sync"
 )
 
-// fields parses the fields of a delivery status in any part of the message, regardless of the media type of the part.
+// fields parses delivery status fields in any part of the message, regardless of the part's media type.
 func (m *mail) fields() (Report, bool) {
 	r := Report{Kind: Delivery}
 	if !m.byMachine() {
@@ -32,7 +32,7 @@ func (m *mail) fields() (Report, bool) {
 	return r, found
 }
 
-// hasStatusFields reports whether s contains lines that are fields of a delivery status.
+// hasStatusFields reports whether s contains lines that are delivery status fields.
 func hasStatusFields(s string) bool {
 	recipient, more := false, false
 	for line := range strings.Lines(s) {
@@ -53,7 +53,7 @@ func hasStatusFields(s string) bool {
 	return false
 }
 
-// readStatus parses the groups of fields of a delivery status (RFC 3464 section 2.1). Some programs omit the empty
+// readStatus parses the groups of fields in a delivery status (RFC 3464 section 2.1). Some programs omit the empty
 // lines between groups, so a second field that names a recipient begins the next group.
 func (r *Report) readStatus(s string) {
 	for block := range blocks(s) {
@@ -75,7 +75,7 @@ func (r *Report) readStatus(s string) {
 	}
 }
 
-// takeCommon parses a field that describes the message as a whole instead of one recipient.
+// takeCommon parses a field that describes the message as a whole rather than one recipient.
 func (r *Report) takeCommon(name, value string) {
 	switch {
 	case name == "x-original-message-id" && r.MessageID == "":
@@ -104,7 +104,7 @@ func (r *Report) add(one Recipient) int {
 	return len(r.Recipients) - 1
 }
 
-// take parses a field about a recipient and reports whether the field contains the recipient's address.
+// take parses a per-recipient field and reports whether the field contains the recipient's address.
 func (r *Recipient) take(name, value string) bool {
 	switch name {
 	case "original-recipient":
@@ -138,7 +138,7 @@ func (r *Recipient) take(name, value string) bool {
 	return false
 }
 
-// complete fills in missing fields from the other fields and from the text of the report.
+// complete fills in missing fields from the other fields and from the report's text.
 func (r *Recipient) complete(words func() statements) {
 	if r.Diagnostic == "" && r.Action != Delivered && r.Action != Relayed && r.Action != Expanded {
 		r.Diagnostic = words().of(r.Final)
@@ -175,7 +175,7 @@ func typedAddress(s string) string {
 	return bareAddress(address)
 }
 
-// bareAddress returns the address in s, or "".
+// bareAddress returns the address in s, or "" if there is none.
 func bareAddress(s string) string {
 	if _, after, found := strings.Cut(s, "<"); found {
 		s, _, _ = strings.Cut(after, ">")

@@ -15,8 +15,8 @@ import (
 	"runtime"
 )
 
-// checker checks whether mutants compile. checker only type-checks the mutant's package, which is much faster than
-// compiling the program.
+// checker checks whether mutants compile. It only type-checks the mutant's package, which is much faster than compiling
+// the program.
 type checker struct {
 	set      *token.FileSet
 	importer types.Importer

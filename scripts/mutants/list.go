@@ -20,8 +20,7 @@ import (
 
 const gremlins = "github.com/go-gremlins/gremlins/cmd/gremlins@v0.6.0"
 
-// swaps lists the kinds of changes by gremlins that this program uses, with the replacements of operators for each
-// kind.
+// swaps lists the kinds of gremlins mutations that this program uses, with the operator replacements for each kind.
 var swaps = map[string]map[string]string{
 	"ARITHMETIC_BASE":         {"+": "-", "-": "+", "*": "/", "/": "*", "%": "*"},
 	"CONDITIONALS_BOUNDARY":   {"<": "<=", "<=": "<", ">": ">=", ">=": ">"},
@@ -34,18 +33,18 @@ var swaps = map[string]map[string]string{
 	"REMOVE_SELF_ASSIGNMENTS": {"+=": "=", "-=": "=", "*=": "=", "/=": "=", "|=": "=", "&=": "="},
 }
 
-// apart lists test-support packages that are not mutated, and whose tests do not run against mutants because they build
-// other programs.
+// apart lists test-support packages that are not mutated. Their tests do not run against mutants, because these tests
+// build other programs.
 var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink",
 	"internal/mail/smtptest"}
 
 // mutant is a source file with one small change.
 type mutant struct {
 	pkg           *pkg
-	file          string // relative to the root of the module
+	file          string // relative to the module root
 	line, col, at int    // at is the byte offset of the change
 	kind          string
-	text          []byte // content of the whole file with the change
+	text          []byte // content of the whole file after the change
 	before, after string // changed line before and after the change
 	number        int    // number that switches the mutant on at run time; 0 if it must be built separately
 }
@@ -54,7 +53,7 @@ func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line,
 
 // pkg is a package of the module.
 type pkg struct {
-	name      string // the package's folder, relative to the root of the module
+	name      string // the package's folder, relative to the module root
 	files     []string
 	imports   []string
 	databases bool // whether the package's tests use dbtest
@@ -63,7 +62,7 @@ type pkg struct {
 	suite suite
 }
 
-// span is a range of bytes of a file.
+// span is a range of bytes in a file.
 type span struct {
 	file     string
 	from, to int
@@ -73,16 +72,16 @@ type span struct {
 type tree struct {
 	dir     string // for temporary files
 	near    bool
-	overlay string        // -overlay argument for building packages with all mutants
+	overlay string        // the -overlay argument for building packages with all mutants
 	slots   chan struct{} // limits how many programs run at the same time
 	pkgs    []*pkg
 	chosen  []*pkg
 	mutants []*mutant
-	unseen  []span          // slice capacities; no test can detect a change of a capacity
+	unseen  []span          // slice capacities; no test can detect a change to a capacity
 	equal   map[string]bool // contents of equal.txt: file name and the line before and after the change
 }
 
-// load finds all mutants of the packages that match the patterns, and sorts them by position.
+// load finds all mutants for the packages that match the patterns, and sorts them by position.
 func (t *tree) load(patterns []string) error {
 	if err := t.list(patterns); err != nil {
 		return err
@@ -107,7 +106,7 @@ func (t *tree) load(patterns []string) error {
 	return t.equals("scripts/mutants/equal.txt")
 }
 
-// list finds all packages of the module, and the packages that match the patterns.
+// list finds all packages in the module, and those that match the patterns.
 func (t *tree) list(patterns []string) error {
 	module, err := output("go", "list", "-m")
 	if err != nil {
@@ -147,8 +146,8 @@ func (t *tree) list(patterns []string) error {
 	}
 }
 
-// operators runs gremlins to list the operators that can be changed. gremlins gets a copy of the tree without tests,
-// because it would otherwise run all tests to measure their coverage.
+// operators runs gremlins to list the operators that can be changed. It gives gremlins a copy of the tree without
+// tests, because otherwise gremlins would run all tests to measure their coverage.
 func (t *tree) operators() error {
 	bare := filepath.Join(t.dir, "bare")
 	for _, name := range []string{"go.mod", "go.sum", "internal"} {
@@ -224,8 +223,8 @@ func (t *tree) operators() error {
 	return nil
 }
 
-// statements adds kinds of mutants that gremlins does not have: changes of conditions that are not comparisons, and
-// changes of returned values.
+// statements adds kinds of mutants that gremlins does not have: changes to conditions that are not comparisons, and
+// changes to returned values.
 func (t *tree) statements(p *pkg, name string) error {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -274,15 +273,14 @@ func (t *tree) statements(p *pkg, name string) error {
 	return nil
 }
 
-// isError reports whether an expression looks like an error, because it is the variable err or a call that creates an
-// error.
+// isError reports whether an expression looks like an error: the variable err, or a call that creates an error.
 func isError(e ast.Expr, source string) bool {
 	_, call := e.(*ast.CallExpr)
 	made := func(prefix string) bool { return strings.HasPrefix(source, prefix) }
 	return source == "err" || call && (made("fmt.Errorf(") || made("errors.New(") || made("fault."))
 }
 
-// add adds a mutant in which the bytes of a file between the offsets from and to are replaced.
+// add adds a mutant that replaces the bytes between two offsets in a file.
 func (t *tree) add(p *pkg, name string, text []byte, from, to int, with, kind string) {
 	m := &mutant{pkg: p, file: name, at: from, kind: kind, text: slices.Concat(text[:from], []byte(with), text[to:])}
 	begin := bytes.LastIndexByte(text[:from], '\n') + 1

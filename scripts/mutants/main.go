@@ -3,19 +3,19 @@
 //
 //	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //
-// The tool gremlins lists the operators that can be changed, and list.go adds changes of conditions and returned
-// values. N of these changes are chosen at random, with SEED as the seed of the random generator. Mutants that do not
-// compile are skipped and do not count toward N.
+// The gremlins tool lists the operators that can be changed, and list.go adds changes to conditions and returned
+// values. N of these changes are chosen at random, using SEED as the random seed. Mutants that do not compile are
+// skipped and do not count toward N.
 //
-// The source tree is never changed. All chosen mutants are built into the test programs of the packages, with the
-// -overlay flag of the go command. An environment variable with the number of a mutant switches this mutant on
-// (schema.go). A mutant outside of functions is built separately. First, the tests of each package run one by one
-// without a mutant, to find out which mutants each test reaches and how long the test takes (suite.go). Then, for each
-// mutant, the tests that reach it run, the fastest first, until a test fails or times out (try.go). Tests of the
-// mutant's package run on SQLite and then on PostgreSQL, and tests of packages that import this package run on SQLite.
-// A mutant counts as detected only if a test fails twice. Tests that fail without a mutant are not used.
+// The source tree is never changed. All chosen mutants are built into the packages' test programs, with the go
+// command's -overlay flag. An environment variable with the number of a mutant switches that mutant on (schema.go). A
+// mutant that is not inside a function is built separately. First, each package's tests run one by one without a
+// mutant, to find out which mutants each test reaches and how long the test takes (suite.go). Then, for each mutant,
+// the tests that reach it are run, fastest first, until one fails or times out (try.go). Tests in the mutant's package
+// run on SQLite and then on PostgreSQL; tests in the packages that import it run only on SQLite. A mutant counts as
+// detected only if a test fails twice. Tests that fail without a mutant are not used.
 //
-// Mutants that behave like the original program are listed in equal.txt, each with the reason, and are not tested.
+// Mutants that behave like the original program are listed in equal.txt, with the reason for each, and are not tested.
 package main
 
 import (
@@ -37,8 +37,7 @@ var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails",
 	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
 	"./internal/outbound/webhooks", "./internal/mail/..."}
 
-// memory is the limit on the address space of each started program, in bytes, because a mutant may allocate memory
-// without end.
+// memory limits the address space of each started program, in bytes, because a mutant may allocate memory endlessly.
 const memory = 16 << 30
 
 func main() {
@@ -109,7 +108,7 @@ func (t *tree) choose(all []*mutant, n int) (chosen []*mutant, err error) {
 	return chosen, nil
 }
 
-// tally counts the mutants of a package by outcome.
+// tally counts a package's mutants by outcome.
 type tally [outcomes]int
 
 // tryAll tests the mutants and prints the outcome of each.

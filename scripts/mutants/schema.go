@@ -14,10 +14,10 @@ import (
 	"strings"
 )
 
-// A test program with mutants reads these environment variables.
+// A test program that contains mutants reads these environment variables.
 const (
-	onVariable      = "POSTRIDER_MUTANT"          // number of the mutant to switch on
-	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // file to which the numbers of reached mutants are written
+	onVariable      = "POSTRIDER_MUTANT"          // the number of the mutant to switch on
+	reachedVariable = "POSTRIDER_MUTANTS_REACHED" // the file that the numbers of reached mutants are written to
 )
 
 // support is the format string of a source file that is added to each rewritten package. The arguments of the format
@@ -43,9 +43,9 @@ func mutantReached(number int) {
 }
 `
 
-// schemata rewrites the packages of the mutants so that each mutant can be switched on by its number. schemata returns
-// the -overlay argument that makes the go command use the rewritten files. A mutant outside of functions cannot be
-// switched on at run time. A mutant that cannot be switched on gets no number and is built separately.
+// schemata rewrites the mutants' packages so that each mutant can be switched on by its number. It returns the -overlay
+// argument that makes the go command use the rewritten files. A mutant that is not inside a function cannot be switched
+// on at run time. A mutant that cannot be switched on gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {
@@ -68,9 +68,9 @@ func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 }
 
 // schema returns a rewritten source file that contains the mutants, and the name of its package. For each mutant, the
-// file has a copy of the mutant's function with the change and the same parameters. The original function calls the
-// copy if the mutant is switched on, so any change within a function is possible. In the original function, a statement
-// is inserted before the changed code, which records that the mutant is reached.
+// file contains a changed copy of the mutant's function, with the same parameters. The original function calls the copy
+// if the mutant is switched on, so any change within a function is possible. In the original function, a statement
+// inserted before the changed code records that the mutant is reached.
 func schema(name string, text []byte, mutants []*mutant) (changed []byte, clause string, err error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, name, text, parser.SkipObjectResolution)
@@ -107,8 +107,8 @@ func enclosing(file *ast.File, place token.Pos) (path []ast.Node) {
 	return path
 }
 
-// function returns the declaration of the function in path, or nil if path has no function or the function cannot be
-// copied.
+// function returns the declaration of the function in path, or nil if path contains no function or the function cannot
+// be copied.
 func function(path []ast.Node) *ast.FuncDecl {
 	if len(path) < 3 {
 		return nil
@@ -121,7 +121,7 @@ func function(path []ast.Node) *ast.FuncDecl {
 }
 
 // recovers reports whether a function itself calls recover, which has an effect only in a deferred function. A copied
-// function is called by the original and is therefore not deferred itself.
+// function is called by the original and is therefore not itself deferred.
 func recovers(f *ast.FuncDecl) (found bool) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
 		if call, ok := n.(*ast.CallExpr); ok {
@@ -134,7 +134,7 @@ func recovers(f *ast.FuncDecl) (found bool) {
 	return found
 }
 
-// rewriting collects the texts to insert into a source file.
+// rewriting collects the source code to insert into a file.
 type rewriting struct {
 	offset     func(token.Pos) int
 	insertions []insertion
@@ -176,7 +176,7 @@ func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 	}
 }
 
-// call returns the source text that calls a function's copy, with %d in place of the mutant's number. Unnamed
+// call returns the source code that calls a function's copy, with %d in place of the mutant's number. Unnamed
 // parameters get names, so that they can be passed on.
 func (s *rewriting) call(f *ast.FuncDecl) string {
 	unnamed := 0
@@ -216,8 +216,8 @@ func (s *rewriting) call(f *ast.FuncDecl) string {
 	return call + "(" + strings.Join(names(f.Type.Params), ", ") + ")"
 }
 
-// note inserts a statement that records that a mutant is reached, before the innermost statement that contains the
-// mutant. If this statement is the if of an else if, note puts the if into a block.
+// note inserts a statement that records that a mutant is reached. The statement goes before the innermost statement
+// that contains the mutant. If the innermost statement is the if in an else if, note puts that if into a block.
 func (s *rewriting) note(path []ast.Node, number int) {
 	for i := len(path) - 1; i > 0; i-- {
 		statement, ok := path[i].(ast.Stmt)

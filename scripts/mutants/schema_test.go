@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// snippets are declarations with one change, written «before→after». Each snippet has an expression, and the values of
-// the expression without and with the change. If both values are the same, evaluating the expression does not reach the
-// change.
+// snippets are declarations with one change each, written «before→after». Each snippet has an expression and the values
+// of that expression without and with the change. If both values are the same, evaluating the expression does not reach
+// the change.
 var snippets = []struct{ code, value, off, on string }{
 	{"func less(a int) bool { return a «<→<=» 3 }", "less(3)", "false", "true"},
 	{`func both(a, b bool) bool {
@@ -133,8 +133,8 @@ again:
 }`, "loop()", "3", "4"},
 }
 
-// program returns a program that contains snippets, and the mutants of this program. The program prints the values of
-// the expressions, one per line.
+// program returns a program that contains the snippets, and the program's mutants. The program prints the values of the
+// expressions, one per line.
 func program(t *testing.T, p *pkg) (mutants []*mutant) {
 	t.Helper()
 	text := "package main\n\nimport (\n\t\"fmt\"\n\t\"strings\"\n)\n"
@@ -232,7 +232,7 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestApart checks that changes outside of functions, and in functions that cannot be copied, get no number.
+// TestApart checks that changes outside functions, and in functions that cannot be copied, get no number.
 func TestApart(t *testing.T) {
 	for _, code := range []string{
 		"const n = 1 + 1",
@@ -281,7 +281,7 @@ func TestCompiles(t *testing.T) {
 	}
 }
 
-// TestSplit checks that split returns batches of increasing duration.
+// TestSplit checks that split returns batches that take longer and longer.
 func TestSplit(t *testing.T) {
 	var tests []test
 	for _, ms := range []int{1, 2, 997, 1500, 1600, 9000, 9001} {

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// suite is the test program of a package, built with all mutants, with a list of its tests, sorted by duration. The
-// list does not contain tests that fail without a mutant.
+// suite is a package's test program, built with all mutants, and a list of its tests, sorted by duration. The list does
+// not contain tests that fail without a mutant.
 type suite struct {
 	program string
 	tests   []test
@@ -29,7 +29,7 @@ type suite struct {
 type test struct {
 	name    string
 	took    time.Duration
-	reached []int // numbers of the mutants that the test reaches
+	reached []int // the numbers of the mutants that the test reaches
 }
 
 // reaching returns the tests that reach a mutant. If the mutant is built separately, reaching returns all tests.
@@ -46,7 +46,7 @@ func (s *suite) reaching(m *mutant) []test {
 	return all
 }
 
-// suiteOf returns the suite of a package. The first call for a package builds the test program and runs each test
+// suiteOf returns the suite for a package. The first call for a package builds the test program and runs each test
 // separately, on SQLite.
 func (t *tree) suiteOf(p *pkg) *suite {
 	p.once.Do(func() {
@@ -57,8 +57,8 @@ func (t *tree) suiteOf(p *pkg) *suite {
 	return &p.suite
 }
 
-// If tooMany tests of a package fail without a mutant, the program ends with an error, because apparently the tests
-// cannot run on this machine.
+// If at least tooMany of a package's tests fail without a mutant, the program exits with an error, because the tests
+// apparently cannot run on this machine.
 const tooMany = 5
 
 var testName = regexp.MustCompile(`(?m)^(Test|Fuzz|Example)\S*$`)
@@ -105,7 +105,7 @@ func (t *tree) measure(p *pkg) error {
 	return nil
 }
 
-// alone runs a single test without a mutant. alone returns false if the test fails twice.
+// alone runs a single test without a mutant, and returns false if the test fails twice.
 func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -145,7 +145,7 @@ func (t *tree) alone(p *pkg, name string) (one test, ok bool) {
 	return one, ok
 }
 
-// build builds the test program of a package. If the package has no tests, the go command creates no program.
+// build builds a package's test program. If the package has no tests, the go command creates no program.
 func (t *tree) build(p *pkg, overlay, program string) error {
 	t.slots <- struct{}{}
 	defer func() { <-t.slots }()
@@ -156,7 +156,7 @@ func (t *tree) build(p *pkg, overlay, program string) error {
 	return nil
 }
 
-// The time limit of a run of tests is patience plus impatience times the tests' duration without a mutant, but at most
+// The time limit for a test run is patience plus impatience times the tests' duration without a mutant, but at most
 // longest.
 const (
 	patience   = 30 * time.Second
@@ -164,7 +164,7 @@ const (
 	longest    = 5 * time.Minute
 )
 
-// run describes a run of tests on a database engine, or on both engines if engine is "". dir is the folder for
+// run describes a test run on one database engine, or on both if engine is "". The field dir is the folder for
 // temporary files.
 type run struct {
 	pkg             *pkg
@@ -172,8 +172,8 @@ type run struct {
 	dir             string
 	tests           []test
 	patience        time.Duration
-	mutant          int    // number of the mutant to switch on
-	reached         string // file to which the numbers of reached mutants are written
+	mutant          int    // the number of the mutant to switch on
+	reached         string // the file that the numbers of reached mutants are written to
 }
 
 var failed = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
@@ -189,8 +189,8 @@ func (t *tree) run(r run) (outcome, string) {
 	return o, name
 }
 
-// start runs tests until a test fails. If all tests pass, the outcome is lived; otherwise name is the name of the
-// failed test.
+// start runs tests until one fails. If all tests pass, the outcome is lived; otherwise, the result name is the name of
+// the failed test.
 func (r run) start() (o outcome, name string, err error) {
 	var names []string
 	limit := r.patience
@@ -199,7 +199,7 @@ func (r run) start() (o outcome, name string, err error) {
 		limit += impatience * t.took
 	}
 	limit = min(limit, longest)
-	// The test program ends itself at its time limit, or is killed 10 seconds later.
+	// The test program exits at its time limit, or is killed 10 seconds later.
 	ctx, cancel := context.WithTimeout(context.Background(), limit+10*time.Second)
 	defer cancel()
 	c := exec.CommandContext(ctx, r.program, "-test.run=^("+strings.Join(names, "|")+")$", "-test.failfast",
@@ -209,7 +209,7 @@ func (r run) start() (o outcome, name string, err error) {
 		onVariable+"="+strconv.Itoa(r.mutant), reachedVariable+"="+r.reached)
 	var text tail
 	c.Stdout, c.Stderr = &text, &text
-	// SIGQUIT ends PostgreSQL and any Go program that does not handle this signal.
+	// SIGQUIT terminates PostgreSQL and any Go program that does not handle this signal.
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGQUIT) }
 	c.WaitDelay = 5 * time.Second
@@ -229,7 +229,7 @@ func (r run) start() (o outcome, name string, err error) {
 	return noticed, name, nil
 }
 
-// tail is a writer that keeps only the end of the output, because a mutant may write output without end.
+// tail is a writer that keeps only the end of the output, because a mutant may write endless output.
 type tail []byte
 
 func (t *tail) Write(p []byte) (int, error) {

@@ -15,7 +15,7 @@ type outcome int
 
 const (
 	noticed outcome = iota
-	timeout         // the tests exceeded the time limit, which counts as noticed
+	timeout         // the tests exceeded the time limit, which counts as detected
 	lived
 	untested // all tests passed, and no test of the mutant's package reaches it
 	equal
@@ -30,7 +30,7 @@ func (t *tree) isEqual(m *mutant) bool {
 	return t.equal[fmt.Sprintf("%s\n- %s\n+ %s", m.file, m.before, m.after)]
 }
 
-// try runs the tests that reach a mutant, and returns the outcome and the name of the test that failed.
+// try runs the tests that reach a mutant, and returns the outcome and the name of the failed test.
 func (t *tree) try(m *mutant) (o outcome, why string) {
 	if t.isEqual(m) {
 		return equal, ""
@@ -78,8 +78,8 @@ func (t *tree) try(m *mutant) (o outcome, why string) {
 	return survived, ""
 }
 
-// watching returns the packages with tests that run against a mutant: the mutant's own package, then the packages that
-// import this package.
+// watching returns the packages whose tests run against a mutant: the mutant's own package, followed by the packages
+// that import it.
 func (t *tree) watching(m *mutant) []*pkg {
 	all := []*pkg{m.pkg}
 	for _, p := range t.pkgs {
@@ -90,14 +90,14 @@ func (t *tree) watching(m *mutant) []*pkg {
 	return all
 }
 
-// notice runs tests of a package against a mutant. notice returns lived if all tests pass, or else the outcome and the
-// name of the failed test. A failed test is run a second time alone, because some tests occasionally fail on a busy
-// machine.
+// notice runs a package's tests against a mutant. If all tests pass, notice returns lived; otherwise, it returns the
+// outcome and the name of the failed test. A failed test is run a second time on its own, because some tests
+// occasionally fail on a busy machine.
 func (t *tree) notice(r run, tests []test) (outcome, string) {
 	r.patience = patience
 	batches := split(tests)
 	if r.engine == "postgres" {
-		// Each start of the test program also starts a PostgreSQL server, so all tests run in one batch.
+		// Each run of the test program also starts a PostgreSQL server, so all tests run in one batch.
 		r.patience = time.Minute
 		batches = [][]test{tests}
 	}
@@ -126,8 +126,8 @@ func (t *tree) notice(r run, tests []test) (outcome, string) {
 	return lived, ""
 }
 
-// split divides tests into batches, the fastest tests first. Each batch may take twice as long as the previous batch,
-// because fast tests detect most mutants and each start of a program takes some time.
+// split divides tests into batches, with the fastest tests first. Each batch may take twice as long as the previous
+// one, because fast tests detect most mutants and starting a program takes some time.
 func split(tests []test) (batches [][]test) {
 	var batch []test
 	var sum time.Duration
@@ -143,7 +143,7 @@ func split(tests []test) (batches [][]test) {
 }
 
 // folder creates a folder for temporary files that other users can access, because PostgreSQL does not run as root. The
-// name of the folder is short, because the path of a Unix socket in the folder may have at most 107 bytes.
+// folder has a short name, because the path of a Unix socket in it may be at most 107 bytes long.
 func folder(in string) (string, error) {
 	dir, err := os.MkdirTemp(in, "mutants")
 	if err != nil {
@@ -152,7 +152,7 @@ func folder(in string) (string, error) {
 	return dir, os.Chmod(dir, 0o711)
 }
 
-// fatal removes the temporary files, prints the error and ends the program.
+// fatal removes the temporary files, prints the error and exits.
 func (t *tree) fatal(err error) {
 	os.RemoveAll(t.dir)
 	log.Fatal(err)

@@ -1,9 +1,9 @@
-// Testserver runs a command with a temporary PostgreSQL server for the tests that the command starts.
+// Testserver runs a command and provides a temporary PostgreSQL server for the tests that the command runs.
 //
 //	go run ./scripts/testserver go test ./...
 //
 // Testserver sets POSTRIDER_TEST_POSTGRES to the server's URL. The URL is the same in each run, so `go test` can use
-// cached results of packages that did not change. Tests with results that must not be cached read POSTRIDER_TEST_RUN,
+// cached results for packages that have not changed. Tests whose results must not be cached read POSTRIDER_TEST_RUN,
 // which is different in each run. If POSTRIDER_TEST_POSTGRES is already set, tests use that server, and Testserver does
 // not start a server.
 package main
@@ -48,8 +48,8 @@ func run(args []string) (code int, err error) {
 		defer s.Remove()
 		os.Setenv("POSTRIDER_TEST_POSTGRES", s.URL)
 	}
-	// The terminal sends Ctrl-C to the command as well. Testserver ignores the signal, so that it can remove the server
-	// after the command has ended.
+	// The terminal also sends Ctrl-C to the command. Testserver itself ignores the signal, so that it can remove the
+	// server after the command has ended.
 	signal.Notify(make(chan os.Signal, 1), os.Interrupt)
 	c := exec.Command(args[0], args[1:]...)
 	c.Stdin, c.Stdout, c.Stderr = os.Stdin, os.Stdout, os.Stderr

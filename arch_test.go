@@ -23,8 +23,8 @@ import (
 const module = "github.com/postrider/postrider/"
 
 // layers lists the groups of packages, from the top layer to the bottom layer. A package may import only packages in
-// its own group and in lower layers, so that a reader can start at any layer and read downward. Each group is a folder
-// under internal with a doc.go that says what belongs there.
+// its own group and in lower layers, so that a reader can start at any layer and read downward. Each group under
+// internal is a folder with a doc.go that says what belongs there.
 var layers = [][]string{
 	{"cmd", "e2e", "scripts", "internal/cli", "internal/bench", "internal/node"},
 	{"internal/front"},
@@ -45,8 +45,8 @@ var shared = map[string][]string{
 	"internal/outbound": {"internal/outbound/requestlog"},
 }
 
-// layerOf returns the layer number of a package, counted from the top, and its group. The number is -1 if the package
-// is in no layer.
+// layerOf returns a package's layer number, counted from the top, and its group. The number is -1 if the package is in
+// no layer.
 func layerOf(pkg string) (layer int, group string) {
 	for l, groups := range layers {
 		for _, g := range groups {
@@ -77,7 +77,7 @@ type goPackage struct {
 	Imports    []string
 }
 
-// packages returns every package of the module, as printed by `go list`.
+// packages returns every package in the module, as printed by `go list`.
 func packages(t *testing.T) (all []goPackage) {
 	t.Helper()
 	_ = os.Getenv("POSTRIDER_TEST_RUN") // changes on each run, so that go test does not reuse a cached result
@@ -130,7 +130,7 @@ const (
 	maxMeanImports = 4.5 // limit for the average over all packages that are not in composing
 )
 
-// Each package imports few other packages, so that a reader can understand a package without reading the whole program.
+// Each package imports only a few other packages, so that a reader can understand it without reading the whole program.
 func TestImportsAreFew(t *testing.T) {
 	t.Parallel()
 	var counted, imports int
@@ -184,7 +184,7 @@ var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seat
 	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed",
 	"Fix", "Brief", "because", "causing"}
 
-// sourceFiles parses each Go file of the module and calls f with the file and its path.
+// sourceFiles parses each Go file in the module and calls f with the file and its path.
 func sourceFiles(t *testing.T, f func(path string, fset *token.FileSet, file *ast.File, lines int)) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {

@@ -84,8 +84,8 @@ func writeGroup(t *testing.T, b *strings.Builder, group string, all []goPackage)
 	fmt.Fprintf(b, "| package | what it is |\n| --- | --- |\n%s", strings.Join(rows, ""))
 }
 
-// synopsis returns the first sentence of the package comment in a folder. If a package has only tests, the package
-// comment is in a test file.
+// synopsis returns the first sentence of a folder's package comment. If a package has only tests, the package comment
+// is in a test file.
 func synopsis(t *testing.T, dir string) string {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
@@ -110,8 +110,8 @@ var link = regexp.MustCompile(`\[([^\]\[]*)\]\(([^)#\s:]+)(?:#([^)\s]*))?\)`)
 // notInAnchor matches the characters in a heading that are omitted from its anchor.
 var notInAnchor = regexp.MustCompile("[^a-z0-9 _-]")
 
-// hasHeading reports whether a Markdown text has a heading with the given anchor. It derives anchors from headings in
-// the same way as GitHub and similar sites.
+// hasHeading reports whether a Markdown text has a heading with the given anchor. Anchors are derived from headings in
+// the same way as on GitHub and similar sites.
 func hasHeading(text, anchor string) bool {
 	for line := range strings.Lines(text) {
 		title := strings.TrimLeft(line, "#")
@@ -165,7 +165,7 @@ func TestDocsLinksWork(t *testing.T) {
 	}
 }
 
-// declares reports whether a Go file declares a name at the top level, as a method, or as a field of a struct.
+// declares reports whether a Go file declares a name at the top level, as a method, or as a struct field.
 func declares(t *testing.T, file, name string) (found bool) {
 	t.Helper()
 	f, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

@@ -15,8 +15,8 @@ import (
 	"runtime"
 )
 
-// checker checks whether mutants compile. It only type-checks the mutant's package, which is much faster than compiling
-// the program.
+// checker checks whether mutants compile. A checker only type-checks the mutant's package, which is much faster than
+// compiling the program.
 type checker struct {
 	set      *token.FileSet
 	importer types.Importer
@@ -54,7 +54,7 @@ func newChecker(pkgs []*pkg) (*checker, error) {
 	return &checker{set, importer.ForCompiler(set, "gc", open), map[string]*ast.File{}}, nil
 }
 
-// compiles reports whether a mutant's package compiles with the change.
+// compiles reports whether a mutant's package compiles with the mutant's change.
 func (c *checker) compiles(m *mutant) (bool, error) {
 	changed, err := parser.ParseFile(c.set, m.file, m.text, parser.SkipObjectResolution)
 	if err != nil {

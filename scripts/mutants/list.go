@@ -33,8 +33,8 @@ var swaps = map[string]map[string]string{
 	"REMOVE_SELF_ASSIGNMENTS": {"+=": "=", "-=": "=", "*=": "=", "/=": "=", "|=": "=", "&=": "="},
 }
 
-// apart lists test-support packages that are not mutated. Their tests do not run against mutants, because these tests
-// build other programs.
+// apart lists test-support packages that are not mutated. The tests of these packages do not run against mutants,
+// because they build other programs.
 var apart = []string{"internal/mail/linear", "internal/mail/mailtest", "internal/mail/smtpsink",
 	"internal/mail/smtptest"}
 
@@ -51,7 +51,7 @@ type mutant struct {
 
 func (m *mutant) place() string { return fmt.Sprintf("%s:%d:%d", m.file, m.line, m.col) }
 
-// pkg is a package of the module.
+// pkg is a package in the module.
 type pkg struct {
 	name      string // the package's folder, relative to the module root
 	files     []string
@@ -146,8 +146,8 @@ func (t *tree) list(patterns []string) error {
 	}
 }
 
-// operators runs gremlins to list the operators that can be changed. It gives gremlins a copy of the tree without
-// tests, because otherwise gremlins would run all tests to measure their coverage.
+// operators runs gremlins to list the operators that can be changed. gremlins gets a copy of the tree without tests,
+// because otherwise it would run all tests to measure their coverage.
 func (t *tree) operators() error {
 	bare := filepath.Join(t.dir, "bare")
 	for _, name := range []string{"go.mod", "go.sum", "internal"} {

@@ -1,5 +1,5 @@
-// Mutants measures which changes the tests detect. A mutant is the program with one small change. Mutants runs the
-// tests against each mutant and reports the mutants that pass all tests.
+// Mutants finds out which changes to the program the tests detect. A mutant is a copy of the program with one small
+// change. Mutants runs the tests against each mutant and reports the mutants that pass all tests.
 //
 //	make mutants N=100 SEED=1 PKG=./internal/platform/jobs
 //

@@ -43,9 +43,9 @@ func mutantReached(number int) {
 }
 `
 
-// schemata rewrites the mutants' packages so that each mutant can be switched on by its number. It returns the -overlay
-// argument that makes the go command use the rewritten files. A mutant that is not inside a function cannot be switched
-// on at run time. A mutant that cannot be switched on gets no number and is built separately.
+// schemata rewrites the mutants' packages so that each mutant can be switched on by its number. schemata returns the
+// -overlay argument that makes the go command use the rewritten files. A mutant that is not inside a function cannot be
+// switched on at run time. A mutant that cannot be switched on gets no number and is built separately.
 func schemata(mutants []*mutant, dir string) (overlay string, err error) {
 	files := map[string][]*mutant{}
 	for i, m := range mutants {
@@ -177,7 +177,7 @@ func (s *rewriting) dispatch(f *ast.FuncDecl, number int) {
 }
 
 // call returns the source code that calls a function's copy, with %d in place of the mutant's number. Unnamed
-// parameters get names, so that they can be passed on.
+// parameters are given names so that they can be passed on.
 func (s *rewriting) call(f *ast.FuncDecl) string {
 	unnamed := 0
 	names := func(fields *ast.FieldList) (all []string) {

@@ -57,7 +57,7 @@ func (t *tree) suiteOf(p *pkg) *suite {
 	return &p.suite
 }
 
-// If at least tooMany of a package's tests fail without a mutant, the program exits with an error, because the tests
+// If tooMany or more of a package's tests fail without a mutant, the program exits with an error, because the tests
 // apparently cannot run on this machine.
 const tooMany = 5
 
@@ -189,8 +189,8 @@ func (t *tree) run(r run) (outcome, string) {
 	return o, name
 }
 
-// start runs tests until one fails. If all tests pass, the outcome is lived; otherwise, the result name is the name of
-// the failed test.
+// start runs tests until one fails. If all tests pass, the outcome is lived; otherwise, the second result is the name
+// of the failed test.
 func (r run) start() (o outcome, name string, err error) {
 	var names []string
 	limit := r.patience

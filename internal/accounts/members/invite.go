@@ -41,8 +41,8 @@ func (s *Service) Invite(ctx context.Context, by teams.Actor, email string, role
 	return v, err
 }
 
-// InviteLink is Invite for the operator: it sends no email and returns the link, so that the operator can pass the link
-// on.
+// InviteLink is like Invite, but for the operator: it sends no email and returns the link, so that the operator can
+// pass it on.
 func (s *Service) InviteLink(ctx context.Context, by teams.Actor, email string, role teams.Role) (Invitation, string,
 	error) {
 	return s.invite(ctx, by, email, role, false)
@@ -244,9 +244,9 @@ func (s *Service) Accept(ctx context.Context, token, userID string) (Membership,
 	return s.accept(ctx, token, func(context.Context, *db.Tx, Invitation) (string, error) { return userID, nil })
 }
 
-// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the callback
-// parameter, then, is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. The
-// callback is called again if the transaction is retried. The address in n is ignored.
+// AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the last
+// parameter is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. That function is
+// called again if the transaction is retried. The address in n is ignored.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)

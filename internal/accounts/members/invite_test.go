@@ -265,7 +265,7 @@ func (b *box) grant(by teams.Actor) teams.Actor {
 	return a
 }
 
-// userOf returns an actor's user id: that of the user, or of the user who connected the app.
+// userOf returns an actor's user id; for an app, it is the id of the user who connected the app.
 func (b *box) userOf(by teams.Actor) string {
 	b.t.Helper()
 	if by.Kind == teams.UserActor {
@@ -455,7 +455,7 @@ func TestSuspendedTeamInvites(t *testing.T) {
 	})
 }
 
-// TestInvitationLimits checks the limits on open invitations per team, on invitation emails per hour, and on emails per
+// TestInvitationLimits checks the limits on open invitations per team, invitation emails per hour, and emails per
 // invitation.
 func TestInvitationLimits(t *testing.T) {
 	t.Parallel()

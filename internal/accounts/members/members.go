@@ -9,8 +9,8 @@
 //
 // An invitation can be accepted once, within [inviteFor], by a user with the invited address. Only a hash of an
 // invitation's token is stored. An address has at most one open invitation to a team; a new invitation replaces the old
-// one. An invitation is valid only while its last sender may give the role. A key or grant that sent it must still
-// exist; a user who sent it must still be a member and not be disabled.
+// one. An invitation is valid only while its last sender may give the role. A key or grant that sent an invitation must
+// still exist; a user who sent one must still be a member and must not be disabled.
 //
 // A change takes effect on this node before the method returns, and on other nodes when the hint (HintTopic) about the
 // change arrives.

@@ -85,7 +85,7 @@ func (b *box) user(email string) users.User {
 	return u
 }
 
-// invited creates an invitation with the API key of the team Acme as its sender.
+// invited creates an invitation with Acme's API key as its sender.
 func (b *box) invited(email string, role teams.Role) members.Invitation {
 	b.t.Helper()
 	v, err := b.Members.Invite(b.t.Context(), b.Acme, email, role)

@@ -39,7 +39,7 @@ type Deps struct {
 	ScopesOf func(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef) (teams.Scopes, error)
 	// Mail enqueues an email to one address in tx. If Mail is nil, only the operator can invite.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
-	// Now returns the current time. If it is nil, the database clock is used.
+	// Now returns the current time. If Now is nil, the database clock is used.
 	Now func() time.Time `deps:"optional"`
 }
 
@@ -153,7 +153,7 @@ func (s *Service) Scopes(ctx context.Context, r db.Reader, teamID string, by tea
 	return s.ScopesOf(ctx, r, teamID, by)
 }
 
-// ListByUser returns the memberships of a user, sorted by team name.
+// ListByUser returns a user's memberships, sorted by team name.
 func (s *Service) ListByUser(ctx context.Context, userID string) ([]Membership, error) {
 	return teamsOf(ctx, s.DB.Reader, userID)
 }
@@ -186,8 +186,8 @@ func (s *Service) AddIn(ctx context.Context, tx *db.Tx, teamID, userID string, r
 	case n >= maxMembers:
 		return fault.Forbiddenf("", "This team has %d members, which is the most that a team can have.", maxMembers)
 	}
-	// The number of memberships per user is limited, because the team selection and the deletion of a user each read
-	// all of the user's memberships at once.
+	// The number of memberships per user is limited, because the code that selects a team or deletes a user reads all
+	// of the user's memberships at once.
 	if err := tx.Serialize(ctx, "teams of "+userID); err != nil {
 		return err
 	}
@@ -281,7 +281,7 @@ func mayInvite(may teams.Scopes, role teams.Role) bool {
 }
 
 // prepareChange checks that the actor may change a member's role or, if role is "", end the membership, and returns the
-// member. These changes are serialized per team, because no database constraint protects the last owner.
+// member. Changes to members are serialized per team, because no database constraint protects the last owner.
 func (s *Service) prepareChange(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) (Membership,
 	error) {

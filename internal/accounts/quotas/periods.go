@@ -27,8 +27,8 @@ func periodsAt(at time.Time, q teams.Quota) (day, month period) {
 }
 
 // add adds a shard's usage to x. If a node whose clock is ahead has moved the shard to the next period, x moves to that
-// period. If a shard is further ahead than that, the node that wrote it had a wrong clock. The usage of that shard
-// counts in the current period, because otherwise the quota would not reset until that later period.
+// period. If a shard is more than one period ahead, the node that wrote it had a wrong clock. Usage in such a shard
+// counts in the current period, because otherwise the quota would not reset until the later period.
 func (x *period) add(number, used, told int64) {
 	if number > x.number+1 {
 		number, told = x.number, 0
@@ -129,8 +129,8 @@ func sumShards(at time.Time, q teams.Quota, all []counterShard) (day, month peri
 	return day, month
 }
 
-// redistribute writes the shards and enqueues the notices that the team has not received in this day or month. The
-// parameter asked is the number of emails that were refused.
+// redistribute writes the shards and enqueues the notices that the team has not yet received in the current day or
+// month. The parameter asked is the number of emails that were refused.
 func (s *Service) redistribute(ctx context.Context, tx *db.Tx, teamID string, day, month *period, asked int64) error {
 	for _, x := range []*period{day, month} {
 		level := x.noticeLevel(asked)

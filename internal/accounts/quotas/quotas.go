@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-// Sent emails are counted in the transaction that accepts them. Therefore the counts always match the emails, and no
+// Sent emails are counted in the transaction that accepts them. As a result, the counts always match the emails, and no
 // team exceeds its quota, even if several nodes accept its emails. Received emails count toward the quota but are never
 // refused.
 //
@@ -15,9 +15,9 @@
 // transaction that adds up the shards and enqueues the notice to the owner. When little of the quota remains, all
 // allowances are zero and each transaction adds up the shards.
 //
-// Shards are locked in ascending order of their numbers. A transaction that does not add up the shards locks only the
-// shard of its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts
-// before it writes rows that other transactions also write, and counts for several teams in the order of their ids.
+// Shards are locked in ascending order by number. A transaction that does not add up the shards locks only the shard of
+// its connection, under an advisory lock that all teams share. To prevent deadlocks, a transaction counts before it
+// writes rows that other transactions also write, and counts for several teams in the order of their ids.
 //
 // # Failures
 //
@@ -62,7 +62,7 @@ type Deps struct {
 	// CountedBetween returns how many emails a team sent and received between two times. CountedBetween is called when
 	// a team gets its first quota, because emails from earlier in the current day and month count toward that quota.
 	CountedBetween func(ctx context.Context, teamID string, from, to time.Time) (int64, error)
-	// Now returns the time that determines the current day and month. If it is nil, the database clock is used. Tests
+	// Now returns the time that determines the current day and month. If Now is nil, the database clock is used. Tests
 	// set Now so that the day does not change during a test.
 	Now func() time.Time `deps:"optional"`
 }
@@ -152,7 +152,7 @@ func (s *Service) setTight(teamID string, tight bool) {
 	s.tight[teamID] = true
 }
 
-// errShardFull is returned by a transaction if its shard has no allowance left.
+// errShardFull means that the shard used by the transaction has no allowance left.
 var errShardFull = errors.New("the shard of the quota has no allowance left")
 
 // Update counts n emails and runs fn in the same transaction, which may share its commit with others (see
@@ -179,8 +179,8 @@ func (s *Service) Update(ctx context.Context, teamID string, n int, fn func(*db.
 	return s.UpdateAlone(ctx, teamID, n, fn)
 }
 
-// UpdateAlone is Update in a transaction that does not share its commit. Callers use UpdateAlone for transactions that
-// lock rows that other transactions wait for.
+// UpdateAlone is like Update, but uses a transaction that does not share its commit. Callers use UpdateAlone for
+// transactions that lock rows that other transactions wait for.
 func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func(*db.Tx) error) error {
 	var refused bool
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -198,7 +198,8 @@ func (s *Service) UpdateAlone(ctx context.Context, teamID string, n int, fn func
 }
 
 // Refused enqueues, in its own transaction, a notice that n emails were refused, unless the team has already received
-// that notice. If the notice was enqueued or not needed, Refused returns refusal, the fault of the refused transaction.
+// that notice. If the notice was enqueued or not needed, Refused returns the refusal, which is the fault from the
+// refused transaction.
 func (s *Service) Refused(ctx context.Context, teamID string, n int, refusal error) error {
 	u, err := s.Usage(ctx, teamID)
 	if err == nil && !u.needsNotice(n) {
@@ -227,13 +228,13 @@ func Exceeded(err error) bool {
 	return err != nil && (k == fault.DailyQuota || k == fault.MonthlyQuota)
 }
 
-// Count counts n emails of a team in a transaction. If these emails would exceed a quota, Count counts nothing and
+// Count counts n emails for a team in a transaction. If these emails would exceed a quota, Count counts nothing and
 // returns a DailyQuota or MonthlyQuota fault; the transaction can still be committed.
 func (s *Service) Count(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), false)
 }
 
-// CountReceived counts n received emails of a team in a transaction, even if they exceed a quota.
+// CountReceived counts n emails that a team has received, in a transaction, even if they exceed a quota.
 func (s *Service) CountReceived(ctx context.Context, tx *db.Tx, teamID string, n int) error {
 	return s.count(ctx, tx, teamID, int64(n), true)
 }

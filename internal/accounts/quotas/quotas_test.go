@@ -310,7 +310,7 @@ func TestCountsBeforeAllElse(t *testing.T) {
 		}
 		first = false
 		wait.Go(func() {
-			// This number of emails exceeds the allowance of a shard, so the transaction adds up all shards.
+			// This number of emails exceeds a shard's allowance, so the transaction adds up all shards.
 			err := n.DB.Update(t.Context(), func(tx *db.Tx) error {
 				runs.Add(1)
 				if err := n.Quotas.Count(t.Context(), tx, n.Acme.TeamID, 2000); err != nil {

@@ -24,7 +24,7 @@ const (
 	countOn16  = countAt + `pg_backend_pid() % 16`
 )
 
-// shardCount returns the number of shards of each team's counter.
+// shardCount returns the number of shards in each team's counter.
 func shardCount(tx *db.Tx) int64 {
 	if tx.OneWriter() {
 		return 1

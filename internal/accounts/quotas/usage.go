@@ -54,8 +54,8 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	return u, nil
 }
 
-// Resets returns when an exceeded quota resets: the start of the next day or month (UTC) after the given time. The
-// fault kind says whether the quota is daily or monthly.
+// Resets returns when an exceeded quota resets: the start of the next day or month (UTC) after the given time. The kind
+// of the fault says whether the quota is daily or monthly.
 func Resets(k fault.Kind, after time.Time) time.Time {
 	y, m, d := after.UTC().Date()
 	if k == fault.MonthlyQuota {
@@ -70,7 +70,7 @@ func (s *Service) Set(ctx context.Context, t *teams.Service, teamID string, chan
 	return s.SetWith(ctx, t, teamID, change, func(*db.Tx) error { return nil })
 }
 
-// SetWith is Set with an additional function, which it calls in the same transaction.
+// SetWith is like Set, but also calls the given function in the same transaction.
 func (s *Service) SetWith(ctx context.Context, t *teams.Service, teamID string, change func(*teams.Quota),
 	also func(tx *db.Tx) error) error {
 	had, err := getQuota(ctx, s.DB.Reader, teamID)

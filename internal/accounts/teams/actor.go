@@ -12,16 +12,16 @@ const (
 	SystemActor ActorKind = "system" // the installation itself; this actor has no id
 )
 
-// Actor is a key, user or grant, or the system itself, that performs operations for a team. Its scopes determine which
-// operations it may perform. The zero value has no scopes.
+// Actor is a key, user or grant, or the system itself, that performs operations for a team. An actor's scopes determine
+// which operations it may perform. The zero value has no scopes.
 type Actor struct {
 	Kind     ActorKind
 	ID       string
 	Name     string // name of the key or app, or the user's address; for the audit log
 	TeamID   string
 	Scopes   Scopes
-	DomainID string // if not empty, the only domain from which the actor may send
-	Limited  bool   // true for a grant with limits, which may send only single emails
+	DomainID string // if not empty, the only domain that the actor may send from
+	Limited  bool   // true for a grant with limits, which may send emails only one at a time
 	Resource string // if not empty, the only resource that accepts the access token (RFC 8707); see At
 
 	// RateLimit and Suspended are the team's values at the time when the actor was looked up.
@@ -29,7 +29,7 @@ type Actor struct {
 	Suspended bool
 }
 
-// APIResource is the OAuth resource (RFC 8707) of the API and of SMTP submission. A resource is a path under the
+// APIResource is the OAuth resource (RFC 8707) for the API and for SMTP submission. A resource is a path under the
 // installation's base URL; each service has its own path.
 const APIResource = "/"
 
@@ -56,8 +56,8 @@ func System(teamID string) Actor {
 // Ref returns the ActorRef that identifies the actor in stored data.
 func (a *Actor) Ref() ActorRef { return ActorRef{a.Kind, a.ID} }
 
-// Require returns a fault unless the actor has the scope. The scope EmailsSend implies ApprovalsRequest. API keys get a
-// different fault kind from other actors, because the API has different error names for keys and for OAuth.
+// Require returns a fault unless the actor has the given scope. The scope EmailsSend implies ApprovalsRequest. API keys
+// get a different fault kind from other actors, because the API has different error names for keys and for OAuth.
 func (a *Actor) Require(s Scope) error {
 	switch {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):

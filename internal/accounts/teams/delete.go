@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// EraseKind is the kind of the jobs that delete the data of deleted teams.
+// EraseKind is the kind of job that deletes a deleted team's data.
 const EraseKind = "teams.erase"
 
 const (
@@ -22,8 +22,8 @@ const (
 	settleTime = time.Hour
 )
 
-// Eraser deletes the data that one package stores for a team, in short transactions. If an Eraser is interrupted, it is
-// called again. An Eraser must delete files before the rows that refer to them.
+// Eraser deletes, in short transactions, the data that one package stores for a team. If an Eraser is interrupted, it
+// is called again. An Eraser must delete files before the rows that refer to them.
 type Eraser func(ctx context.Context, teamID string) error
 
 // Delete deletes a team. After the commit, the team and its keys can no longer be looked up. No more of the team's mail
@@ -40,8 +40,7 @@ func (s *Service) Delete(ctx context.Context, q *jobs.Queue, teamID string) erro
 	})
 }
 
-// EraseJobs returns the kind of the jobs that delete the data of deleted teams. A job calls the erasers one after
-// another.
+// EraseJobs returns the kind of job that deletes a deleted team's data. A job calls the erasers one after another.
 func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 	return jobs.Kind{Name: EraseKind, Workers: 1, Lease: eraseLease,
 		Schedule: []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour},
@@ -62,8 +61,8 @@ func (s *Service) EraseJobs(q *jobs.Queue, all ...Eraser) jobs.Kind {
 		}}
 }
 
-// erase deletes the data of a deleted team. The result is the time at which erase must be called again, or the zero
-// time if no data remains.
+// erase deletes a deleted team's data. The result is the time at which erase must be called again, or the zero time if
+// no data remains.
 func (s *Service) erase(ctx context.Context, teamID string, all []Eraser) (again time.Time, err error) {
 	at, found, err := deletedAt(ctx, s.DB.Reader, teamID)
 	if err != nil || !found {

@@ -67,7 +67,7 @@ func (l *Limiter) Count(key string, limit int) (n int, ok bool) {
 	return n, ok
 }
 
-// nodeShare returns the share of a key and updates it to the current second. The parameter admitted is the number of
+// nodeShare returns the share for a key and updates it to the current second. The parameter admitted is the number of
 // requests that this node has admitted in the current second.
 func (l *Limiter) nodeShare(key string, share float64, admitted int) *nodeShare {
 	p := l.shares[key]

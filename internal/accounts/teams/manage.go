@@ -17,9 +17,9 @@ import (
 const (
 	maxTeamName = 100 // characters
 	maxSameName = 20  // maximum number of teams that an error message lists for one name
-	// MaxRate is the highest rate limit of a team, in requests per second.
+	// MaxRate is the highest rate limit that a team can have, in requests per second.
 	MaxRate = math.MaxInt32
-	// MaxQuota is the highest daily or monthly quota of a team, in emails.
+	// MaxQuota is the highest daily or monthly quota that a team can have, in emails.
 	MaxQuota = 1_000_000_000_000
 )
 
@@ -149,7 +149,7 @@ func (s *Service) CheckActive(ctx context.Context, teamID string) error {
 	return err
 }
 
-// List returns a page of at most limit teams, oldest first, starting after the team with the id given as after.
+// List returns a page of at most limit teams, oldest first, starting after the given id.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]Team, error) {
 	return listTeams(ctx, s.DB.Reader, after, limit)
 }

@@ -61,7 +61,7 @@ func TestCreateKeyFor(t *testing.T) {
 		for _, x := range []struct {
 			team, email string
 			give        teams.NewKey
-			teams       int // number of teams after the call; 0 if the call is refused and creates no team
+			teams       int // number of teams after the call; 0 if the call fails and creates no team
 		}{
 			{"Acme", "", teams.NewKey{Name: "k", Token: taken}, 1},
 			{"Acme", "OWNER@example.org", teams.NewKey{Name: "k"}, 1},

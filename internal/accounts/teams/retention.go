@@ -22,7 +22,7 @@ type Retention struct {
 	Events   time.Duration // timelines and delivery attempts of emails, if the emails are kept longer
 }
 
-// retentionField is one field of Retention, with the name of its setting and column.
+// retentionField is one field of Retention, together with the name of its setting and column.
 type retentionField struct {
 	name string
 	of   func(*Retention) *time.Duration
@@ -35,8 +35,8 @@ var retentionFields = []retentionField{
 	{"event_retention", func(r *Retention) *time.Duration { return &r.Events }},
 }
 
-// Effective returns the retention that applies to a team. Each field is the shorter of the team's own value and the
-// installation's value in most.
+// Effective returns the retention that applies to a team. Each field of the result is the shorter of the team's own
+// value and the installation's value.
 func (r Retention) Effective(most Retention) Retention {
 	for _, f := range retentionFields {
 		if own, limit := f.of(&r), *f.of(&most); *own == 0 || limit > 0 && limit < *own {
@@ -65,7 +65,7 @@ func (r Retention) check(most Retention) error {
 }
 
 // SetRetention changes a team's own retention. The parameter most is the installation's retention, which is the upper
-// limit. If the transaction is retried, change is called again.
+// limit. If the transaction is retried, SetRetention calls the change function again.
 func (s *Service) SetRetention(ctx context.Context, teamID string, most Retention, change func(*Retention)) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		r, err := getRetention(ctx, tx.Reader, teamID)
@@ -95,8 +95,8 @@ type TeamRetention struct {
 	Retention
 }
 
-// Retentions returns a page of up to limit teams that have their own retention, sorted by id, starting after the team
-// with the id given as after.
+// Retentions returns a page of up to limit teams that have their own retention, sorted by id and starting after the
+// given id.
 func (s *Service) Retentions(ctx context.Context, after string, limit int) ([]TeamRetention, error) {
 	all, err := listRetentions(ctx, s.DB.Reader, after, limit)
 	if err != nil {

@@ -43,7 +43,7 @@ type Config struct {
 type Deps struct {
 	DB  *db.DB
 	Log *slog.Logger
-	// DomainExists reports whether a team has a domain. A key can be restricted to a domain of its team.
+	// DomainExists reports whether a team has a domain. A key can be restricted to one of its team's domains.
 	DomainExists func(ctx context.Context, teamID, domainID string) (bool, error)
 	// AuthenticateToken returns the actor for an access token (see [IsAccessToken]), and the time until which the actor
 	// may be cached.
@@ -60,7 +60,7 @@ type Service struct {
 	trial Quota
 
 	mu    sync.Mutex
-	cache map[string]cached    // by the hash of the token
+	cache map[string]cached    // by token hash
 	epoch int                  // incremented by Forget; results that were read before the last increment are not cached
 	used  map[string]time.Time // by key id: times of last use that have not been written yet
 }
@@ -248,7 +248,7 @@ func (n *NewKey) check() error {
 	return nil
 }
 
-// key returns the Key for a team that n describes.
+// key returns the Key that n describes, for the given team.
 func (n *NewKey) key(teamID string) Key {
 	return Key{ID: id.New(), TeamID: teamID, Name: n.Name, Hint: keyring.APIKeyHint(n.Token), Permission: n.Permission,
 		DomainID: n.DomainID, CreatedAt: db.Now()}
@@ -385,7 +385,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	return a, nil
 }
 
-// lookUp returns the actor for a token that is not cached, and the time until which the actor may be cached. The zero
+// lookUp returns the actor for a token that is not cached, and the time until which the actor may be cached. A zero
 // time means the normal cache time, cacheFor.
 func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.Time, error) {
 	if IsAccessToken(token) {

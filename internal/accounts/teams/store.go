@@ -188,8 +188,8 @@ func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended
 	FROM api_keys k JOIN teams t ON t.id = k.team_id WHERE t.deleted_at = 0 AND `
 
-// keyActor looks up a key by the hash of its token. Unlike other queries, its query has no condition on the team id,
-// because the token determines the team.
+// keyActor looks up a key by the hash of its token. Unlike other queries, the query in keyActor has no condition on the
+// team id, because the token determines the team.
 func keyActor(ctx context.Context, r db.Reader, hash string) (Actor, error) {
 	return scanKeyActor(r.QueryRow(ctx, keyActors+`k.hash = $1`, hash))
 }

@@ -14,7 +14,7 @@
 // # Failures
 //
 // If a hint is lost, other nodes notice the change within [cacheFor]. If a node crashes, the times of last use that it
-// has not written yet are lost.
+// has not yet written are lost.
 //
 // # Out of scope
 //

@@ -308,7 +308,7 @@ func lastUsed(t *testing.T, s *teams.Service, teamID string) map[string]time.Tim
 	return used
 }
 
-// When Run ends, it writes the times of last use that are not yet written.
+// When Run ends, it writes the times of last use that have not been written yet.
 func TestLastUse(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -28,13 +28,13 @@ type Member struct {
 	Properties map[string]scalar.Value // by property name; missing values are not replaced by fallbacks
 }
 
-// Walk returns a page of up to limit contacts in an audience, sorted by id, starting after the contact with the id
-// given as after. A page is shorter at the end of the audience, or if the values of its contacts would exceed
-// valuesMost bytes. The result more reports whether more contacts may follow.
+// Walk returns a page of up to limit contacts in an audience, sorted by id and starting after the given id. A page is
+// shorter at the end of the audience, or if the values of its contacts would exceed valuesMost bytes. The boolean
+// result reports whether more contacts may follow.
 //
 // The filter is evaluated on the current state of each contact. Walk reads the contacts in parts, each as a separate
-// long read ([db.DB.ReadLong]), so that a long walk does not occupy a reader the whole time. Walk returns a NotFound
-// fault if the segment does not exist.
+// long read ([db.DB.ReadLong]), so that a long walk does not occupy a database reader the whole time. Walk returns a
+// NotFound fault if the segment does not exist.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
 	of, err := s.audience(ctx, s.DB.Reader, teamID, a)
@@ -70,8 +70,8 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 // could exhaust the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to as many of the first members as fit in valuesMost bytes, but to
-// at least one, and returns how many members got values.
+// addValues adds the values of the named properties to the first members and returns how many members got values. That
+// number is reduced, to no less than one, until the values fit in valuesMost bytes.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)
@@ -181,7 +181,7 @@ func (s *Service) Values(ctx context.Context, r db.Reader, teamID, contactID str
 	return values[contactID], err
 }
 
-// checkFilter validates the filter of a segment and returns the JSON to store.
+// checkFilter validates a segment's filter and returns the JSON to store.
 func (s *Service) checkFilter(ctx context.Context, teamID, text string) (string, error) {
 	if text == "" {
 		return "", nil

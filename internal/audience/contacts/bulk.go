@@ -18,7 +18,7 @@ import (
 // Bulk contains the settings that apply to all contacts in an import.
 type Bulk struct {
 	Properties []Property // the columns of BulkRow.Values, in this order
-	Segments   []string   // ids of the segments to which each contact is added
+	Segments   []string   // ids of the segments that each contact is added to
 	Topics     []Choice   // the subscriptions that each contact gets
 	Skip       bool       // leave existing contacts unchanged, including their segments and topics
 }
@@ -147,9 +147,9 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 	return all, nil
 }
 
-// WriteBulk writes rows that Check accepted, in the caller's transaction, and counts the results. If several rows have
-// the same address, the first one creates the contact, and the others update it or are skipped. If a field in a row is
-// empty, the contact keeps its previous value.
+// WriteBulk writes, in the caller's transaction, rows that Check has accepted, and counts them by outcome. If several
+// rows have the same address, the first one creates the contact, and the others update it or are skipped. If a field in
+// a row is empty, the contact keeps its previous value.
 //
 // WriteBulk records no events, because an import of a million rows would send a million webhooks. A contact that
 // unsubscribed or opted out through an unsubscribe link stays unsubscribed or opted out.
@@ -258,7 +258,7 @@ func (w *bulkWriter) contacts(ctx context.Context, tx *db.Tx, n *BulkCount) erro
 	return nil
 }
 
-// find locks the existing contacts of the given rows and returns the rows without a contact.
+// find locks the contacts that already exist for the given rows, and returns the rows that have no contact yet.
 func (w *bulkWriter) find(ctx context.Context, tx *db.Tx, rows []*bulkContact) (missing []*bulkContact, err error) {
 	addresses := make([]string, len(rows))
 	for i, row := range rows {
@@ -323,7 +323,7 @@ func (w *bulkWriter) existingIDs() (ids []string) {
 	return ids
 }
 
-// valueKey identifies a contact's value of a property.
+// valueKey identifies a contact's value for a property.
 type valueKey struct{ contactID, propertyID string }
 
 // values writes the property values that are new or have changed.
@@ -418,7 +418,7 @@ func (w *bulkWriter) relations(ctx context.Context, tx *db.Tx) error {
 	return nil
 }
 
-// changes updates the rows of the existing contacts that the import changes.
+// changes updates the existing contacts that the import changes.
 func (w *bulkWriter) changes(ctx context.Context, tx *db.Tx) {
 	var all []*Contact
 	for i := range w.rows {

@@ -1,13 +1,13 @@
-// Package contacts stores the contacts of teams, their properties, and the topics that they subscribe to.
+// Package contacts stores teams' contacts, their properties, and the topics that they subscribe to.
 //
 // # Words
 //
-// A contact is an email address that a team writes to, with a name and values for some of the team's properties. The
+// A contact is an email address that a team sends to, with a name and values for some of the team's properties. The
 // address is stored in lower case. A segment is a group of contacts (package segments). An audience is the set of
-// contacts that a broadcast is sent to: a segment, or all of a team's contacts. A topic is a subject that a team writes
-// about. A contact can opt in to a topic or opt out of it; the topic's default applies to contacts that have done
-// neither, and to addresses without a contact. An unsubscribed contact receives no email that has a topic, even if the
-// contact has opted in to that topic. Package contacts does not decide whether emails without a topic may be sent.
+// contacts that a broadcast is sent to: a segment, or all of a team's contacts. A topic is a subject that a team sends
+// emails about. A contact can opt in to a topic or opt out of it; the topic's default applies to contacts that have
+// done neither, and to addresses without a contact. An unsubscribed contact receives no email that has a topic, even if
+// the contact has opted in to that topic. Package contacts does not decide whether emails without a topic may be sent.
 // Engagement is how often a contact has been mailed, has opened an email and has clicked a link.
 //
 // # Invariants
@@ -34,8 +34,8 @@
 //
 // If a property, segment or topic does not exist in the team, the fault is Invalid when a field of the request names
 // it, and NotFound when it was requested directly. After an Invalid or a NotFound fault, nothing has been written. A
-// filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault.
-// After a database error, nothing is changed.
+// filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault. A
+// call that fails with a database error changes nothing.
 //
 // Lists and walks with a filter use an ordinary read if they are estimated to need few index look-ups. All other reads
 // with a filter are long reads, which have only a few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
@@ -81,7 +81,7 @@ const (
 	maxName        = 255 // maximum length of a first or last name, in characters
 )
 
-// Contact is an email address that a team writes to, with data about the person behind it.
+// Contact is an email address that a team sends to, with data about the person behind it.
 type Contact struct {
 	ID           string
 	TeamID       string
@@ -105,7 +105,7 @@ func (c *Contact) event(segmentIDs []string) *events.Contact {
 		LastName: c.LastName, Unsubscribed: c.Unsubscribed, CreatedAt: c.CreatedAt, UpdatedAt: c.UpdatedAt}
 }
 
-// Topic is a subject that a team writes about.
+// Topic is a subject that a team sends emails about.
 type Topic struct {
 	ID          string
 	TeamID      string
@@ -130,7 +130,7 @@ type Refusal string
 
 const (
 	OptedOut     Refusal = "topic_opted_out"      // the contact opted out
-	NotOptedIn   Refusal = "topic_not_opted_in"   // no choice by the contact, and the topic's default is opt_out
+	NotOptedIn   Refusal = "topic_not_opted_in"   // the contact made no choice, and the topic's default is opt_out
 	Unsubscribed Refusal = "contact_unsubscribed" // the contact is unsubscribed from everything
 	TopicDeleted Refusal = "topic_deleted"        // the topic and its subscriptions were deleted
 )

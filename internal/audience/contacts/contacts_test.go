@@ -224,7 +224,7 @@ func TestTopics(t *testing.T) {
 
 func errorOf[T any](_ T, err error) error { return err }
 
-// The test checks which contacts may be mailed about a topic, and the refusal reason for each of the others.
+// The test checks which contacts may be mailed about a topic and, for each of the others, the reason for the refusal.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -479,8 +479,8 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// EraseAddress deletes everything about an address except its opt-outs. If the refusals parameter is true, it deletes
-// these too.
+// EraseAddress deletes everything about an address except its opt-outs. If the refusals parameter is true, EraseAddress
+// also deletes the opt-outs.
 func TestEraseAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

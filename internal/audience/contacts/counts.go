@@ -18,7 +18,7 @@ import (
 // rule of the filter selects.
 const (
 	countAtOnce = 10_000      // segments with at most this many contacts are counted on each request
-	countAge    = time.Minute // a request causes a new count of a larger segment if the last count is older
+	countAge    = time.Minute // a request triggers a new count of a larger segment if its last count is older than this
 	countQueue  = 50          // maximum number of waiting segments per team; requests beyond that are dropped
 	countTeams  = 100         // maximum number of teams that wait for a read slot, each with one segment
 )
@@ -58,7 +58,7 @@ func (c *countScheduler) enqueue(g segments.Segment) {
 	}
 }
 
-// appendTurn appends a team to the order of turns and wakes Run.
+// appendTurn adds a team to the end of the turn order and wakes Run.
 func (c *countScheduler) appendTurn(teamID string) {
 	c.order = append(c.order, teamID)
 	select {
@@ -170,7 +170,7 @@ func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error)
 	return u, err
 }
 
-// count counts the contacts in a source, in a long read.
+// count counts a source's contacts in a long read.
 func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.Count, err error) {
 	c.At = s.DB.Now()
 	err = s.DB.ReadLong(ctx, l, func(ctx context.Context, r db.Reader) (err error) {

@@ -18,7 +18,7 @@ func (s *Service) RecordMailed(ctx context.Context, tx *db.Tx, teamID string, co
 	}
 }
 
-// responses counts the opens and clicks of one contact.
+// responses counts one contact's opens and clicks.
 type responses struct {
 	opened, clicked     int64
 	openedAt, clickedAt time.Time // times of the last open and the last click; zero if there was none

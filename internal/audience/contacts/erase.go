@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// These names identify the counts in the report of EraseAddress.
+// These names identify the counts in the report that EraseAddress returns.
 const (
 	erasedContacts = "contacts deleted"
 	leftRefusals   = "contacts LEFT without their names, because they unsubscribed"

@@ -38,7 +38,7 @@ var defaultLimits = limits{partSize: 20_000, comparisons: 20_000, minPart: 500, 
 	setsCost: 10, wait: 5 * time.Second, read: 5 * time.Second, backgroundWait: time.Minute, preview: 30 * time.Second,
 	count: 15 * time.Second, retryAfter: time.Hour}
 
-// finder finds the next contacts in a source, in order of their ids. It normally reads the contacts in parts and
+// finder finds the next contacts in a source, in order of their ids. A finder normally reads the contacts in parts and
 // evaluates the rule on each contact. If few contacts match, the finder instead looks up the matching contacts through
 // the indexes on values (see [finder.sets]).
 type finder struct {
@@ -56,8 +56,8 @@ type finder struct {
 	found []Contact
 }
 
-// finder returns a finder for up to want contacts, starting after the contact with the id given as beyond. The first
-// parts are small, because a small part is enough if most contacts match.
+// finder returns a finder for up to want contacts, starting after the given id. The first parts are small, because a
+// small part is enough if most contacts match.
 func (s *Service) finder(of source, beyond string, asc bool, want int) *finder {
 	f := &finder{limits: s.limits, of: of, asc: asc, want: want, beyond: beyond, maxPart: s.limits.partSize,
 		noSets: of.rule == nil || of.segmentID != ""}
@@ -82,7 +82,7 @@ func (f *finder) sparse() bool {
 
 // isShort reports whether more contacts must be found and the next part is short enough for an ordinary read. A part
 // without a rule is always short. A part with a rule is short if it is estimated to need at most shortLookups look-ups.
-// All other parts need long reads, because the team that wrote the rule determines its cost.
+// All other parts need long reads, because the cost of a rule depends on what the team wrote.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false
@@ -186,7 +186,7 @@ func (f *finder) among(ctx context.Context, r db.Reader, ids []string) error {
 func (f *finder) tooNew(created int64) bool { return f.of.before != 0 && created > f.of.before }
 
 // sets finds the remaining contacts through the indexes on values (see [filter.Rule.Find]). If the indexes cannot find
-// them, the method sets f.noSets to true.
+// the contacts, the method sets f.noSets to true.
 func (f *finder) sets(ctx context.Context, r db.Reader) error {
 	for !f.done() {
 		rest := f.remaining()
@@ -254,7 +254,7 @@ func (f *finder) fill(ctx context.Context, r db.Reader) (err error) {
 	return err
 }
 
-// markSlow records that the filter of a source takes too long, and logs a warning the first time.
+// markSlow records that a source's filter takes too long, and logs a warning the first time.
 func (s *Service) markSlow(of *source) {
 	if s.slow.add(of.filterKey, s.DB.Now(), s.limits.retryAfter) {
 		s.Log.Warn("the filter of a segment takes too long; its last count is kept, and it is tried again later",

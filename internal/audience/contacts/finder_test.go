@@ -164,8 +164,8 @@ func (w *world) fill() (release func()) {
 	}
 }
 
-// Reading many contacts needs a read slot. If no slot is free, reading many contacts returns a fault with advice, and
-// short reads still work.
+// Reading many contacts requires a read slot. If no slot is free, reading many contacts returns a fault with advice,
+// and short reads still work.
 func TestFiltersWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -27,8 +27,8 @@ type Link struct {
 	Address   string // the address of the email's recipient, in lower case
 }
 
-// Token returns the signed token of a link. The token never expires, because the recipient may want to unsubscribe
-// years later.
+// Token returns a link's signed token. The token never expires, because the recipient may want to unsubscribe years
+// later.
 func (s *Service) Token(l Link) string {
 	parts := []string{pack(l.TeamID), pack(l.EmailID), pack(l.TopicID), l.Address}
 	if l.ContactID != "" {
@@ -51,7 +51,7 @@ func (s *Service) ReadToken(token string) (Link, error) {
 	return l, nil
 }
 
-// pack encodes an id as 16 bytes to keep links short. If its argument is not an id, pack returns "".
+// pack encodes an id in 16 bytes to keep links short. If its argument is not an id, pack returns "".
 func pack(text string) string {
 	u, err := uuid.Parse(text)
 	if err != nil {
@@ -81,7 +81,7 @@ type Preferences struct {
 	refuses    []string // topic ids, including hidden topics
 }
 
-// topic returns a topic, or nil if the holder of the link may not choose that topic. The result exists reports whether
+// topic returns a topic, or nil if the holder of the link may not choose that topic. The boolean result reports whether
 // the team has the topic at all.
 func (p *Preferences) topic(topicID string) (t *TopicSubscription, exists bool) {
 	for i := range p.Topics {
@@ -136,7 +136,7 @@ func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error)
 	return append(all, owner{at, found}), err
 }
 
-// preferences returns the preferences of a contact. For an address without a contact, callers pass the zero Contact.
+// preferences returns a contact's preferences. For an address without a contact, callers pass the zero Contact.
 func preferences(ctx context.Context, r db.Reader, l Link, at *Contact) (Preferences, error) {
 	p := Preferences{Unsubscribed: at.Unsubscribed}
 	all, err := subscriptions(ctx, r, l.TeamID, at.ID)

@@ -20,7 +20,7 @@ type optInLimiter struct {
 	counts map[string]optInCount // by contact
 }
 
-// optInCount is the number of opt-ins of one contact in its current window.
+// optInCount is the number of times that one contact has opted in during its current window.
 type optInCount struct {
 	since time.Time
 	n     int

@@ -26,13 +26,13 @@ type Engagement struct {
 	MailedAt, OpenedAt, ClickedAt time.Time // times of the last email, open and click; zero if there was none
 }
 
-// AudienceNow returns an audience that contains a segment, or all contacts if segmentID is "". The audience excludes
-// contacts that are added after the call.
+// AudienceNow returns an audience that consists of a segment's contacts, or of all contacts if segmentID is "". The
+// audience excludes contacts that are added after the call.
 func (s *Service) AudienceNow(segmentID string) Audience {
 	return Audience{SegmentID: segmentID, Before: s.DB.Now()}
 }
 
-// PropertyNames returns the names of a team's properties, sorted.
+// PropertyNames returns the sorted names of a team's properties.
 func (s *Service) PropertyNames(ctx context.Context, teamID string) ([]string, error) {
 	return propertyNames(ctx, s.DB.Reader, teamID)
 }

@@ -86,7 +86,7 @@ func TestEventsOfContacts(t *testing.T) {
 	})
 }
 
-// rows returns the number of rows in each table of package contacts.
+// rows returns the number of rows in each table that package contacts uses.
 func (w *world) rows() string {
 	w.t.Helper()
 	text := ""
@@ -316,7 +316,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// After contacts are written, deleted and erased concurrently, no rows of deleted contacts remain.
+// After contacts are written, deleted and erased concurrently, no rows for deleted contacts remain.
 func TestDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

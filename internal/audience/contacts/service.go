@@ -54,7 +54,7 @@ func New(d Deps) (*Service, error) {
 // panic.
 func NewTokens(keys *keyring.Keyring) *Service { return newService(Deps{Keys: keys}) }
 
-// newService returns a Service without checking its dependencies, for tests that need only some dependencies.
+// newService returns a Service without checking its dependencies, for tests that need only some of them.
 func newService(d Deps) *Service {
 	s := &Service{Deps: d, limits: defaultLimits, counts: newCountScheduler()}
 	s.Segments = segments.New(d.DB, s.checkFilter)
@@ -78,8 +78,8 @@ type Choice struct {
 	Subscription Subscription
 }
 
-// Upsert creates the contact with the given address, or updates it if it exists, and reports whether it was created.
-// Fields that are nil in the change keep their value.
+// Upsert creates the contact with the given address, or updates it if it exists, and reports whether it was created. If
+// a field in the change is nil, the contact keeps its value.
 func (s *Service) Upsert(ctx context.Context, teamID, address string, c Change) (at Contact, created bool, err error) {
 	if _, err := normalizeAddress(address); err != nil {
 		return at, false, err
@@ -202,8 +202,8 @@ type propertyValue struct {
 	value scalar.Value
 }
 
-// resolve validates a change and looks up the topics, segments and properties that it names. If the team does not have
-// one of these objects, resolve returns an Invalid fault.
+// resolve validates a change and looks up the topics, segments and properties that it names. If one of these objects
+// does not exist in the team, resolve returns an Invalid fault.
 func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to resolved, err error) {
 	if err := c.check(); err != nil {
 		return to, err
@@ -219,7 +219,7 @@ func resolve(ctx context.Context, r db.Reader, teamID string, c Change) (to reso
 	return to, err
 }
 
-// createTries is how often an insert is retried when other transactions create and delete the same contact.
+// createTries is how many times an insert is tried when other transactions create and delete the same contact.
 const createTries = 10
 
 func errContested() error {
@@ -274,7 +274,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, at *Contact, found bool,
 type relations struct {
 	topics   []TopicSubscription
 	values   map[string]scalar.Value
-	segments []string // ids of all segments to which the contact was added
+	segments []string // ids of all segments that the contact was added to
 
 	newly []events.TopicChange // set by add
 }
@@ -300,7 +300,7 @@ func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*r
 }
 
 // add writes those subscriptions, values and memberships that the contact does not have yet, and reports whether it
-// wrote any. It also adds new segments and subscriptions to the relations h.
+// wrote any. add also records new segments and subscriptions in h.
 func (h *relations) add(ctx context.Context, tx *db.Tx, of *Contact, to resolved, source string) (changed bool) {
 	for _, t := range to.Topics {
 		i := slices.IndexFunc(h.topics, func(k TopicSubscription) bool {

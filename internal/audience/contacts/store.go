@@ -153,7 +153,7 @@ func countTopics(ctx context.Context, r db.Reader, teamID string) (n int, err er
 	return n, err
 }
 
-// topicsAmong returns which of the given ids are topics of the team.
+// topicsAmong returns those of the given ids that belong to the team's topics.
 func topicsAmong(ctx context.Context, r db.Reader, teamID string, ids []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM topics WHERE id = ANY($1) AND team_id = $2 AND deleted_at = 0`, ids, teamID)
 	return db.Collect(rows, err, scanText)

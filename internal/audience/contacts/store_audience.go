@@ -83,8 +83,8 @@ func (of *source) contacts() (query, error) {
 	return query{q.text + " AND (" + text + ")", args}, err
 }
 
-// spanEnd returns the id of the nth contact after the one with the id given as beyond, whether or not that contact
-// matches the rule. If fewer than n contacts follow, spanEnd returns "".
+// spanEnd returns the id of the nth contact after the given id, whether or not that contact matches the rule. If fewer
+// than n contacts follow, spanEnd returns "".
 func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bool, n int) (end string, err error) {
 	q, column := of.index()
 	q.within(column, span{beyond: beyond, asc: asc})
@@ -104,7 +104,7 @@ func spanEnd(ctx context.Context, r db.Reader, of *source, beyond string, asc bo
 	return end, nil
 }
 
-// contactsIn returns up to limit matching contacts in a span, in the order of the span.
+// contactsIn returns up to limit matching contacts in a span, in span order.
 func contactsIn(ctx context.Context, r db.Reader, of *source, in span, limit int) ([]Contact, error) {
 	q, err := of.contacts()
 	if err != nil {
@@ -160,8 +160,8 @@ func membershipsIn(ctx context.Context, r db.Reader, of *source, in span, limit 
 	return all, nil
 }
 
-// matchIDs returns, in order, up to limit ids of contacts in a span that match the rule. It uses the indexes on values,
-// and returns false if the rule does not allow this; see [filter.Rule.Find].
+// matchIDs returns, in order, up to limit ids of contacts in a span that match the rule. matchIDs uses the indexes on
+// values, and returns false if the rule does not allow this; see [filter.Rule.Find].
 func matchIDs(ctx context.Context, r db.Reader, of *source, in span, limit int) (ids []string, ok bool, err error) {
 	bounds := filter.Bounds{Before: in.beyond}
 	if in.asc {
@@ -287,8 +287,8 @@ func eachChoice(ctx context.Context, r db.Reader, of *source, in span, topicID s
 // errValuesTooLarge means that the property values exceed the allowed number of bytes.
 var errValuesTooLarge = errors.New("the values are too large")
 
-// valuesOf returns the property values of the given contacts, by contact id and property name. The parameter names
-// selects the properties; nil selects all. If the values exceed the given number of bytes in total, valuesOf returns
+// valuesOf returns the given contacts' property values, by contact id and property name. The parameter names selects
+// the properties; nil selects all. If the values exceed the given number of bytes in total, valuesOf returns
 // errValuesTooLarge.
 func valuesOf(ctx context.Context, r db.Reader, teamID string, contactIDs, names []string, most int) (
 	map[string]map[string]scalar.Value, error) {

@@ -57,8 +57,8 @@ func erasableContacts(ctx context.Context, r db.Reader, teamIDs []string, addres
 // detailTables are the tables whose rows belong to contacts, except the subscriptions table.
 var detailTables = []string{"contact_texts", "contact_numbers", "contact_segments", "contact_engagement"}
 
-// deleteContacts deletes contacts and all rows that refer to them. It locks the contacts first, so that it also deletes
-// rows written by transactions that held these locks before.
+// deleteContacts deletes contacts and all rows that refer to them. deleteContacts locks the contacts first, so that it
+// also deletes rows written by transactions that held these locks before.
 func deleteContacts(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 	tx.Queue(ctx, `UPDATE contacts SET updated_at = updated_at WHERE id = ANY($1) AND team_id = $2`, ids, teamID)
 	for _, table := range append([]string{"contact_topics"}, detailTables...) {

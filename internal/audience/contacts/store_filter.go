@@ -32,8 +32,8 @@ var fixedFields = map[string]filter.Field{
 	engagementField + "clicked_at": engagementTime("clicked_at"),
 }
 
-// fixedSets describes the partial indexes for some of the fixed fields. These indexes contain few of a team's contacts
-// and are rarely updated.
+// fixedSets describes the partial indexes for some of the fixed fields. These indexes contain only a few of a team's
+// contacts and are rarely updated.
 var fixedSets = map[string]filter.Sets{
 	"contact.unsubscribed": {Table: "contacts", Contact: "id", Value: "v.unsubscribed", Only: "v.unsubscribed"},
 

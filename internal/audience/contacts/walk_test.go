@@ -30,7 +30,7 @@ func walkers(f *filtered, n int) (ids []string) {
 	return ids
 }
 
-// walked reads an audience with Walk, page by page, and returns the ids of the contacts and the SQL statements.
+// walked reads an audience page by page with Walk, and returns the contact ids and the SQL statements.
 func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []string, asked []db.Statement) {
 	f.t.Helper()
 	trace.Take()

@@ -28,7 +28,7 @@
 //
 // # Out of scope
 //
-// Package csvfile does not interpret columns and does not change the content of fields.
+// Package csvfile does not interpret columns or change the content of fields.
 package csvfile
 
 import (
@@ -36,8 +36,8 @@ import (
 )
 
 const (
-	// HeadSize is how many bytes from the beginning of a file Sniff needs. The first record of a file must fit into
-	// HeadSize bytes.
+	// HeadSize is the number of bytes that Sniff needs from the beginning of a file. The first record of a file must
+	// fit into HeadSize bytes.
 	HeadSize = 64 << 10
 	// MaxRecord is the maximum length of a record, in bytes of UTF-8.
 	MaxRecord = 1 << 20
@@ -61,7 +61,7 @@ const (
 	UTF16BE Charset = "utf-16be"
 )
 
-// Record is one record of a file.
+// Record is one record in a file.
 type Record struct {
 	Fields []string // valid only until the next call to Read
 	Line   int64    // the line on which the record begins; the first line is 1

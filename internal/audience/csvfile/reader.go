@@ -86,8 +86,8 @@ const (
 	skipLine   // after a misplaced quote, until the end of the line
 )
 
-// record reads one record into r.text and r.ends. It returns the problem with the record, if any, and returns io.EOF at
-// the end of the file.
+// record reads one record into r.text and r.ends. record returns the problem with the record, if any, and io.EOF at the
+// end of the file.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {
@@ -190,9 +190,8 @@ func (r *Reader) end() Problem {
 	return 0
 }
 
-// utf16Reader converts UTF-16 into UTF-8. It converts each unpaired surrogate to U+FFFD, so that the offset in the file
-// can be computed from the output. The UTF-16 decoder of golang.org/x/text does not guarantee that offsets can be
-// computed.
+// utf16Reader converts UTF-16 to UTF-8. Each unpaired surrogate becomes U+FFFD, so that the offset in the file can be
+// computed from the output. The UTF-16 decoder in golang.org/x/text does not guarantee that offsets can be computed.
 type utf16Reader struct {
 	r     *bufio.Reader
 	big   bool

@@ -57,13 +57,13 @@ type test struct {
 	negated bool
 	never   bool // the comparison is always false, because the referenced field has no value or the wrong type
 
-	// The field op is Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith or WithinLast, which is used for
-	// all comparisons of times.
+	// The field op is Exists, Eq, In, Gt, Gte, Lt, Lte, Contains, StartsWith, EndsWith or WithinLast. All comparisons
+	// of times use WithinLast.
 	op       Operator
-	operands []Value // operands of Eq (one) and In
+	operands []Value // operands of In, or the single operand of Eq
 	text     string  // operand of Contains, StartsWith and EndsWith
 	number   float64 // operand of Gt, Gte, Lt and Lte
-	from, to int64   // time range of WithinLast, in microseconds; to is exclusive
+	from, to int64   // time range for WithinLast, in microseconds, excluding to
 }
 
 // ahead is the tolerance for differences between nodes' clocks. A time that is in the future by at most this much still
@@ -206,7 +206,7 @@ func (t *test) compareWith(v Value, now time.Time) (problem string) {
 	return ""
 }
 
-// addOperand adds a value to the operands of Eq and In.
+// addOperand adds a value to the operands for Eq or In.
 func (t *test) addOperand(v Value) (problem string) {
 	switch t.Type {
 	case TextField:

@@ -34,7 +34,7 @@ func (r *Rule) MarshalJSON() ([]byte, error) {
 	return json.Marshal(n)
 }
 
-// plain converts the value to a Go value that package json can encode.
+// plain converts the value to a Go value that the json package can encode.
 func (v Value) plain() any {
 	switch v.kind {
 	case Text:

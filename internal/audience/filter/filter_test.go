@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// team is a schema with a field of each type.
+// team is a schema that has a field of each type.
 var team = Schema{
 	Fields: map[string]Field{
 		"contact.email":           {Type: TextField, Lower: true, Column: Column{Value: "c.address"}},
@@ -464,7 +464,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema, or if it
-// leaves any argument unused. The first few arguments, as many as the parameter first says, may be unused.
+// leaves any argument unused. The first arguments, up to the number first, may be unused.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)

@@ -7,8 +7,8 @@ import (
 )
 
 // Match reports whether a contact matches the rule at the given time. Match gets the contact's values by calling the
-// callback value with the full names of fields. The callback is called only for fields in the schema. A comparison with
-// a reference is false if the referenced field has no value or a value of the wrong type.
+// given function with the full names of fields. Match calls the function only for fields in the schema. A comparison
+// with a reference is false if the referenced field has no value or a value of the wrong type.
 func (r *Rule) Match(s Schema, now time.Time, value func(name string) Value) (bool, error) {
 	return r.match(&s, r.root(), now, value)
 }

@@ -26,8 +26,8 @@ func ParseAt(place string, text []byte) (*Rule, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The stored JSON can be longer than the input, because 1e15 is stored as 1000000000000000. It must not exceed
-	// MaxText either.
+	// The stored JSON can be longer than the input, because 1e15 is stored as 1000000000000000. The stored JSON must
+	// not exceed MaxText either.
 	again, err := r.MarshalJSON()
 	if err != nil {
 		return nil, fmt.Errorf("write a filter: %w", err)

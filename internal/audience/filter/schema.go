@@ -65,8 +65,8 @@ type Column struct {
 	Sets *Sets
 }
 
-// Sets says where SQL finds contacts by a value. Like the strings in [Column], the strings in Sets must not come from
-// users.
+// Sets says where SQL finds the contacts that have a given value. Like the strings in [Column], the strings in Sets
+// must not come from users.
 type Sets struct {
 	Table    string
 	Contact  string // the column of Table that contains the contact's id; a contact has at most one row
@@ -99,8 +99,8 @@ type Schema struct {
 	// Open contains prefixes, such as "event.". A field that has such a prefix but is not in Fields is an AnyField.
 	Open []string
 
-	// Unknown returns an extra sentence for the error message about an unknown field, or "" for none. The function
-	// Unknown may be nil.
+	// Unknown returns an extra sentence for the error message about an unknown field, or "" for none. Unknown may be
+	// nil.
 	Unknown func(name string) string
 
 	References bool // whether operands may be references to other fields

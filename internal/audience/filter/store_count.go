@@ -12,7 +12,7 @@ import (
 // if the rows are not in memory.
 const maxAnchor = 20_000
 
-// maxSizes is how many sets in a group are measured at most.
+// maxSizes is the maximum number of sets that are measured in a group.
 const maxSizes = 8
 
 // Measure runs a query that returns one number.
@@ -57,13 +57,13 @@ type Found struct {
 	Args []any
 
 	// Ordered reports whether an index returns the ids in order. If Ordered is false, the caller must keep PostgreSQL
-	// from reading all contacts in order of their ids, which it might do if it expects many matches.
+	// from reading all contacts in id order, which PostgreSQL might do if it expects many matches.
 	Ordered bool
 }
 
 // Find returns a query for the contacts that match the rule. The parameters are the same as for [Rule.Count], plus
-// bounds that limit the ids. Find returns false if indexes cannot find the matching contacts. This happens if the rule
-// selects all contacts except certain ones, or needs a condition on each contact. If Find returns false, use
+// bounds that limit the ids. Find returns false if indexes cannot find the matching contacts. This is the case if the
+// rule selects all contacts except certain ones, or needs a condition on each contact. If Find returns false, use
 // [Rule.Where] instead.
 func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
 	ok bool, err error) {
@@ -91,8 +91,8 @@ func newCounter(s Schema, now time.Time, everyone, teamID string, within Bounds,
 	return &counter{writer: writer{schema: &s, now: now}, within: within, from: everyone, teamID: teamID, measure: measure}
 }
 
-// everyone returns the SQL that follows FROM to select, as c, all of the team's contacts within the bounds. It includes
-// the WHERE condition.
+// everyone returns the SQL that follows FROM to select, as c, all of the team's contacts within the bounds. The result
+// includes the WHERE condition.
 func (c *counter) everyone() string {
 	if c.team == "" {
 		c.team = c.arg(c.teamID)

@@ -117,7 +117,7 @@ func (w *writer) lookup(t *test, in Sets) string {
 	return text + "), FALSE)"
 }
 
-// comparison returns the positive comparison against the SQL expression x. The comparison uses only functions that
+// comparison returns the positive comparison with the SQL expression x. The comparison uses only functions that
 // PostgreSQL and SQLite both have and that compare bytes. LIKE is avoided because it ignores case on SQLite. The
 // operator < is avoided for strings because it depends on the collation on PostgreSQL.
 func (w *writer) comparison(t *test, x string) string {
@@ -136,7 +136,7 @@ func (w *writer) comparison(t *test, x string) string {
 		return "CASE WHEN " + numeralSQL(x) + " THEN CAST(" + x + " AS DOUBLE PRECISION)" + sign + w.arg(t.number) +
 			" ELSE FALSE END"
 	case WithinLast:
-		// The lower bound is at least 1, because 0 means no value.
+		// The lower bound is at least 1, because a stored 0 means that there is no value.
 		return x + " >= " + w.arg(max(t.from, 1)) + " AND " + x + " < " + w.arg(t.to)
 	}
 	n := len([]rune(t.text))

@@ -153,7 +153,7 @@ func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	}())
 	plan, err := w.Contacts.CreateProperty(ctx, w.team, contacts.NewProperty{Name: "plan", Type: scalar.String})
 	w.Must(err)
-	// waits waits until a statement of the batch is blocked by another transaction.
+	// waits waits until one of the batch's statements is blocked by another transaction.
 	waits := func(statement string) {
 		testnode.Until(t, statement+" waits", func() bool {
 			return w.Count(`SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
@@ -232,7 +232,7 @@ func TestSweepAndErase(t *testing.T) {
 		kept := w.imported("email\nwrong\nann smith@example.org\n", imports.NewImport{})
 		_, err := w.create("email\n", imports.NewImport{})
 		w.Must(err)
-		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // as if the program had been killed at this point
+		_, err = w.imports.Store(ctx, strings.NewReader("email\n")) // as if the process had been killed at this point
 		w.Must(err)
 		w.Must(w.imports.Sweep(ctx))
 		if n := w.files(); n != 2 || len(w.failures(kept.ID)) != 2 {

@@ -14,22 +14,23 @@
 // # Invariants
 //
 // Each row is written and counted once, even if the process is killed: a batch is committed only if the stored position
-// is still the position at which the batch began. The counts created, updated, skipped and failed add up to the number
-// of rows that were read. If several rows have the same address, all but the first count as updated or skipped.
+// is still the position at which the batch began. The counts of created, updated, skipped and failed rows add up to the
+// number of rows that have been read. If several rows have the same address, all but the first count as updated or
+// skipped.
 //
-// Imports record no webhook events, neither contact.created nor contact.updated.
+// Imports record neither contact.created nor contact.updated events.
 //
 // # Failures
 //
 // If the whole file or the request is invalid, Store or Create returns a fault, and nothing is stored. An invalid row
 // counts as failed. Up to [MaxKept] invalid rows are stored, with the reason, until the import is deleted. If the
-// database or the file store fails, the job is retried without limit, and the import shows users a reason until it
+// database or the file store fails, the job is retried without limit, and the import shows a reason to users until it
 // continues. An import fails if its file, or a segment, topic or property that it refers to, has been deleted. Contacts
 // that a failed import had already written are not removed.
 //
 // # Out of scope
 //
-// Package contacts writes the contacts of a batch, and package csvfile parses the file.
+// Package contacts writes the contacts in a batch, and package csvfile parses the file.
 package imports
 
 import (
@@ -66,7 +67,7 @@ const (
 	MaxWaiting    = 100     // maximum number of queued and running imports per team
 	MaxKept       = 100_000 // maximum number of failed rows that are stored per import
 	MaxSegments   = 50      // maximum number of segments that an import adds contacts to
-	MaxTopics     = 50      // maximum number of topics in an import
+	MaxTopics     = 50      // maximum number of topics that an import changes subscriptions to
 	MaxProperties = contacts.MaxProperties
 
 	maxKeptRow   = 8 << 10 // maximum size of a failed row, in bytes; for larger rows, only the reason is stored

@@ -103,7 +103,7 @@ func (w *world) failures(importID string) (all []imports.Failure) {
 	return all
 }
 
-// contacts returns the team's contacts with their values, segments and topics, by address.
+// contacts returns a map, by address, of the team's contacts with their values, segments and topics.
 func (w *world) contacts() (all []string) {
 	w.t.Helper()
 	list, _, err := w.Contacts.List(w.t.Context(), w.team, "", page.Page{})

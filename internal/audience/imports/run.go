@@ -19,7 +19,7 @@ import (
 const Kind = "imports.run"
 
 const (
-	maxRunTime   = time.Minute     // time limit for an attempt, so that other teams' imports can run
+	maxRunTime   = time.Minute     // time limit for an attempt, to let other teams' imports run
 	recheckAfter = 2 * time.Second // how often an import checks whether the team's earlier imports have ended
 	// maxRows is the maximum number of rows that one transaction writes, over all tables. On SQLite, writing 4,000 rows
 	// takes about 50 ms, while all other writing transactions wait. Smaller transactions rewrite the same index pages
@@ -88,7 +88,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job) error {
 	return r.batches(ctx, j)
 }
 
-// reschedule schedules the job to run again after a delay.
+// reschedule schedules the job to run again after the given delay.
 func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duration) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		s.Queue.Wait(ctx, tx, j, tx.Now().Add(after), "")
@@ -96,7 +96,7 @@ func (s *Service) reschedule(ctx context.Context, j jobs.Job, after time.Duratio
 	})
 }
 
-// end sets the final status of the import, finishes its job, and deletes the file.
+// end sets the import's final status, finishes its job, and deletes the file.
 func (s *Service) end(ctx context.Context, j jobs.Job, i *Import, status Status, reason string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		if _, err := end(ctx, tx, i.TeamID, i.ID, status, reason); err != nil {
@@ -204,8 +204,8 @@ type batch struct {
 	last   bool // the file ends with this batch
 }
 
-// size returns the number of rows in a batch. If each row is written to more tables, a batch contains fewer rows, so
-// that each batch takes only tens of milliseconds.
+// size returns the number of rows in a batch. The more tables each row is written to, the fewer rows are in a batch, so
+// that a batch takes only tens of milliseconds.
 func (r *run) size() int {
 	tables := 1 + len(r.b.Properties) + len(r.b.Segments) + len(r.b.Topics)
 	return min(r.s.c.Batch, max(minBatch, maxRows/tables))

@@ -32,7 +32,7 @@ type Deps struct {
 	Log      *slog.Logger
 }
 
-// Config has the settings of the service.
+// Config contains the settings of the service.
 type Config struct {
 	MaxSize   int64         // maximum size of a file, in bytes; 0 means 50 MB
 	Batch     int           // maximum number of rows per transaction; 0 means 1,000
@@ -73,7 +73,7 @@ type File struct {
 }
 
 // Store reads a CSV file from r and stores it. If the file is invalid, Store returns an Invalid fault for the `file`
-// field. Errors from r are wrapped. The caller must pass the file to Create or Discard. If the process is killed before
+// field. Store wraps errors from r. The caller must pass the file to Create or Discard. If the process is killed before
 // it calls either, Sweep deletes the file later.
 func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
@@ -124,7 +124,7 @@ type NewImport struct {
 }
 
 // CheckCapacity returns a fault if the team has too many queued and running imports. Create checks the same limit, but
-// callers use CheckCapacity before they receive a large file.
+// CheckCapacity lets callers check it before they receive a large file.
 func (s *Service) CheckCapacity(ctx context.Context, teamID string) error {
 	return checkCapacity(ctx, s.DB.Reader, teamID)
 }
@@ -202,8 +202,8 @@ func (s *Service) Get(ctx context.Context, teamID, importID string) (Import, err
 	return importByID(ctx, s.DB.Reader, teamID, importID)
 }
 
-// List returns a page of a team's imports that have the given status, newest first. If status is "", List returns
-// imports of any status.
+// List returns a page of a team's imports with the given status, newest first. If status is "", List returns imports of
+// any status.
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	if status != "" {
 		if err := status.Check(); err != nil {

@@ -69,8 +69,8 @@ func insertImport(ctx context.Context, tx *db.Tx, i *Import, p *plan) error {
 	return nil
 }
 
-// listImports returns a page of a team's imports that have the given status. If status is "", listImports returns
-// imports of any status.
+// listImports returns a page of a team's imports with the given status. If status is "", listImports returns imports of
+// any status.
 func listImports(ctx context.Context, r db.Reader, teamID string, status Status, p page.Page) ([]Import, bool, error) {
 	s := page.Select{Text: `SELECT ` + importColumns + ` FROM contact_imports WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}
@@ -82,7 +82,7 @@ func listImports(ctx context.Context, r db.Reader, teamID string, status Status,
 }
 
 // waiting returns how many of a team's imports have not ended, and the id of the oldest of these, or "" if there are
-// none. Queued and running imports are each counted only up to limit.
+// none. waiting counts at most limit queued imports and at most limit running imports.
 func waiting(ctx context.Context, r db.Reader, teamID string, limit int) (n int, first string, err error) {
 	for _, status := range []Status{Queued, InProgress} {
 		rows, err := r.Query(ctx, `SELECT id FROM contact_imports WHERE team_id = $1 AND status = $2 ORDER BY id LIMIT $3`,
@@ -217,15 +217,15 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// lastFailureLine takes the next batch of failed rows after the given line and returns the line of the last row in it,
-// or 0 if there are no more failed rows.
+// lastFailureLine returns the line of the last row in the batch of failed rows that follows the given line, or 0 if
+// there are no more failed rows.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures
 		WHERE import_id = $1 AND line > $2 ORDER BY line LIMIT $3) x`, importID, after, eraseRows).Scan(&line)
 	return line, err
 }
 
-// failuresMatching returns those of an import's failed rows between two lines that match a LIKE pattern.
+// failuresMatching returns an import's failed rows that are between two lines and match a LIKE pattern.
 func failuresMatching(ctx context.Context, r db.Reader, importID, pattern string, after, upTo int64) ([]Failure,
 	error) {
 	rows, err := r.Query(ctx, `SELECT line, reason, fields FROM contact_import_failures WHERE import_id = $1 AND line > $2

@@ -42,8 +42,8 @@ func (s *Service) Sweep(ctx context.Context) error {
 			return nil
 		}
 		for _, i := range some {
-			// The failed rows are deleted before their import, so that the next sweep can find them through the import
-			// if this one is interrupted.
+			// The failed rows are deleted before their import, so that if this sweep is interrupted, the next one can
+			// find them through the import.
 			if err := s.deleteFailures(ctx, i.ID); err != nil {
 				return err
 			}
@@ -93,8 +93,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// EraseAddress replaces an address in the failed rows of imports. EraseAddress does not change the files of imports
-// that have not ended, so such an import may add the address again. An import's file is deleted when the import ends.
+// EraseAddress replaces an address in imports' failed rows. EraseAddress does not change the files of imports that have
+// not ended, so such an import may add the address again. An import's file is deleted when the import ends.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

@@ -3,8 +3,8 @@
 // The zero [Value] means no value. Values are immutable and can be compared with ==. A number is stored as JSON text in
 // a normal form, so that 1, 1.0 and 1e0 are the same value, and so are 0 and -0.
 //
-// [Value.Check] returns faults that name the field of the request. Package scalar does not parse JSON, which is done by
-// package api, and does not store anything.
+// [Value.Check] returns faults that name the field in the request. Package scalar neither parses JSON nor stores
+// anything. JSON is parsed by package api.
 package scalar
 
 import (

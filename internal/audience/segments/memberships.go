@@ -37,7 +37,7 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 
 // CheckManual validates the ids of the segments that a contact is being added to, and returns the ids in lower case,
 // sorted and without duplicates. CheckManual returns an Invalid fault if an id does not belong to any of the team's
-// segments, or if the segment has a filter.
+// segments, or if it belongs to a segment with a filter.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil

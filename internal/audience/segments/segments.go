@@ -1,12 +1,12 @@
 // Package segments stores teams' segments, and the memberships of contacts that were added to a segment by hand.
 //
 // A segment is a named group of contacts. A segment either has a filter, which selects its contacts, or has contacts
-// added to it by hand. Which kind a segment is gets decided when it is created. Package segments stores filters as JSON
-// and does not evaluate them: package contacts checks filters, and finds and counts the contacts in a segment. Package
-// segments also stores how many contacts each segment has.
+// added to it by hand. The choice between the two is made when the segment is created. Package segments stores filters
+// as JSON and does not evaluate them: package contacts checks filters, and finds and counts the contacts in a segment.
+// Package segments also stores how many contacts each segment has.
 //
 // Package contacts adds contacts to segments and removes them, in a transaction that calls [AddMember] or
-// [RemoveMember]. The same transaction also updates the contact and records an event.
+// [RemoveMember]. That transaction also updates the contact and records an event.
 //
 // A deleted segment can no longer be read after the commit. [Service.Sweep] deletes its memberships and its count
 // later. A query for memberships must therefore join the segments table.
@@ -60,13 +60,13 @@ func New(d *db.DB, checkFilter func(ctx context.Context, teamID, filter string) 
 	return &Service{d: d, checkFilter: checkFilter}
 }
 
-// Definition describes a segment to create.
+// Definition describes a segment to be created.
 type Definition struct {
 	Name   string
 	Filter string // JSON; "" if contacts are to be added by hand
 }
 
-// Create creates a segment. Create returns an Invalid fault if the team has [Max] segments.
+// Create creates a segment. Create returns an Invalid fault if the team already has [Max] segments.
 func (s *Service) Create(ctx context.Context, teamID string, n Definition) (Segment, error) {
 	g := Segment{TeamID: teamID, Name: n.Name}
 	if err := checkName(n.Name); err != nil {

@@ -82,8 +82,8 @@ func segmentsAmong(ctx context.Context, r db.Reader, teamID string, ids []string
 	return all, nil
 }
 
-// fromMemberships is the FROM clause of queries for a contact's memberships. CROSS JOIN makes SQLite read the
-// memberships first, because a contact is in few segments but a team may have many.
+// fromMemberships is the FROM clause for queries that read a contact's memberships. CROSS JOIN makes SQLite read the
+// memberships first, because a contact is usually in few segments but a team may have many.
 const fromMemberships = ` FROM contact_segments m CROSS JOIN segments g WHERE m.contact_id = $2 AND m.team_id = $1
 	AND g.id = m.segment_id AND g.team_id = m.team_id AND g.deleted_at = 0`
 
@@ -188,7 +188,7 @@ func HaveFilters(ctx context.Context, r db.Reader, teamID string, segmentIDs []s
 // membershipPair is a contact and a segment that the contact was added to.
 type membershipPair struct{ contactID, segmentID string }
 
-// membershipPairs returns the memberships of the given contacts, sorted by contact id and then by age, oldest first.
+// membershipPairs returns the given contacts' memberships, sorted by contact id and then by age, oldest first.
 func membershipPairs(ctx context.Context, r db.Reader, teamID string, contactIDs []string) ([]membershipPair, error) {
 	rows, err := r.Query(ctx, `SELECT m.contact_id, m.segment_id FROM contact_segments m WHERE m.contact_id = ANY($1)
 		AND m.team_id = $2 ORDER BY m.contact_id, m.created_at, m.segment_id`, contactIDs, teamID)

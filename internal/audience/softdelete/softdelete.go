@@ -5,7 +5,7 @@
 // later deletes the rows that refer to a marked row, in short transactions, and then the marked row itself.
 //
 // A transaction that begins before Mark and commits after Sweep may leave behind a row that refers to a deleted row. No
-// query returns a row that refers to a deleted row, and the row is deleted together with its contact.
+// query returns such a leftover row, and it is deleted together with its contact.
 package softdelete
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Table is a table with the columns id, team_id and deleted_at, whose rows can be marked as deleted.
+// Table is a table whose rows can be marked as deleted. It has the columns id, team_id and deleted_at.
 type Table struct {
 	Name     string
-	NotFound func() error // returns the fault for a row that does not exist
+	NotFound func() error // returns the fault to report if a row does not exist
 	Children []Child
 }
 
-// Child is a table with rows that refer to rows of a Table.
+// Child is a table whose rows refer to rows in a Table.
 type Child struct {
 	Table, Column string
 	Order         string // columns that follow Column in the index that begins with Column
@@ -35,7 +35,7 @@ const (
 	batchRows = 500  // rows deleted per transaction
 )
 
-// Sweep deletes up to 1,000 marked rows of a table, and the rows that refer to them.
+// Sweep deletes up to 1,000 marked rows in a table, and the rows that refer to them.
 func Sweep(ctx context.Context, d *db.DB, t Table) error {
 	marked, err := markedRows(ctx, d.Reader, t, maxRows)
 	if err != nil {

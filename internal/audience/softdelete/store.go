@@ -27,7 +27,7 @@ func markedRows(ctx context.Context, r db.Reader, t Table, limit int) ([]string,
 	})
 }
 
-// deleteChildren deletes up to batchRows rows that refer to a given row, in index order.
+// deleteChildren deletes, in index order, up to batchRows rows that refer to a given row.
 func deleteChildren(ctx context.Context, tx *db.Tx, c Child, rowID string) (int64, error) {
 	order := c.Order
 	if !tx.OneWriter() {

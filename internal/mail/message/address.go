@@ -9,7 +9,7 @@ import (
 	"golang.org/x/net/idna"
 )
 
-// Limits from RFC 5321 section 4.5.3.1, in bytes. In addition, maxMailbox limits the whole input of ParseAddress,
+// Limits from RFC 5321 section 4.5.3.1, in bytes. The constant maxMailbox limits the whole input of ParseAddress,
 // including the display name.
 const (
 	maxLocal   = 64
@@ -18,7 +18,7 @@ const (
 	maxLabel   = 63
 	maxMailbox = 2000
 	// A display name with a piece longer than maxNamePiece could exceed the maximum line length. A name with such a
-	// long piece is written as encoded words, which can be folded.
+	// piece is written as encoded words, which can be folded.
 	maxNamePiece = 400
 )
 
@@ -45,8 +45,9 @@ func (e *AddressError) Error() string { return e.Reason }
 // ParseAddress parses exactly one mailbox: `a@b.c`, `<a@b.c>` or `Name <a@b.c>` (RFC 5322 section 3.4, RFC 6531).
 // Display names may be quoted, plain UTF-8, or encoded words (RFC 2047) in UTF-8, ISO-8859-1 or US-ASCII.
 //
-// ParseAddress rejects lists, groups, routes, comments, domain literals and control characters. It also rejects local
-// parts over 64 bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are *AddressError.
+// ParseAddress rejects lists, groups, routes, comments, domain literals and control characters. ParseAddress also
+// rejects local parts over 64 bytes, domains over 253 bytes or without a dot, and addresses over 254 bytes. Errors are
+// *AddressError.
 func ParseAddress(s string) (Address, error) {
 	name, spec, err := cutMailbox(s, parsePhrase)
 	if err != nil {
@@ -98,8 +99,8 @@ func (a Address) Key() string { return FoldCase(a.Local) + "@" + a.Domain }
 func FoldCase(text string) string { return strings.Map(Lower, text) }
 
 // Lower returns the lowercase form of a letter for [Address.Key]. Lower never maps a non-ASCII letter to an ASCII
-// letter. Unicode maps the Turkish İ to i and the Kelvin sign to k, but an address with one of these letters belongs to
-// a different person from the address with i or k.
+// letter. Unicode maps the Turkish İ to i and the Kelvin sign to k, but addresses that differ only in such a letter
+// belong to different people.
 func Lower(r rune) rune {
 	if small := unicode.ToLower(r); small >= utf8.RuneSelf || r < utf8.RuneSelf {
 		return small
@@ -111,7 +112,7 @@ func Lower(r rune) rune {
 // encoded words (RFC 2047).
 func (a Address) String() string { return string(a.appendTo(nil)) }
 
-// NeedsUTF8 reports whether only hosts that support SMTPUTF8 (RFC 6531) accept the address.
+// NeedsUTF8 reports whether the address is accepted only by hosts that support SMTPUTF8 (RFC 6531).
 func (a Address) NeedsUTF8() bool { return !isASCII(a.Local) }
 
 func (a Address) appendTo(dst []byte) []byte {
@@ -165,7 +166,7 @@ func angle(s string) int {
 	return -1
 }
 
-// parsePhrase parses a display name, which consists of atoms, quoted strings and encoded words. Unlike RFC 5322,
+// parsePhrase parses a display name, which may consist of atoms, quoted strings and encoded words. Unlike RFC 5322,
 // parsePhrase accepts dots and square brackets outside quotes, because they are unambiguous.
 func parsePhrase(s string) (string, error) {
 	var name strings.Builder
@@ -288,7 +289,7 @@ func ParseSpec(s string) (local, domain string, err error) {
 	return local, domain, nil
 }
 
-// parseDomain returns the domain s in lower case, with internationalized labels as A-labels.
+// parseDomain returns the domain s in lower case, with internationalized labels converted to A-labels.
 func parseDomain(s string) (string, error) {
 	if strings.HasPrefix(s, "[") {
 		return "", &AddressError{"The domain must be a name; addresses in square brackets are not accepted."}

@@ -153,7 +153,8 @@ func TestAddressForms(t *testing.T) {
 		{Address{"Zoë (x), \"y\"", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?Wm/DqyAoeCksICJ5Ig==?= <a@b.c>", false},
 		{Address{"山田", "a", "b.c"}, "a@b.c", "a@b.c", "=?UTF-8?B?5bGx55Sw?= <a@b.c>", false},
 		{Address{"", "JOSÉ", "b.c"}, "JOSÉ@b.c", "josé@b.c", "JOSÉ@b.c", true},
-		// Unicode lowercasing maps these letters to i and k, but the address with i or k belongs to a different person.
+		// Unicode lowercasing maps these letters to i and k, but an address that contains i or k instead belongs to a
+		// different person.
 		{Address{"", "İ", "b.c"}, "İ@b.c", "İ@b.c", "İ@b.c", true},
 		{Address{"", "\u212aI", "b.c"}, "\u212aI@b.c", "\u212ai@b.c", "\u212aI@b.c", true},
 		{Address{"a  b", "a", "b.c"}, "a@b.c", "a@b.c", `"a  b" <a@b.c>`, false},

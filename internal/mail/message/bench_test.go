@@ -46,7 +46,7 @@ func BenchmarkParseAddress(b *testing.B) {
 	}
 }
 
-// This package has its own quoted-printable writer because it is faster than the one in the standard library: compare
+// This package has its own quoted-printable writer, which is faster than the one in the standard library: compare
 // BenchmarkQuotedPrintable with BenchmarkQuotedPrintableStdlib.
 func BenchmarkQuotedPrintable(b *testing.B) {
 	html := mailtest.Newsletter(10_000)

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Compose returns the message in the form in which it is signed and sent. Its errors are of type *FieldError and
+// Compose returns the message in the form that is signed and sent. Compose returns errors of type *FieldError and
 // *AttachmentError. A zero Date or an invalid ID is a bug in the caller and causes a different error.
 //
 // Parts are nested as mail clients expect: mixed(alternative(text, related(html, inline parts)), attachments). A
@@ -39,8 +39,8 @@ func (m *Message) Compose() ([]byte, error) {
 	return append(c.out, "\r\n"...), nil
 }
 
-// check returns an error if any value is not safe to write to a header. It checks every value, even if the caller has
-// already done so.
+// check returns an error if any value is not safe to write to a header. All values are checked, even if the caller has
+// already checked them.
 func (m *Message) check() error {
 	if m.Date.IsZero() {
 		return errors.New("message: the date is not set")

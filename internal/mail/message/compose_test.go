@@ -316,8 +316,8 @@ func TestComposeStructure(t *testing.T) {
 	}
 }
 
-// White space at the end of a line of HTML has no meaning and needs no encoding. Otherwise, HTML is encoded like plain
-// text.
+// White space at the end of a line of HTML has no meaning and needs no encoding. Apart from that, HTML is encoded like
+// plain text.
 func TestComposeHTML(t *testing.T) {
 	t.Parallel()
 	for html, want := range map[string]string{"<p>a \n\t\n<p>b  ": "7bit", "<p>" +

@@ -45,8 +45,8 @@ var escapeCost = func() (t [256]uint) {
 	return t
 }()
 
-// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. It first checks whether s is already valid, because that
-// check is much faster than a replacement that changes nothing.
+// validUTF8 returns s with invalid UTF-8 replaced by U+FFFD. validUTF8 first checks whether s is already valid, because
+// that check is much faster than a replacement that changes nothing.
 func validUTF8(s string) string {
 	if utf8.ValidString(s) {
 		return s
@@ -115,7 +115,7 @@ func fitsSevenBit(s string, isHTML bool) (lines int, ok bool) {
 }
 
 // plainBytes reports whether s contains only printable ASCII, tabs, CR and LF. For speed, plainBytes checks eight bytes
-// at a time. It checks them one by one only if one of the eight might be some other character.
+// at a time. The bytes are checked one by one only if one of the eight might be some other character.
 func plainBytes(s string) bool {
 	const ones, high = 0x0101010101010101, 0x8080808080808080
 	for ; len(s) >= 8; s = s[8:] {
@@ -237,8 +237,8 @@ const (
 	wordStartB = "=?UTF-8?B?"
 	wordEnd    = "?="
 	wordRoom   = 75 - len(wordStartQ) - len(wordEnd)
-	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name. It is
-	// enough for any two characters.
+	// leastRoom is the minimum number of bytes for text in the first encoded word, even after a long field name. Any
+	// two characters fit into leastRoom bytes.
 	leastRoom = 24
 )
 
@@ -273,8 +273,8 @@ func appendEncodedWords(dst []byte, s string, phrase bool, used int) []byte {
 	return dst
 }
 
-// wordLength returns how many bytes of s fit into an encoded word that has space for room bytes. A character that fits
-// only partially is not counted.
+// wordLength returns how many bytes of s fit into an encoded word with room bytes of space. A character that fits only
+// partially is not counted.
 func wordLength(s string, useQ, phrase bool, room int) int {
 	if !useQ {
 		room = room / 4 * 3
@@ -309,8 +309,8 @@ func appendQ(dst []byte, s string, phrase bool) []byte {
 	return dst
 }
 
-// plainInWord reports whether c takes only one byte in the Q encoding. A space does, because it is written as an
-// underscore.
+// plainInWord reports whether c takes only one byte in the Q encoding. A space takes one byte, because it is written as
+// an underscore.
 func plainInWord(c byte, phrase bool) bool {
 	switch {
 	case 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == ' ':

@@ -14,10 +14,10 @@ const (
 	maxFieldValue = 16 << 10
 )
 
-// CheckField returns an error if a header field that a caller supplied must not be sent. Its name must be a field name
-// (RFC 5322 section 2.2) of at most 76 bytes that is not reserved for the service. Its value must be at most 16 KiB of
-// UTF-8 without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322
-// section 2.1.1).
+// CheckField returns an error if a caller's header field must not be sent. The name must be a field name (RFC 5322
+// section 2.2) of at most 76 bytes that is not reserved for the service. The value must be at most 16 KiB of UTF-8
+// without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322 section
+// 2.1.1).
 //
 // A Message-ID field is accepted, because callers may pass on the fields of an existing message; Compose omits this
 // field. Errors are *FieldError.

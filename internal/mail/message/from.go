@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/mail/decode"
 )
 
-// A From field names the author of a message, and its domain determines which key the message is signed with. Mail
-// clients repair malformed From fields in different ways: one client may show as the sender what another client treats
-// as part of the display name. From is therefore parsed with a grammar that all clients interpret in the same way, and
-// every other form is rejected. Recipient addresses do not claim an identity, so ParseAddress parses them less
+// A From field names the author of a message, and the domain in it determines which key the message is signed with.
+// Mail clients repair malformed From fields in different ways: one client may show as the sender what another client
+// treats as part of the display name. From is therefore parsed with a grammar that all clients interpret in the same
+// way, and every other form is rejected. Recipient addresses do not claim an identity, so ParseAddress parses them less
 // strictly.
 
 // maxFrom is the maximum length of the value of a From or Sender field, in bytes.
@@ -98,7 +98,7 @@ func newSender(name, spec string) (Address, error) {
 	return Address{Name: name, Local: local, Domain: domain}, nil
 }
 
-// isSpelling reports whether the given spelling is the domain in A-labels or U-labels, in upper or lower case. UTS 46
+// isSpelling reports whether the given string is the domain in A-labels or U-labels, in upper or lower case. UTS 46
 // maps other spellings to the same domain, but not every mail client applies UTS 46.
 func isSpelling(given, domain string) bool {
 	given = strings.ToLower(given)
@@ -152,8 +152,7 @@ func checkSenderName(name, domain string) error {
 	return nil
 }
 
-// besideAt matches an @ together with any spaces and quotes around it, because with these characters an address still
-// looks like one.
+// besideAt matches an @ and any spaces and quotes around it, because they do not stop an address from looking like one.
 var besideAt = regexp.MustCompile(`[\s"'` + "`" + `]*@[\s"'` + "`" + `]*`)
 
 // turnsText reports whether a character controls the direction of the text around it: a bidirectional embedding,

@@ -18,9 +18,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// sameToAll checks that other parsers find the same address in the value of a From field. These are the standard
-// library, our lenient parser, parsers that use the first or the last brackets, and parsers that use the last word with
-// an @.
+// sameToAll checks that other parsers find the same address in the value of a From field. The other parsers are the
+// standard library, our lenient parser, parsers that use the first or the last brackets, and parsers that use the last
+// word with an @.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{

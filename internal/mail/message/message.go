@@ -3,9 +3,9 @@
 //
 // # Invariants
 //
-// A composed message conforms to RFC 5322 and MIME (RFC 2045 to 2047, 2231, 2387). Lines end with CRLF and are at most
-// 998 bytes long, or 76 bytes if the content allows it. Text is UTF-8, and the message is 7-bit unless an address has a
-// non-ASCII local part (RFC 6532).
+// A composed message conforms to RFC 5322 and MIME (RFCs 2045 to 2047, 2231 and 2387). Lines end with CRLF and are at
+// most 998 bytes long, or 76 bytes if the content allows it. Text is UTF-8, and the message is 7-bit unless an address
+// has a non-ASCII local part (RFC 6532).
 //
 // A value cannot inject a header field. Compose rejects CR, LF and NUL in every value that it writes to a header, even
 // if the caller has already checked the value. Bcc is not a field of Message, so Bcc recipients cannot leak.
@@ -13,7 +13,8 @@
 // Composing the same Message always yields the same bytes: boundaries are derived from Seed, media types come from a
 // table in this package, and dates are written in UTC.
 //
-// A parsed address is exactly one mailbox. Mail clients show the same sender as ParseFrom and ReadFrom return.
+// A parsed address is exactly one mailbox. The sender that mail clients show is the same as the one that ParseFrom and
+// ReadFrom return.
 //
 // # Failures
 //
@@ -36,8 +37,7 @@ type Message struct {
 	// Date is written in UTC; it must not be zero.
 	Date time.Time
 	From Address
-	// To and Cc may both be empty if all recipients are hidden. In that case, the message has "To:
-	// undisclosed-recipients:;".
+	// To and Cc may both be empty if all recipients are hidden. The message then has "To: undisclosed-recipients:;".
 	To, Cc, ReplyTo []Address
 	// Subject is the decoded subject in UTF-8, without line breaks. If Subject is empty, the message has no Subject
 	// field.
@@ -63,8 +63,8 @@ type Field struct {
 type Attachment struct {
 	// Filename is the suggested name for saving the file; it may be empty.
 	Filename string
-	// ContentType is a media type, optionally with parameters. If it is empty, the type is derived from the extension
-	// of Filename.
+	// ContentType is a media type, optionally with parameters. If ContentType is empty, the type is derived from the
+	// extension of Filename.
 	ContentType string
 	// ContentID, which has no angle brackets, makes the attachment an inline part that the HTML refers to as
 	// cid:ContentID.

@@ -2,7 +2,7 @@ package report
 
 import "strings"
 
-// Fault is the party that caused a refusal. Fault determines who must act, and whether an address may be suppressed.
+// Fault is the party that caused a refusal. The Fault determines who must act and whether an address may be suppressed.
 type Fault string
 
 const (
@@ -34,11 +34,11 @@ type Class struct {
 	Say           string // an explanation of the refusal for users
 }
 
-// Greylisted reports whether the refusal is greylisting, which means that the host first refuses mail from a new sender
-// and accepts a later attempt.
+// Greylisted reports whether the refusal is due to greylisting, in which a host first refuses mail from a new sender
+// and then accepts a later attempt.
 func (c Class) Greylisted() bool { return c.Say == greylist.Say }
 
-// Expired returns the class of a message that could not be delivered in time because of temporary refusals. Because no
+// Expired returns the class for a message that could not be delivered in time because of temporary refusals. Because no
 // refusal was permanent, the address may be valid.
 func (c Class) Expired() Class {
 	c = c.forNow()
@@ -81,8 +81,8 @@ func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal is how many bytes of a host's reply are searched for phrases at most. This limits the cost of the
-// search, because there are several hundred phrases.
+// longestRefusal is the maximum number of bytes in a host's reply that are searched for phrases. This limits the cost
+// of the search, because there are several hundred phrases.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.
@@ -137,7 +137,7 @@ func (r Refusal) vague() bool {
 	return generic(r.Enhanced) || strings.HasSuffix(r.Enhanced, ".7.1") || strings.HasSuffix(r.Enhanced, ".7.0")
 }
 
-// byCode classifies by the enhanced status code or, if that is not conclusive, by the reply code and the text.
+// byCode classifies a refusal by its enhanced status code or, if that is not conclusive, by its reply code and text.
 func (r Refusal) byCode(text string) Class {
 	if len(r.Enhanced) > 2 {
 		detail := r.Enhanced[2:]

@@ -3,7 +3,7 @@ package report
 import "testing"
 
 // If the text of a host's reply is missing or vague, the code determines the class. Text about the recipient is ignored
-// if the host had not yet received the recipient's address.
+// if the host has not yet received the recipient's address.
 func TestClassByCode(t *testing.T) {
 	const unknown, spam = "no such user here", "rejected as spam"
 	for _, c := range []struct {

@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/mailparse"
 )
 
-// complaint parses an abuse report. It supports the RFC 5965 format and the format used by Microsoft's junk mail
-// reporting, which attaches the message and names the complainant in a header field.
+// complaint parses an abuse report. complaint supports the RFC 5965 format and that of Microsoft's junk mail reporting,
+// which attaches the message and names the complainant in a header field.
 func (m *mail) complaint() (Report, bool) {
 	r := Report{Kind: Complaint}
 	for _, f := range m.Files {

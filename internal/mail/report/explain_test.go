@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// If a report's fields do not specify a cause, the cause for its only recipient, or for each recipient that the fields
-// name, comes from its text.
+// If a report's fields do not specify a cause, the cause comes from the report's text, for the only recipient or for
+// each recipient that the fields name.
 func TestWordsBesideFields(t *testing.T) {
 	raw := func(text string, to ...string) []byte {
 		fields := ""

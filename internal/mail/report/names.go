@@ -23,7 +23,7 @@ func newNames(all []string) (n names) {
 	return n
 }
 
-// in returns those of the addresses that occur in a text, in their original order.
+// in returns the addresses that occur in a text, in their original order.
 func (n names) in(text string) (found []string) {
 	text = strings.ToLower(text)
 	seen := make([]bool, len(n.all))

@@ -1,9 +1,8 @@
 package report
 
-// plain lists unambiguous phrases that mail systems use, in several languages and in lower case. These phrases
-// determine the class if the code is vague, and override a code that they contradict, because some hosts reply 5.1.1
-// for any problem and 5.7.1 for unknown addresses. Phrases about causes other than the recipient come first in the
-// list.
+// plain lists unambiguous phrases that mail systems use, in several languages and in lower case. The phrases determine
+// the class if the code is vague, and override a code that they contradict, because some hosts reply 5.1.1 for any
+// problem and 5.7.1 for unknown addresses. Phrases about causes other than the recipient come first in the list.
 var plain = []textRule{
 	{full, []string{"mailbox full", "mailbox is full", "mail box is full", "mail box full", "mailfolder is full",
 		"mail folder is full", "inbox is full", "over quota", "overquota", "over-quota", "quota exceeded",

@@ -11,7 +11,8 @@
 //
 // # Failures
 //
-// Parsing a report never fails, for any input. Result fields are empty if the report does not contain the information.
+// Parsing a report never fails, for any input. Fields of the result are empty if the report does not contain the
+// information.
 //
 // # Out of scope
 //
@@ -28,7 +29,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Kind is what kind of message arrived at a return path.
+// Kind is the kind of message that arrived at a return path.
 type Kind string
 
 const (
@@ -50,7 +51,7 @@ const (
 // Report is the information extracted from a message.
 type Report struct {
 	Kind       Kind
-	Recipients []Recipient // at most 1,000; for a complaint, the complainants, if it names them
+	Recipients []Recipient // at most 1,000; for a complaint, the complainants it names, if any
 	MessageID  string      // Message-ID of the reported message, with angle brackets; empty if unknown
 	To         []string    // recipients of the reported message
 	Feedback   string      // feedback type of a complaint, such as abuse, fraud or not-spam
@@ -69,8 +70,8 @@ type Recipient struct {
 	Unnamed    bool // the report names no recipient, so it may be about a different one
 }
 
-// maxRecipients is the maximum number of recipients in a report. The other constant, maxText, is the maximum number of
-// bytes that are read from each part.
+// maxRecipients is the maximum number of recipients in a report. The constant maxText is the maximum number of bytes
+// that are read from each part.
 const (
 	maxRecipients = 1000
 	maxText       = 1 << 20
@@ -82,8 +83,8 @@ func ReadComplaint(raw []byte) Report {
 	return r
 }
 
-// Complains reports whether a recipient complained about the message. Reports that say that a message is not spam, and
-// automatic reports about authentication failures (RFC 6591), have the same syntax but are not complaints.
+// Complains reports whether a recipient complained about the message. "Not spam" reports and automatic reports about
+// authentication failures (RFC 6591) have the same syntax but are not complaints.
 func (r Report) Complains() bool {
 	switch r.Feedback {
 	case "not-spam", "auth-failure", "dmarc", "dkim", "spf":
@@ -92,7 +93,7 @@ func (r Report) Complains() bool {
 	return r.Kind == Complaint
 }
 
-// Class classifies the refusal for a recipient whose mail failed or was delayed. If the host gave up without a
+// Class classifies the refusal for a recipient to whom delivery failed or was delayed. If the host gave up without a
 // permanent refusal, the class does not suppress the address.
 func (r Recipient) Class() Class {
 	code, enhanced, text := splitReply(r.Diagnostic[:min(len(r.Diagnostic), longestRefusal)])

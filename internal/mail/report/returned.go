@@ -57,7 +57,7 @@ func (r *Returned) About(to []string) Report {
 	return found
 }
 
-// outcome derives, from its text, the kind and action of a message without report fields.
+// outcome uses the text of a message without report fields to determine its kind and action.
 func (m *mail) outcome(lower string, to []string) (Kind, string) {
 	daemon, unattended := m.byDaemon() || m.null && m.field("From") == "", m.unattended()
 	fails := first(lower, failures) >= 0 || first(lower, moreFailures) >= 0
@@ -137,8 +137,8 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// These constants limit how much text is searched for the recipients and the cause of a failure. The limits are on
-// bytes of the whole text, on bytes and paragraphs of the text about one recipient, and on the number of recipients.
+// These constants limit how much text is searched for the recipients and the cause of a failure. They limit the bytes
+// of the whole text, the bytes and paragraphs of the text about one recipient, and the number of recipients.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10
@@ -170,7 +170,7 @@ func (m *mail) passage() string {
 	return strings.ToValidUTF8(s[:min(len(s), maxPassage)], "")
 }
 
-// failedRecipients returns those of the given recipients for whom delivery failed, with the text about each of them.
+// failedRecipients returns the recipients for whom delivery failed, with the text about each of them.
 func (m *mail) failedRecipients(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
@@ -179,11 +179,11 @@ func (m *mail) failedRecipients(r *Report, said string, to []string, action stri
 	}
 	if len(found) == 0 {
 		if others := m.others(said, action); len(others) > 0 && len(to) != 1 {
-			return others // The report is about a recipient whom this email was not sent to.
+			return others // The report is about a recipient that this email was not sent to.
 		}
 	}
 	all := make([]Recipient, 0, min(len(to), maxRecipients))
-	reasons := map[string]string{} // by section; a section about several recipients is searched only once
+	reasons := map[string]string{} // results by section; a section about several recipients is searched only once
 	ofAll := sync.OnceValue(func() string { return m.reason(said, nil) })
 	nobody := len(found) == 0
 	if nobody {
@@ -265,8 +265,8 @@ func (m *mail) others(said, action string) []Recipient {
 }
 
 // reason returns the most specific paragraph of a recipient's section. A paragraph with a code is more specific than
-// one with only words, and an unambiguous phrase is more specific than other words. If no paragraph is specific and all
-// is not nil, reason returns all(), the reason that applies to all recipients.
+// one with only words, and an unambiguous phrase is more specific than other words. If no paragraph is specific, reason
+// returns the result of the function all, which is the reason that applies to all recipients. The function may be nil.
 func (m *mail) reason(own string, all func() string) string {
 	var paragraphs []string
 	for block := range blocks(own[:min(len(own), maxSection)]) {
@@ -320,8 +320,8 @@ func oneLine(s string) string {
 	return strings.ToValidUTF8(s[:min(len(s), 1000)], "")
 }
 
-// explain finds causes in the report's text for failed recipients whose fields specify no cause. It does so for at most
-// maxExplained recipients, the maximum number that one email can have.
+// explain finds causes in the report's text for failed recipients whose fields specify no cause. explain looks for
+// causes for at most maxExplained recipients, the maximum number that one email can have.
 func (m *mail) explain(r *Report) {
 	said, left := "", maxExplained
 	for i := range r.Recipients {

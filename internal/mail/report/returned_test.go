@@ -203,7 +203,7 @@ func TestWordsAndCodes(t *testing.T) {
 			t.Errorf("%d %s %s: %+v", c.code, c.enhanced, c.text, got)
 		}
 	}
-	// Words about a recipient are ignored if the host had not yet received the recipient's address.
+	// Words about a recipient are ignored if the host has not yet received the recipient's address.
 	for _, scope := range []Scope{ScopeSender, ScopeSession} {
 		if c := (Refusal{Code: 550, Enhanced: "5.7.1", Text: "user unknown", Scope: scope}).Class(); c.Suppress {
 			t.Errorf("scope %d: %+v", scope, c)

@@ -30,7 +30,7 @@ var (
 		"再試行します", "延迟", "将继续尝试", "延遲", "задерживается", "задержка доставки",
 		"попытки доставки будут продолжены",
 	}
-	// finals are phrases that say that the host has given up delivery, even if the text also mentions a delay.
+	// finals are phrases that say that the host has given up on delivery, even if the text also mentions a delay.
 	finals = []string{"permanent error", "permanent fatal", "permanent failure", "given up", "giving up after",
 		"no longer be retried",
 		"no further attempts", "no further delivery attempts", "retry timeout exceeded", "failed permanently"}

@@ -178,8 +178,8 @@ var longFunctions = map[string]bool{
 	"internal/cli/plans_test.go everything": true, // sends one request to each operation
 }
 
-// banned lists words that mean nothing to a new reader. No function, type, field or parameter may have one of these
-// names.
+// banned lists words that mean nothing to a new reader. No function, type, field or parameter may have one of the
+// banned words as its name.
 var banned = []string{"enter", "veil", "bury", "disown", "heeded", "sift", "seated", "octets", "octet", "Grown",
 	"Happened", "Leaving", "Affords", "Budget", "Listed", "Reported", "Destined", "Followed",
 	"Fix", "Brief", "because", "causing"}

@@ -245,8 +245,8 @@ func (s *Service) Accept(ctx context.Context, token, userID string) (Membership,
 }
 
 // AcceptAsNew creates a user with the invited address and makes the user a member, in one transaction. If the last
-// parameter is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. That function is
-// called again if the transaction is retried. The address in n is ignored.
+// parameter is not nil, AcceptAsNew calls it in the same transaction, for example to begin a session. If the
+// transaction is retried, the function is called again. AcceptAsNew ignores the address in n.
 func (s *Service) AcceptAsNew(ctx context.Context, token string, n users.NewUser, then func(ctx context.Context,
 	tx *db.Tx, u users.User) error) (Membership, error) {
 	v, err := s.Invitation(ctx, token)

@@ -258,7 +258,7 @@ func (s *Service) Leave(ctx context.Context, teamID, userID string) error {
 	})
 }
 
-// revokeInvitations revokes a user's open invitations that the user's new role no longer allows. Without this, a
+// revokeInvitations revokes a user's open invitations that the user's new role no longer allows. Without this step, a
 // removed member could rejoin through an open invitation.
 func (s *Service) revokeInvitations(ctx context.Context, tx *db.Tx, by teams.Actor, userID string,
 	role teams.Role) error {

@@ -13,8 +13,8 @@ import (
 // keys, and is longer than the delay before events are counted in statistics.
 const MinRetention = 24 * time.Hour
 
-// Retention is how long a team's data is kept. In the configuration, a zero field means forever. In a team's own
-// retention, a zero field means the configured value.
+// Retention is how long a team's data is kept. In the configuration, a zero field means that the data is kept forever.
+// In a team's own retention, a zero field means that the configured value applies.
 type Retention struct {
 	Emails   time.Duration // sent emails with all their data
 	Bodies   time.Duration // bodies, headers and attachments of sent emails, if the emails are kept longer

@@ -70,8 +70,8 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 // could exhaust the memory.
 const valuesMost = 4 << 20
 
-// addValues adds the values of the named properties to the first members and returns how many members got values. That
-// number is reduced, to no less than one, until the values fit in valuesMost bytes.
+// addValues adds the values of the named properties to the first members and returns how many members got values.
+// addValues reduces the number of members, to no less than one, until their values fit in valuesMost bytes.
 func (s *Service) addValues(ctx context.Context, teamID string, members []Member, names []string) (int, error) {
 	for n := len(members); ; n = max(1, n/4) {
 		ids := make([]string, n)

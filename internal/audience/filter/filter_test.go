@@ -464,7 +464,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // checkTokens fails if the SQL contains a token that comes neither from this package nor from the schema, or if it
-// leaves any argument unused. The first arguments, up to the number first, may be unused.
+// leaves any argument unused. If first is n, the first n arguments may be unused.
 func checkTokens(t *testing.T, sql string, args, first int) {
 	t.Helper()
 	found := tokens.FindAllString(sql, -1)

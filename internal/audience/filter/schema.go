@@ -52,7 +52,7 @@ type Column struct {
 	// The expression must never be NULL. An empty string or the time 0 means that the field has no value.
 	Value string
 
-	// Table is the table that contains the values; it has a column contact_id. Table is "" if the value is a column of
+	// Table is the table that contains the values; it has a contact_id column. Table is "" if the value is a column of
 	// the contact itself. A contact without a value has no row for the field. A contact with a value has one row or,
 	// for a SetField, one or more rows.
 	Table string
@@ -70,10 +70,10 @@ type Column struct {
 type Sets struct {
 	Table    string
 	Contact  string // the column of Table that contains the contact's id; a contact has at most one row
-	Value    string // the expression on the row v that is compared
+	Value    string // the expression to compare, where v is the row
 	Key      string // a column that must equal KeyValue; "" for none
 	KeyValue string
-	Only     string // the condition of a partial index, on the row v; rows outside the index have the default value
+	Only     string // the condition of a partial index, where v is the row; rows outside the index have the default value
 
 	// Head is an SQL expression for the first HeadSize characters of a string. If Head is set, the index contains Head
 	// instead of Value.
@@ -96,7 +96,8 @@ func (c *Column) sets(t Type) (s Sets, ok bool) {
 type Schema struct {
 	Fields map[string]Field // by full name
 
-	// Open contains prefixes, such as "event.". A field that has such a prefix but is not in Fields is an AnyField.
+	// Open contains prefixes of field names, such as "event.". A field that has such a prefix but is not in Fields is
+	// an AnyField.
 	Open []string
 
 	// Unknown returns an extra sentence for the error message about an unknown field, or "" for none. Unknown may be

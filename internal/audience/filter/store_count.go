@@ -62,9 +62,9 @@ type Found struct {
 }
 
 // Find returns a query for the contacts that match the rule. The parameters are the same as for [Rule.Count], plus
-// bounds that limit the ids. Find returns false if indexes cannot find the matching contacts. This is the case if the
-// rule selects all contacts except certain ones, or needs a condition on each contact. If Find returns false, use
-// [Rule.Where] instead.
+// bounds that limit the ids. Find returns false if indexes cannot find the matching contacts. Indexes cannot find them
+// if the rule selects all contacts except certain ones, or needs a condition on each contact. If Find returns false,
+// use [Rule.Where] instead.
 func (r *Rule) Find(s Schema, now time.Time, everyone, teamID string, within Bounds, measure Measure) (f Found,
 	ok bool, err error) {
 	c := newCounter(s, now, everyone, teamID, within, measure)

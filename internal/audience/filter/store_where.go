@@ -9,8 +9,8 @@ import (
 )
 
 // Where returns an SQL condition on a contact c that is true if the contact matches the rule at the given time. Where
-// appends the condition's arguments to args and returns the result as all. Parameter numbers continue after those for
-// args.
+// appends the condition's arguments to args and returns the result as all. The numbering of the parameters continues
+// after args.
 //
 // The condition is written so that the database always looks up the values of one contact at a time by primary key,
 // regardless of its planner statistics. The time for a query that reads contacts in index order is therefore

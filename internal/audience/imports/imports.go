@@ -62,7 +62,7 @@ func (s Status) Check() error {
 		"The `status` parameter must be `queued`, `in_progress`, `completed` or `failed`.")
 }
 
-// Limits of imports.
+// Limits on imports.
 const (
 	MaxWaiting    = 100     // maximum number of queued and running imports per team
 	MaxKept       = 100_000 // maximum number of failed rows that are stored per import

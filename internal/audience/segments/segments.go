@@ -6,7 +6,7 @@
 // Package segments also stores how many contacts each segment has.
 //
 // Package contacts adds contacts to segments and removes them, in a transaction that calls [AddMember] or
-// [RemoveMember]. That transaction also updates the contact and records an event.
+// [RemoveMember]. The transaction that changes a membership also updates the contact and records an event.
 //
 // A deleted segment can no longer be read after the commit. [Service.Sweep] deletes its memberships and its count
 // later. A query for memberships must therefore join the segments table.

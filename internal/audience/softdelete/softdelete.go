@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Table is a table whose rows can be marked as deleted. It has the columns id, team_id and deleted_at.
+// Table is a table whose rows can be marked as deleted. Such a table has the columns id, team_id and deleted_at.
 type Table struct {
 	Name     string
 	NotFound func() error // returns the fault to report if a row does not exist

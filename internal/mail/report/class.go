@@ -60,7 +60,7 @@ func (c Class) forNow() Class {
 type Scope uint8
 
 const (
-	ScopeRecipient Scope = iota // the refusal is about the recipient, or it is unknown what it is about
+	ScopeRecipient Scope = iota // the refusal is about the recipient; also used if the scope is unknown
 	ScopeMessage                // the refusal is about the message, and the host has received the recipient's address
 	ScopeSender                 // the sender
 	ScopeSession                // the refusal is about the connection: greeting, TLS or authentication
@@ -81,8 +81,8 @@ func Classify(code int, enhanced, text string) Class {
 	return Refusal{Code: code, Enhanced: enhanced, Text: text}.Class()
 }
 
-// longestRefusal is the maximum number of bytes in a host's reply that are searched for phrases. This limits the cost
-// of the search, because there are several hundred phrases.
+// longestRefusal is the maximum number of bytes in a host's reply that are searched for phrases. The limit keeps the
+// search cheap, although there are several hundred phrases.
 const longestRefusal = 4 << 10
 
 // Class classifies the refusal.

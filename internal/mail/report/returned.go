@@ -137,8 +137,8 @@ func begins(s string, starts []string) bool {
 	return slices.ContainsFunc(starts, func(start string) bool { return strings.HasPrefix(s, start) })
 }
 
-// These constants limit how much text is searched for the recipients and the cause of a failure. They limit the bytes
-// of the whole text, the bytes and paragraphs of the text about one recipient, and the number of recipients.
+// These constants limit how much text is searched for the recipients and the cause of a failure. The limits apply to
+// the bytes of the whole text, the bytes and paragraphs of the text about one recipient, and the number of recipients.
 const (
 	maxPassage    = 16 << 10
 	maxSection    = 8 << 10

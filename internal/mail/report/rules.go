@@ -2,7 +2,7 @@ package report
 
 // The following variables are the refusal classes. An address is suppressed only for permanent problems with the
 // address itself. An address whose domain does not exist in the DNS is not suppressed, because domains expire and are
-// registered again, and another attempt costs only one DNS query. Refusals because of the sender, the content or a
+// registered again, and another attempt costs only one DNS query. Refusals that are due to the sender, the content or a
 // policy are Transient: the address is valid, and the host may later accept a changed email or a sender whose
 // reputation has improved.
 var (

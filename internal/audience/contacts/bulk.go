@@ -17,7 +17,7 @@ import (
 
 // Bulk contains the settings that apply to all contacts in an import.
 type Bulk struct {
-	Properties []Property // the columns of BulkRow.Values, in this order
+	Properties []Property // the properties that the elements of BulkRow.Values are for, in order
 	Segments   []string   // ids of the segments that each contact is added to
 	Topics     []Choice   // the subscriptions that each contact gets
 	Skip       bool       // leave existing contacts unchanged, including their segments and topics
@@ -151,8 +151,8 @@ func ensureProperties(ctx context.Context, tx *db.Tx, teamID string, want []Bulk
 // rows have the same address, the first one creates the contact, and the others update it or are skipped. If a field in
 // a row is empty, the contact keeps its previous value.
 //
-// WriteBulk records no events, because an import of a million rows would send a million webhooks. A contact that
-// unsubscribed or opted out through an unsubscribe link stays unsubscribed or opted out.
+// WriteBulk records no events, because an import of a million rows would cause a million webhook requests. A contact
+// that unsubscribed or opted out through an unsubscribe link stays unsubscribed or opted out.
 //
 // WriteBulk returns a fault if a segment, topic or property that the import uses has been deleted.
 func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bulk, rows []BulkRow) (n BulkCount,

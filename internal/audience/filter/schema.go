@@ -73,7 +73,7 @@ type Sets struct {
 	Value    string // the expression to compare, where v is the row
 	Key      string // a column that must equal KeyValue; "" for none
 	KeyValue string
-	Only     string // the condition of a partial index, where v is the row; rows outside the index have the default value
+	Only     string // condition of a partial index (v is the row); rows outside the index have the default value
 
 	// Head is an SQL expression for the first HeadSize characters of a string. If Head is set, the index contains Head
 	// instead of Value.

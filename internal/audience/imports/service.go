@@ -74,7 +74,7 @@ type File struct {
 
 // Store reads a CSV file from r and stores it. If the file is invalid, Store returns an Invalid fault for the `file`
 // field. Store wraps errors from r. The caller must pass the file to Create or Discard. If the process is killed before
-// it calls either, Sweep deletes the file later.
+// it calls Create or Discard, Sweep deletes the file later.
 func (s *Service) Store(ctx context.Context, r io.Reader) (*File, error) {
 	buffered := bufio.NewReaderSize(r, csvfile.HeadSize)
 	head, err := buffered.Peek(csvfile.HeadSize)
@@ -242,9 +242,9 @@ var ErrClosed = errors.New("the imports are not watched any more")
 // Close makes all calls to Watch return. Close is called when the node stops.
 func (s *Service) Close() { s.close() }
 
-// Watch waits until an import differs from seen and returns it. If the import has not changed after the given maximum
-// time, Watch returns seen. If the service is closed, Watch returns ErrClosed. Watch reads the import twice a second,
-// no matter how often Watch is called.
+// Watch waits until an import differs from the version in seen, and returns it. If the import has not changed after the
+// given maximum time, Watch returns seen. If the service is closed, Watch returns ErrClosed. Watch reads the import
+// twice a second, no matter how often Watch is called.
 func (s *Service) Watch(ctx context.Context, seen Import, most time.Duration) (Import, error) {
 	over := time.NewTimer(most)
 	defer over.Stop()

@@ -2,5 +2,5 @@
 // the database, jobs, recorded events, the audit log, cursor pages, limits shared by nodes, blobs, keys, and the
 // guarded dialer.
 //
-// The packages of the platform group may import packages of the groups mail and lib.
+// Packages in the platform group may import packages from the mail and lib groups.
 package platform

@@ -16,8 +16,8 @@
 //
 // # Out of scope
 //
-// Reads are recorded only if the caller writes an entry. The package does not record the sending of emails; the request
-// log does. The caller, not this package, checks who may read a team's entries.
+// Reads are recorded only if the caller writes an entry. The package does not record sent emails; the request log does.
+// The caller, not this package, checks who may read a team's entries.
 package audit
 
 import (
@@ -70,7 +70,7 @@ const (
 	ApprovalFailed    = "approval.failed" // the email was approved but could not be sent
 )
 
-// Entry records one action. An empty field is unknown or does not apply to the action.
+// Entry records one action. An empty field means that the value is unknown or does not apply to the action.
 type Entry struct {
 	ID        string // unique id, set when the entry is written
 	TeamID    string // "" if the action concerns no team
@@ -86,7 +86,7 @@ type Entry struct {
 	At        time.Time // of the transaction
 }
 
-// Maximum lengths of an entry's texts, in bytes. Longer texts are truncated.
+// Maximum lengths of an entry's strings, in bytes. Longer strings are truncated.
 const (
 	maxName   = 320
 	maxDetail = 1000
@@ -108,10 +108,10 @@ func carried(ctx context.Context) *request {
 	return r
 }
 
-// With returns a context with the entry of a request. The first committed transaction of this context that changes data
-// also writes the entry, unless [Log.Record] replaced it with another entry. An entry without an action is not written;
-// it only supplies other entries with an actor and a network address. With fills empty fields of e from the entry that
-// ctx already has, and replaces that entry.
+// With returns a context that carries a request's audit entry. The first committed transaction of this context that
+// changes data also writes the entry, unless [Log.Record] replaced it with another entry. An entry without an action is
+// not written; it only supplies other entries with an actor and a network address. With fills empty fields in e from
+// the entry that ctx already has, and replaces that entry.
 func With(ctx context.Context, e Entry) context.Context {
 	if before := carried(ctx); before != nil {
 		before.mu.Lock()
@@ -186,7 +186,7 @@ func (r *request) replace(tx *db.Tx) Entry {
 	return r.entry
 }
 
-// fill sets the missing team, actor and address of an entry from the request's entry.
+// fill copies a missing team, actor or address from the request's entry.
 func (e *Entry) fill(from Entry) {
 	if e.TeamID == "" {
 		e.TeamID = from.TeamID
@@ -202,7 +202,7 @@ func (e *Entry) fill(from Entry) {
 	}
 }
 
-// cut truncates a text to n bytes and removes the characters that the database cannot store.
+// cut truncates a string to n bytes and removes characters that the database cannot store.
 func cut(s string, n int) string {
 	if len(s) > n {
 		s = s[:n]

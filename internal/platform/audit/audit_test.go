@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// change writes a row and calls the function more, both in one transaction.
+// change writes a row and calls the function more in the same transaction.
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
@@ -234,7 +234,7 @@ func TestFilters(t *testing.T) {
 	})
 }
 
-// Texts from requests are truncated and cleaned, so that the database accepts them.
+// Strings from requests are truncated and cleaned, so that the database accepts them.
 func TestTexts(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -24,9 +24,9 @@ type Log struct {
 // New returns the log. Sweep deletes entries that are older than the retention; a retention of 0 keeps all entries.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
-// Record queues an entry in the transaction of the change that the entry describes. Record copies a missing actor and
-// address from the entry in ctx, and that entry is not written (see [With]). If neither entry names an actor, the actor
-// is the system.
+// Record queues an entry in the transaction of the change that the entry describes. Record takes a missing actor or
+// address from the entry in ctx, which then is not written (see [With]). If neither entry names an actor, the actor is
+// the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))
@@ -74,8 +74,8 @@ type Filter struct {
 	To      time.Time // exclusive
 }
 
-// List returns a page of a team's entries, newest first. If no index serves the filter, List reads a bounded number of
-// entries, may return less than a page, and returns in next the cursor for the next call.
+// List returns a page of a team's entries, newest first. If no index supports the filter, List reads a limited number
+// of entries and may return less than a full page. The result next is the cursor for the next call.
 func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (all []Entry, more bool, next string,
 	err error) {
 	return list(ctx, l.d.Reader, teamID, f, p)

@@ -14,8 +14,8 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, action, target, detail, address, user_agent, request_id,
 	at`
 
-// insert queues the statement that inserts an entry. The entry already exists if an earlier attempt of the transaction
-// was committed but the database's answer was lost.
+// insert queues the statement that inserts an entry. The entry already exists if an earlier attempt at the transaction
+// was committed but the database's reply was lost.
 func insert(ctx context.Context, tx *db.Tx, e *Entry) {
 	tx.Queue(ctx, `INSERT INTO audit_log (`+columns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 		ON CONFLICT (id) DO NOTHING`, e.ID, e.TeamID, e.ActorKind, e.ActorID, cut(e.ActorName, maxName), e.Action,
@@ -50,7 +50,7 @@ func selected(teamID string, f Filter) page.Select {
 	if f.Target != "" {
 		where("target = ?", f.Target)
 	}
-	// The bounds on the column id let the index find the time range; the bounds on the column at are exact.
+	// The bounds on the id column let the index find the time range; the bounds on the "at" column are exact.
 	if !f.From.IsZero() {
 		where("id >= ? AND at >= ?", id.First(f.From.Add(-slack)), f.From.UnixMicro())
 	}
@@ -64,8 +64,8 @@ func selected(teamID string, f Filter) page.Select {
 // because a request's entry keeps its id when its transaction is repeated.
 const slack = time.Minute
 
-// span returns a filter with only those conditions of f that an index serves: the time range, and the actor or (if none
-// is set) the action.
+// span returns a filter with only those conditions of f that an index supports: the time range, and the actor or (if
+// none is set) the action.
 func (f Filter) span() Filter {
 	s := Filter{ActorID: f.ActorID, Action: f.Action, From: f.From, To: f.To}
 	if s.ActorID != "" {

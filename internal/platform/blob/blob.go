@@ -2,15 +2,15 @@
 //
 // # Invariants
 //
-// After Put has returned without an error, the blob survives a power failure. In a bucket, this guarantee depends on
-// the bucket. Readers never see a partially written blob. A Put of an existing key replaces the blob atomically;
-// concurrent Puts of one key leave the complete blob of one of them. Only the owner of a store's folder can read the
-// blobs in it.
+// After Put has returned without an error, the blob survives a power failure. For a bucket, this guarantee depends on
+// the storage service. Readers never see a partially written blob. A Put to an existing key replaces the blob
+// atomically. After concurrent Puts to the same key, the blob from one of them is stored in full. Only the owner of a
+// store's folder can read the blobs in it.
 //
 // # Failures
 //
-// A Put that fails stores nothing and does not change an earlier blob of the key. If only the last step of a Put fails
-// (the sync of a folder or the completion of an upload), the new blob may be visible but may not survive a power
+// A failed Put stores nothing and leaves any existing blob with that key unchanged. If only the last step of a Put
+// fails (the sync of a folder or the completion of an upload), the new blob may be visible but may not survive a power
 // failure.
 //
 // [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
@@ -29,9 +29,9 @@
 // A Put to a bucket needs at most 5 MiB of memory (the size of an upload part), and briefly 2.5 MiB more while its
 // buffer grows. A Put of a small blob needs 64 KiB of memory.
 //
-// A bucket request that fails temporarily is attempted up to four times. A bucket request that gets no response fails
-// after a minute. If an upload fails, the store deletes its uploaded parts. After a crash, the parts of an unfinished
-// upload remain until the bucket's lifecycle rule deletes them.
+// A bucket request that fails with a temporary error is attempted up to four times. A bucket request that gets no
+// response fails after a minute. If an upload fails, the store deletes its uploaded parts. After a crash, the parts of
+// an unfinished upload remain until the bucket's lifecycle rule deletes them.
 package blob
 
 import (
@@ -105,7 +105,7 @@ func Open(_ context.Context, where string) (*Store, error) {
 	return nil, fmt.Errorf("blob store: unknown scheme %q; use a path, file://, s3:// or mem://", scheme)
 }
 
-// Put reads r to its end, stores the content under key, and returns its size in bytes. Put returns errors of r wrapped.
+// Put reads r to its end, stores the content under key, and returns its size in bytes. Put wraps errors from r.
 func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error) {
 	if err := CheckKey(key); err != nil {
 		return 0, err
@@ -222,7 +222,7 @@ func checkRunes(key string) error {
 }
 
 // source wraps the reader that was passed to Put. A source counts bytes, and its Read fails when the context ends.
-// Errors of the wrapped reader are marked, so that an ENOSPC from the reader is not reported as a full disk of the
+// Errors from the wrapped reader are marked, so that an ENOSPC error from it is not reported as a full disk in the
 // store.
 type source struct {
 	ctx context.Context

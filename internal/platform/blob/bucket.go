@@ -24,7 +24,7 @@ const (
 	maxParts = 10_000
 	// firstBuffer is the initial memory of a Put, which is enough for most messages.
 	firstBuffer = 64 << 10
-	// abortTimeout limits the request that deletes the parts of a failed upload.
+	// abortTimeout is the time limit for the request that deletes the parts of a failed upload.
 	abortTimeout = 30 * time.Second
 )
 
@@ -72,8 +72,8 @@ func (b *bucket) uploadHeader() http.Header {
 	return h
 }
 
-// readPart reads from r until buf holds partSize bytes, and grows buf as needed. The result last is true if r has
-// ended.
+// readPart reads from r until buf holds partSize bytes, and grows buf as needed. readPart returns last == true when r
+// has ended.
 func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
 	for len(buf) < partSize {
 		if len(buf) == cap(buf) {
@@ -99,8 +99,8 @@ type completedPart struct {
 	ETag       string
 }
 
-// putParts uploads part and then the remaining content of r, one part at a time. If an upload fails, putParts deletes
-// the uploaded parts.
+// putParts uploads the given part and then the rest of r, one part at a time. If an upload fails, putParts deletes the
+// uploaded parts.
 func (b *bucket) putParts(ctx context.Context, key string, part []byte, r io.Reader) (err error) {
 	begin := b.object(http.MethodPost, key, url.Values{"uploads": {""}})
 	begin.header = b.uploadHeader()
@@ -235,7 +235,7 @@ func absent(err error) error {
 	return err
 }
 
-// bucketFull wraps the errors of a quota or a full disk with ErrFull.
+// bucketFull wraps errors about an exceeded quota or a full disk with ErrFull.
 func bucketFull(err error) error {
 	if e, ok := errors.AsType[*bucketError](err); ok && e.full() {
 		return fmt.Errorf("%w: %w", ErrFull, err)

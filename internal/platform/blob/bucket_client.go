@@ -24,27 +24,27 @@ import (
 )
 
 const (
-	// requestTimeout limits the time of a request, which uploads at most one part. While a blob is read, requestTimeout
-	// limits the wait for the next bytes.
+	// requestTimeout is the time limit for a request, which uploads at most one part. While a blob is read,
+	// requestTimeout limits the wait for the next bytes.
 	requestTimeout = time.Minute
-	// maxTries is the maximum number of attempts of a request that fails temporarily.
+	// maxTries is the maximum number of attempts for a request that fails with a temporary error.
 	maxTries = 4
-	// firstPause is the delay before the second attempt. The delay doubles for each further attempt.
+	// firstPause is the delay before the second attempt. The delay doubles for each subsequent attempt.
 	firstPause = 200 * time.Millisecond
-	// maxAnswer is the maximum size of an XML response. A page of a list has at most 1,000 keys of 1 KiB.
+	// maxAnswer is the maximum size of an XML response. A list page has at most 1,000 keys of up to 1 KiB each.
 	maxAnswer = 8 << 20
 )
 
 // errStalled means that the bucket did not answer in time.
 var errStalled = errors.New("the bucket does not answer")
 
-// client makes requests to one bucket. A client signs requests, limits their time, and repeats requests that fail
-// temporarily.
+// client makes requests to one bucket. A client signs requests, applies a time limit, and retries requests that fail
+// with a temporary error.
 type client struct {
 	url         *bucketURL
-	credentials *credentials.Credentials // keys that sign requests; nil if requests are not signed
+	credentials *credentials.Credentials // keys for signing requests; nil if requests are not signed
 	http        *http.Client
-	timeout     time.Duration // time limit of a request: requestTimeout, except in tests
+	timeout     time.Duration // time limit for a request: requestTimeout, except in tests
 }
 
 func newClient(u *bucketURL) *client {
@@ -87,7 +87,7 @@ func (e *bucketError) Error() string {
 	return fmt.Sprintf("the bucket answered %d %s: %.300s", e.Status, e.Code, e.Message)
 }
 
-// fullCodes are the error codes of AWS, versitygw, Ceph and MinIO for an exceeded quota or a full disk.
+// fullCodes are the error codes that AWS, versitygw, Ceph and MinIO return for an exceeded quota or a full disk.
 var fullCodes = []string{"QuotaExceeded", "XMinioStorageFull", "XMinioAdminBucketQuotaExceeded"}
 
 func (e *bucketError) full() bool {
@@ -103,8 +103,9 @@ func (e *bucketError) temporary() bool {
 		e.Status == http.StatusTooManyRequests)
 }
 
-// do makes a request and returns the header and the body of the response. A request that fails temporarily is repeated.
-// A request that gets no response is not repeated, so that a bucket that hangs delays the caller by only one timeout.
+// do makes a request and returns the header and the body of the response. A request that fails with a temporary error
+// is retried. A request that gets no response is not retried, so that an unresponsive bucket delays the caller by only
+// one timeout.
 func (c *client) do(ctx context.Context, r request) (header http.Header, content []byte, err error) {
 	err = c.retry(ctx, func() error {
 		tryCtx, cancel := context.WithTimeoutCause(ctx, c.timeout, errStalled)
@@ -123,8 +124,8 @@ func (c *client) do(ctx context.Context, r request) (header http.Header, content
 	return header, content, err
 }
 
-// errorInside returns the error in a response with the status 200. The completion of an upload may report an error with
-// the status 200, because the status is sent before the outcome is known.
+// errorInside returns the error in the body of a response with status 200. A request that completes an upload may fail
+// with status 200, because the server sends the status before the outcome is known.
 func errorInside(content []byte) error {
 	var answer struct {
 		XMLName xml.Name
@@ -159,8 +160,8 @@ func (c *client) open(ctx context.Context, r request) (io.ReadCloser, error) {
 	return body, nil
 }
 
-// stallReader reads a body and fails if no bytes arrive for too long. The time between two calls of Read does not
-// count.
+// stallReader reads a body and fails if no bytes arrive for too long. The time between calls to Read does not count
+// toward this limit.
 type stallReader struct {
 	ctx, tryCtx context.Context
 	cancel      context.CancelCauseFunc
@@ -184,8 +185,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if an attempt timed out, and err if the attempt failed for another reason. Callers could
-// mistake the original error of a timeout for the end of ctx.
+// stalled returns errStalled if an attempt timed out, and err if the attempt failed for another reason. errStalled
+// replaces the original timeout error, which callers could mistake for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled
@@ -223,7 +224,7 @@ func (c *client) temporary(err error) bool {
 	return network || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// send makes one attempt of a request. A response with a status other than 2xx is returned as a *bucketError.
+// send makes one attempt at a request. A response with a status other than 2xx is returned as a *bucketError.
 func (c *client) send(ctx context.Context, r request) (*http.Response, error) {
 	u := c.url.url(r.key)
 	u.RawPath = s3utils.EncodePath(u.Path)

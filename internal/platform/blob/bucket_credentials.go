@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// credentialTimeout limits a request to a service that issues credentials.
+	// credentialTimeout is the time limit for a request to a service that issues credentials.
 	credentialTimeout = 5 * time.Second
 	// rereadAfter is how long credentials without an expiry are used before their source is read again. Because
 	// credentials are read again, operators can replace the keys in a file while a node runs.
@@ -53,7 +53,7 @@ func newCredentials(profile string) *credentials.Credentials {
 	return credentials.New(c)
 }
 
-// RetrieveWithCredContext returns the credentials of the first source that provides credentials.
+// RetrieveWithCredContext returns credentials from the first source that provides them.
 func (c *credentialChain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	errs := []error{errors.New("no credentials for the bucket")}
 	for _, s := range c.sources {

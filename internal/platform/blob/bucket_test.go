@@ -181,7 +181,7 @@ func refuse(w http.ResponseWriter, status int, code string) {
 	fmt.Fprintf(w, "<Error><Code>%s</Code><Message>of the test</Message></Error>", code)
 }
 
-// A request is repeated if the bucket refuses it temporarily, but not if the bucket refuses it permanently.
+// A request is retried after a temporary error from the bucket, but not after a permanent one.
 func TestBucketRetries(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
@@ -274,7 +274,7 @@ func TestBucketHangs(t *testing.T) {
 	}
 }
 
-// An upload is aborted if its completion fails in a response with the status 200.
+// An upload is aborted if the request that completes it returns an error with status 200.
 func TestBucketCompletionFails(t *testing.T) {
 	t.Parallel()
 	var sizes []int

@@ -19,9 +19,9 @@ import (
 
 const (
 	shards = 256
-	// tmpName is the folder of files that are being written. The folder .tmp is inside the store's folder, so that a
-	// rename never crosses file systems. The folder .tmp is not inside a shard, so that leftover files are found without
-	// listing all blobs.
+	// tmpName is the folder for files that are being written. The folder .tmp is inside the store's folder, so that a
+	// rename never crosses file systems. The folder .tmp is not inside a shard, so that leftover files are found
+	// without listing all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
 	// slash replaces "/" in file names. Keys of blobs never contain "=".
@@ -115,7 +115,7 @@ func (f *folder) path(key string) string {
 }
 
 func (f *folder) put(_ context.Context, key string, r *source) (int64, error) {
-	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // CreateTemp sets the mode 0600.
+	tmp, err := os.CreateTemp(filepath.Join(f.root, tmpName), "put-*") // CreateTemp creates the file with mode 0600
 	if err != nil {
 		return 0, full(err)
 	}
@@ -138,7 +138,7 @@ func fill(f *os.File, r io.Reader) (int64, error) {
 	return n, errors.Join(err, f.Close())
 }
 
-// full wraps the error of a full disk with ErrFull, unless the error comes from the reader that was passed to Put.
+// full wraps a disk-full error with ErrFull, unless the error comes from the reader that was passed to Put.
 func full(err error) error {
 	if _, theirs := errors.AsType[*sourceError](err); theirs {
 		return err

@@ -16,7 +16,7 @@ import (
 
 const (
 	holdName = ".hold" // lock file: Hold takes an exclusive lock, Delete a shared one
-	keptName = ".kept" // folder to which blobs are moved that are deleted during a Hold
+	keptName = ".kept" // folder that receives the blobs deleted during a Hold
 
 	holdPoll = 10 * time.Millisecond
 )
@@ -30,7 +30,7 @@ type Held struct {
 	unlock func()
 }
 
-// File is the file of a blob.
+// File describes the file that stores a blob.
 type File struct {
 	Path string // path at which the file can currently be read
 	Name string // relative path of the file in a folder store, with slashes
@@ -73,9 +73,9 @@ func (h *Held) Release() error {
 	return err
 }
 
-// Each calls fn, in no particular order, for each blob that existed when the hold began, and for some blobs that were
-// added later. The method Each may report a blob twice. If the file of a blob is moved before fn reads it, Each reports
-// the blob again.
+// Each calls fn, in no particular order, for every blob that existed when the hold began and possibly for blobs that
+// were added later. The method Each may report a blob twice. If the file of a blob is moved before fn reads it, Each
+// reports the blob again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
@@ -93,7 +93,7 @@ func (f *folder) file(path, key string) File {
 	return File{path, filepath.ToSlash(name)}
 }
 
-// lock tries to lock the folder without waiting. The result held is true if a conflicting lock exists.
+// lock tries to lock the folder without waiting. lock returns held == true if a conflicting lock exists.
 func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	file, err := os.OpenFile(filepath.Join(f.root, holdName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -110,7 +110,7 @@ func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	return nil, false, fmt.Errorf("lock the blobs: %w", err)
 }
 
-// dropKept deletes the kept files of a process that was killed during a Hold.
+// dropKept deletes the files that a process kept before it was killed during a Hold.
 func (f *folder) dropKept() error {
 	if err := mkdir(filepath.Join(f.root, keptName)); err != nil {
 		return err

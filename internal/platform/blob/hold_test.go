@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// contents returns the contents of the files that Each reports, by name.
+// contents returns the contents of the files that Each reports, keyed by name.
 func (h *Held) contents(t *testing.T) map[string]string {
 	t.Helper()
 	found := map[string]string{}

@@ -5,20 +5,20 @@ import (
 	"sync/atomic"
 )
 
-// WithAddition returns a context that adds writes to a transaction that changes data, for example an audit entry. The
+// WithAddition returns a context that adds writes, such as an audit entry, to a transaction that changes data. The
 // function add runs at the end of the first [DB.Update] or [DB.UpdateTogether] with this context that changes data and
 // commits. The function add runs in the same transaction as the change, so its writes are stored if and only if the
-// change is stored. The function add must only queue statements, and it runs again if the update runs again, or if an
-// earlier update with the context was not committed or has an unknown outcome.
+// change is stored. The function add must only queue statements. The function add runs again if the update runs again,
+// or if an earlier update with the context was not committed or has an unknown outcome.
 //
 // Queued statements count as changes, and so do statements that return rows, except SELECTs. Transactions without
-// changes and transactions of [DB.UpdateApart] run no addition.
+// changes and [DB.UpdateApart] transactions do not run the addition.
 func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
 }
 
-// WithoutAddition returns a context whose updates run no addition, for changes that the caller did not ask for, such as
-// cache updates.
+// WithoutAddition returns a context whose updates do not run an addition, for changes that the caller did not ask for,
+// such as cache updates.
 func WithoutAddition(ctx context.Context) context.Context {
 	return context.WithValue(ctx, additionKey{}, (*addition)(nil))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// borrow returns an engine that uses the connections of d, for tests that need a database. Without borrowed
-// connections, a test would need twice the time, because each new PostgreSQL process first reads the catalog.
+// borrow returns an engine that uses d's connections, for tests that need a database. Without borrowed connections, a
+// test would need twice the time, because each new PostgreSQL process first reads the catalog.
 func borrow(d *DB) (*postgresDB, error) {
 	owner, ok := d.e.(*postgresDB)
 	if !ok {
@@ -22,7 +22,7 @@ func borrow(d *DB) (*postgresDB, error) {
 
 const returnTime = 10 * time.Second // time limit for work that still uses borrowed connections
 
-// returnIdle waits until no connection of the pool is in use, for at most returnTime. returnIdle then closes
+// returnIdle waits until no connection in the pool is in use, for at most returnTime. returnIdle then closes
 // connections that do not answer, so that the next borrower does not get broken connections.
 func returnIdle(pool *pgxpool.Pool) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)

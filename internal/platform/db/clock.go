@@ -33,9 +33,9 @@ func (c *clock) now() time.Time {
 	return r.server.Add(time.Since(r.at)).UTC().Truncate(time.Microsecond)
 }
 
-// heard stores a reading of the server's clock, which was requested at the time asked and received at the time
-// answered. The longer a reading takes, the less exact is its result. The function heard drops a reading that took
-// longer than both clockGood and the stored reading, unless the stored reading is older than clockOld.
+// heard stores a reading of the server's clock; asked and answered are the times of the request and of the response.
+// The longer a reading takes, the less accurate it is. The function heard drops a reading that took longer than both
+// clockGood and the stored reading, unless the stored reading is older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)
 	if old := c.last.Load(); old != nil && took > max(old.took, clockGood) && answered.Sub(old.at) < clockOld {
@@ -45,8 +45,8 @@ func (c *clock) heard(asked, answered, server time.Time) {
 }
 
 // Now returns the current time in whole microseconds UTC. On PostgreSQL, Now returns the server's time, so that times
-// written by different nodes can be compared. The error of the server's time is at most half a round trip. On SQLite,
-// Now returns this machine's time.
+// written by different nodes can be compared. The result differs from the server's clock by at most half a round trip.
+// On SQLite, Now returns this machine's time.
 func (d *DB) Now() time.Time { return d.e.now() }
 
 // readClock reads the server's time.

@@ -1,4 +1,4 @@
-// Package db stores Postrider's rows in SQLite or PostgreSQL, with one SQL text for both engines.
+// Package db stores Postrider's rows in SQLite or PostgreSQL, and uses the same SQL for both engines.
 //
 // # SQL
 //
@@ -8,18 +8,18 @@
 // violation. Code must not use a SELECT before an INSERT to check uniqueness.
 //
 // A list is passed as one parameter, a []string, []int64 or []float64, so that a statement has the same text for lists
-// of all lengths. The SQL must use a list parameter in exactly one of the following forms, which are translated for
+// of any length. The SQL must use a list parameter in exactly one of the following forms, which are translated for
 // SQLite. In the form x <> ALL($n), the list must not be nil:
 //
 //	x = ANY($n)
 //	x <> ALL($n)
 //	SELECT UNNEST(CAST($n AS TEXT[]))
 //
-// A query that uses a partial index repeats the index's condition literally. For example, neither engine infers from
-// dedupe = $1 that dedupe is not empty.
+// A query that uses a partial index must repeat the index's condition literally. For example, neither engine infers
+// from dedupe = $1 that dedupe is not empty.
 //
 // SQLite databases have no planner statistics, because ANALYZE never runs on them. If SQLite would use the primary key
-// although another index finds fewer rows, the comment /*sqlite: INDEXED BY name */ after the table name selects that
+// although another index matches fewer rows, the comment /*sqlite: INDEXED BY name */ after the table name selects that
 // index. The statement fails if the index does not exist.
 //
 // # Reading and writing
@@ -27,13 +27,13 @@
 // A [Reader] runs SELECTs. Only a [Tx] can write, and only [DB.Update] provides a Tx. If Update returns nil, all
 // changes of its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored. On
 // SQLite, concurrent Updates share one commit and one fsync, each in a separate savepoint. On PostgreSQL each Update is
-// a transaction, and writes whose result is not needed are sent in one round trip (see [Tx.Queue]).
+// a transaction, and writes whose results are not needed are sent in one round trip (see [Tx.Queue]).
 //
 // The function given to Update may run more than once, and on SQLite it blocks the only writer. The function given to
 // Update must not use the network, render, hash, sign, or do other slow work.
 //
-// [DB.ReadLong] runs reads of very many rows. Long reads have a time limit, and only a few of them may run at the same
-// time, so that free connections remain for other reads.
+// [DB.ReadLong] runs reads that scan very many rows. Long reads have a time limit, and only a few of them may run at
+// the same time, so that free connections remain for other reads.
 //
 // # Failures
 //
@@ -46,9 +46,10 @@
 //
 // If a connection to PostgreSQL is lost between COMMIT and its answer, Update determines the outcome on a new
 // connection with the query that was passed to [Tx.Proof]. Update returns nil if the transaction was committed. Update
-// runs the function again only if the transaction was certainly not committed. If Update cannot determine the outcome,
-// or if SQLite's COMMIT ends with an I/O error, Update returns [ErrUnknown] and does not run the function again. A
-// caller that retries after ErrUnknown must be idempotent, for example by an idempotency key or a job fence.
+// runs the function again only if it is certain that the transaction was not committed. If Update cannot determine the
+// outcome, or if SQLite's COMMIT ends with an I/O error, Update returns [ErrUnknown] and does not run the function
+// again. A caller that retries after ErrUnknown must be idempotent, for example by using an idempotency key or a job
+// fence.
 //
 // # Out of scope
 //
@@ -69,7 +70,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// ErrNoRows is the error of Row.Scan if the query found nothing.
+// ErrNoRows is the error that Row.Scan returns if the query found no row.
 var ErrNoRows = sql.ErrNoRows
 
 // Row is the result of a query for one row.
@@ -85,7 +86,7 @@ type Rows interface {
 	Close()
 }
 
-// querier is implemented by a pool of readers and by a transaction, on either engine.
+// querier is implemented by a pool of readers and by a transaction on each engine.
 type querier interface {
 	query(ctx context.Context, sql string, args []any) (Rows, error)
 	queryRow(ctx context.Context, sql string, args []any) Row
@@ -171,23 +172,23 @@ func (t *Tx) Exec(ctx context.Context, sql string, args ...any) (int64, error) {
 
 // Queue runs a statement whose result is not needed. On PostgreSQL the statement is sent together with the next
 // statement that needs an answer, or with the commit. If a queued statement fails, the statement or commit that is sent
-// with it reports the error. Queued statements run in the order of the calls.
+// with it reports the error. Queued statements run in the order in which they were queued.
 func (t *Tx) Queue(ctx context.Context, sql string, args ...any) {
 	t.changes++
 	t.w.queue(ctx, sql, args)
 }
 
 // QueueOne queues an UPDATE or a DELETE that must change a row, such as one with a fence. If the statement changes no
-// row, the transaction fails with the error missing; on PostgreSQL this failure is reported only when the statement's
-// answer arrives.
+// row, the transaction fails with the given error. On PostgreSQL, this failure is reported only when the answer to the
+// statement arrives.
 func (t *Tx) QueueOne(ctx context.Context, missing error, sql string, args ...any) {
 	t.changes++
 	t.w.queueOne(ctx, missing, sql, args)
 }
 
-// QueueHold prevents the deletion of a row until the transaction ends. If another transaction tries to delete the row,
-// it waits until this transaction ends, and then sees the changes that this transaction made. If the row does not
-// exist, the transaction fails as with QueueOne.
+// QueueHold prevents the deletion of a row until the transaction ends. Another transaction that tries to delete the row
+// waits until this transaction ends and then sees this transaction's changes. If the row does not exist, the
+// transaction fails as with QueueOne.
 func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 	t.w.queueHold(ctx, missing, table, id)
 }
@@ -197,7 +198,7 @@ func (t *Tx) QueueHold(ctx context.Context, missing error, table, id string) {
 func (t *Tx) Now() time.Time { return t.now }
 
 // OneWriter reports whether only one transaction can write at a time, as on SQLite. If OneWriter is false, as on
-// PostgreSQL, a SELECT of rows to claim needs FOR UPDATE SKIP LOCKED, which skips rows that another node is claiming.
+// PostgreSQL, a SELECT that claims rows needs FOR UPDATE SKIP LOCKED, which skips rows that another node is claiming.
 func (t *Tx) OneWriter() bool { return t.oneWriter }
 
 // Serialize makes transactions with the same name run one after another. Serialize is for constraints that no index can
@@ -220,10 +221,10 @@ type proof struct {
 	args []any
 }
 
-// Proof sets the query that decides whether the transaction was committed if the answer to its COMMIT is lost. The
-// query must find a row if and only if the transaction was committed. The transaction must insert the row that the
-// query finds under a new id, and the row must not be deleted within a minute. A transaction needs only one proof;
-// further calls of Proof are ignored.
+// Proof sets the query that determines whether the transaction was committed when the answer to its COMMIT is lost. The
+// query must find a row if and only if the transaction was committed. The transaction must insert that row with a new
+// id, and the row must not be deleted within a minute. A transaction needs only one proof; additional calls to Proof
+// are ignored.
 func (t *Tx) Proof(sql string, args ...any) {
 	if t.proof == nil {
 		t.proof = &proof{sql, args}
@@ -264,7 +265,7 @@ type DB struct {
 // Options are the parameters of [Open].
 type Options struct {
 	URL      string        // postgres://... or the path of an SQLite file
-	MaxConns int           // connections to PostgreSQL, or readers of SQLite; 0 means a default
+	MaxConns int           // number of PostgreSQL connections or SQLite readers; 0 means a default
 	Patience time.Duration // maximum wait for a connection to PostgreSQL and for each answer; 0 means 20 seconds
 	Log      *slog.Logger
 	Trace    func(Statement) // function that is called with each statement; may be nil
@@ -272,8 +273,8 @@ type Options struct {
 	// Break reports whether a statement must fail. Only tests set Break.
 	Break func(Statement) bool
 
-	// Borrow is a PostgreSQL database whose connections Open uses in place of URL, MaxConns and Patience. Close does not
-	// close borrowed connections. Only tests set Borrow.
+	// Borrow is a PostgreSQL database whose connections Open uses instead of opening new ones. Close does not close
+	// borrowed connections. Only tests set Borrow.
 	Borrow *DB
 
 	// Beside must be set if a node may be running on the same database. Commands set Beside. If Beside is set, Close sends
@@ -333,8 +334,8 @@ func (d *DB) Snapshot(ctx context.Context, to string) error {
 	return s.snapshot(ctx, to)
 }
 
-// Close waits for Updates in progress and closes all connections. With [Options.Beside], Close first sends pending
-// hints, for at most 5 s.
+// Close waits for Updates in progress and closes all connections. If [Options.Beside] is set, Close first sends pending
+// hints, which takes at most 5 s.
 func (d *DB) Close() {
 	if d.beside {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
@@ -355,8 +356,8 @@ func (d *DB) Update(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // UpdateApart is like Update but uses a separate connection. UpdateApart is for heartbeats, which must not wait for
-// other work of the process. Updates with UpdateApart must be few and small. On SQLite, UpdateApart equals Update,
-// because the one writer never delays an update for long.
+// other work in the process. Use UpdateApart only for a few small updates. On SQLite, UpdateApart is the same as
+// Update, because the single writer never delays an update for long.
 func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 	return d.e.updateApart(ctx, fn)
 }
@@ -411,10 +412,10 @@ func Time(us int64) time.Time {
 }
 
 // Now returns the current time of this machine's clock, in UTC and whole microseconds, as the database stores times.
-// Use [DB.Now] for times that are compared with times of other nodes.
+// Use [DB.Now] for times that are compared with times from other nodes.
 func Now() time.Time { return time.Now().UTC().Truncate(time.Microsecond) }
 
-// recovered calls fn and converts a panic to an error, so that SQLite's one writer continues to run.
+// recovered calls fn and converts a panic to an error, so that SQLite's only writer keeps running.
 func recovered(fn func(*Tx) error, t *Tx) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -438,7 +439,7 @@ func (h *hints) init() {
 	h.kick = make(chan struct{}, 1)
 }
 
-// Hint calls the subscribers of topic on every node with payload. Hint never blocks, and a hint may be lost.
+// Hint passes payload to the topic's subscribers on every node. Hint never blocks, and a hint may be lost.
 func (d *DB) Hint(topic, payload string) {
 	h := &d.hints
 	h.mu.Lock()
@@ -462,8 +463,8 @@ func (d *DB) Hint(topic, payload string) {
 	}
 }
 
-// OnHint sets f to be called for each hint of topic from this node and, while [DB.Run] runs, from other processes. The
-// function f must not block. Call OnHint before Run.
+// OnHint registers f, which is called for each hint on the topic from this node and, while [DB.Run] runs, from other
+// processes. The function f must not block. Call OnHint before Run.
 func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.mu.Lock()
 	defer d.hints.mu.Unlock()
@@ -471,13 +472,13 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 }
 
 const (
-	hintDelay = 10 * time.Millisecond // how long hints are collected before one message sends them
+	hintDelay = 10 * time.Millisecond // how long hints are collected before they are sent in one message
 	closeTime = 5 * time.Second       // time limit for sending hints in Close
 )
 
-// Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. The node
-// of an SQLite file only receives hints, because no other process listens on that file. If listening fails, Run logs
-// the error and retries every 2 s. On PostgreSQL, hints that are sent before the retry succeeds are lost.
+// Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. A node on
+// an SQLite file only receives hints, because no other process listens on that file. If listening fails, Run logs the
+// error and retries every 2 s. On PostgreSQL, hints that are sent before the retry succeeds are lost.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string
@@ -546,8 +547,8 @@ func (d *DB) flushHints(ctx context.Context) {
 	}
 }
 
-// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. Payloads above 4,000
-// bytes and payloads that do not fit into eight messages are omitted. A node that receives eight messages of hints
+// packHints joins payloads with newlines into messages under PostgreSQL's limit of 8,000 bytes. Payloads longer than
+// 4,000 bytes and payloads that do not fit into eight messages are omitted. A node that receives eight hint messages
 // polls for work anyway.
 func packHints(payloads map[string]bool) []string {
 	var out []string

@@ -138,7 +138,7 @@ func TestHooksAndMissingRows(t *testing.T) {
 		})
 		t.Run("readers cannot write", func(t *testing.T) {
 			if d.Engine() != "sqlite" {
-				return // PostgreSQL's pool can write; only the type Reader prevents writes
+				return // the PostgreSQL pool can write; only the Reader type prevents writes
 			}
 			if rows, err := d.Query(ctx, `DELETE FROM things RETURNING id`); err == nil {
 				for rows.Next() {
@@ -310,8 +310,8 @@ func TestCancelledUpdateDoesNothing(t *testing.T) {
 	})
 }
 
-// TestMigrationNumbers checks that no two migrations have the same number, so that their order is unambiguous. An
-// exception is the number 0009, with which two migrations were released.
+// TestMigrationNumbers checks that no two migrations have the same number, so that their order is unambiguous. The
+// number 0009 is an exception, because two migrations were released with it.
 func TestMigrationNumbers(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("migrations/*.sql")
@@ -385,8 +385,8 @@ func TestHintsReachOtherNodes(t *testing.T) {
 	}
 }
 
-// If more statement texts run at the same time than the statement cache holds, the cache does not close statements in
-// use.
+// If more distinct statements run at the same time than the statement cache can hold, the cache does not close
+// statements in use.
 func TestMoreTextsThanAreKept(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		var wg sync.WaitGroup

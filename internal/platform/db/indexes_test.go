@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// The migrations create the same indexes on both engines. The test does not compare indexes of primary keys, whose
-// names differ if a migration copied the table on only one engine.
+// The migrations create the same indexes on both engines. The test does not compare primary key indexes, whose names
+// differ if a migration copied the table on only one engine.
 func TestEnginesHaveTheSameIndexes(t *testing.T) {
 	names := func(d *db.DB, text string) (all []string) {
 		rows, err := d.Query(t.Context(), text)

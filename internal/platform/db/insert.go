@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// InsertRows inserts many rows and returns how many it inserted or updated. The parameter into is the table with its
+// InsertRows inserts many rows and returns how many it inserted or updated. The parameter into lists the table and its
 // columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
 // column: a list with one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows.
 // At least one argument must be a list, and all lists must have the same length.
 //
-// On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. PostgreSQL
-// does not allow ON CONFLICT DO UPDATE to update a row twice in one call of InsertRows. On SQLite, InsertRows runs one
-// statement per row, so that values need no JSON encoding.
+// On PostgreSQL, InsertRows runs one statement with the lists, which is much faster than many statements. On
+// PostgreSQL, an ON CONFLICT DO UPDATE clause cannot update the same row twice in one call to InsertRows. On SQLite,
+// InsertRows runs one statement per row, so that values need no JSON encoding.
 func (t *Tx) InsertRows(ctx context.Context, into, conflict string, columns ...any) (int64, error) {
 	if !t.oneWriter {
 		return t.Exec(ctx, insertLists(into, conflict, columns), columns...)
@@ -58,7 +58,7 @@ func insertLists(into, conflict string, columns []any) string {
 		strings.Join(unnested, ", ") + ") AS u (" + strings.Join(names, ", ") + ") " + conflict
 }
 
-// pgType returns the PostgreSQL type of a column's values, and whether column is a list with one value per row.
+// pgType returns the PostgreSQL type of a column's values, and reports whether column is a list with one value per row.
 func pgType(column any) (name string, list bool) {
 	switch column.(type) {
 	case string:
@@ -99,7 +99,7 @@ func eachRow(into, conflict string, columns []any, do func(text string, args []a
 		case []bool:
 			n, at[i] = len(list), func(row int) any { return list[row] }
 		default:
-			pgType(c) // SQLite must refuse the same types as PostgreSQL
+			pgType(c) // SQLite must reject the same types as PostgreSQL
 			at[i] = func(int) any { return c }
 		}
 		if n >= 0 && rows >= 0 && n != rows {

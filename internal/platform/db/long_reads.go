@@ -15,7 +15,7 @@ var (
 	// ErrCrowded means that a long read did not start, because no slot became free in time.
 	ErrCrowded = errors.New("too many long reads run at once")
 
-	// ErrTooLong means that a long read reached its time limit and was ended.
+	// ErrTooLong means that a long read was stopped because it reached its time limit.
 	ErrTooLong = errors.New("a long read was ended because its time was over")
 )
 
@@ -35,9 +35,9 @@ type Long struct {
 //
 // The function fn must use the context and the Reader that it receives, and must not start another long read. When the
 // time limit is reached, the running statement is also canceled on the server. In a long read, a query returns its
-// first row only after the database has found all rows. The rows must be closed before the next query of the long read.
+// first row only after the database has found all rows. The rows must be closed before the next query in the long read.
 //
-// If no slot becomes free in time, or the read takes too long, the error is a fault of kind Unavailable that is
+// If no slot becomes free in time, or the read takes too long, the error is an Unavailable fault that wraps
 // [ErrCrowded] or [ErrTooLong].
 func (d *DB) ReadLong(ctx context.Context, l Long, fn func(ctx context.Context, r Reader) error) error {
 	waiting, cancel := context.WithTimeout(ctx, cmp.Or(l.Wait, longTime))

@@ -18,8 +18,8 @@ var (
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a database fault, as the log shows it. For errors.Is, an outage matches the error in its field
-// kind.
+// outage is the cause of a database fault, as it appears in the log. For errors.Is, an outage matches the error in its
+// field kind.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string

@@ -27,7 +27,7 @@ func prove(ctx context.Context, id string, ran *int) func(*db.Tx) error {
 	}
 }
 
-// committing returns the functions that commit an update, Update and UpdateTogether, by name.
+// committing returns the functions that commit an update (Update and UpdateTogether), keyed by name.
 func committing(d *db.DB) map[string]func(context.Context, func(*db.Tx) error) error {
 	return map[string]func(context.Context, func(*db.Tx) error) error{
 		"alone": d.Update,
@@ -192,7 +192,7 @@ func TestQueuedUpdateIsOneRoundTrip(t *testing.T) {
 	t.Cleanup(d.Close)
 	makeTable(t, d)
 	least := 100
-	for i := range 10 { // some updates need more, to prepare statements or to check idle connections
+	for i := range 10 { // some updates need more round trips to prepare statements or to check idle connections
 		ran, before := 0, p.Requests()
 		if err := d.Update(t.Context(), prove(t.Context(), strings.Repeat("x", i+1), &ran)); err != nil {
 			t.Fatal(err)
@@ -330,7 +330,7 @@ func TestReadOnlyServer(t *testing.T) {
 	}
 }
 
-// Reads and updates return the error of a faulty statement unchanged, not as an outage.
+// Reads and updates return the error from a faulty statement unchanged, not as an outage.
 func TestFaultyStatementIsNoOutage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		makeTable(t, d)

@@ -17,12 +17,12 @@ import (
 const (
 	patience       = 20 * time.Second // default time limit for acquiring a connection and for each answer
 	connectTime    = 10 * time.Second // time limit for a new connection, unless the URL sets another limit
-	migrationTime  = 24 * time.Hour   // limit for a migration statement, and for the wait while another node migrates
+	migrationTime  = 24 * time.Hour   // time limit for a migration statement or for waiting for another node to migrate
 	stillTime      = 15 * time.Second // maximum idle time in a transaction, in case the client vanishes silently
 	pgEndTime      = 5 * time.Second  // time limit for a rollback or for closing a broken connection
 	pgProveTime    = 10 * time.Second // time limit for finding out whether a transaction was committed
 	migrationLock  = 794613           // the advisory lock that a node holds while it migrates
-	readOnly       = "25006"          // SQLSTATE of a write on a standby, such as a former primary
+	readOnly       = "25006"          // SQLSTATE for a write on a standby, such as a former primary
 	divisionByZero = "22012"
 )
 
@@ -79,7 +79,7 @@ func (p *postgresDB) name() string { return "postgres" }
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings of long reads. longSettings force PostgreSQL to use indexes. All contact properties
+// longSettings are the settings for long reads. longSettings force PostgreSQL to use indexes. All contact properties
 // share one table and its statistics, so PostgreSQL would overestimate the number of rows and read the values of all
 // teams. Each long read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
@@ -206,10 +206,10 @@ func (r *pgRows) Err() error {
 	return r.err
 }
 
-// pgError converts an error of a statement or an update. Temporary errors become Unavailable faults: a lost connection,
-// a server out of resources, and the errors with which a server ends connections. All other errors of PostgreSQL and of
-// the update's function are returned unchanged. If the server is a standby and refuses to write, pgError also closes
-// the connection.
+// pgError converts an error from a statement or an update. Temporary errors become Unavailable faults: a lost
+// connection, a server out of resources, and the errors with which a server ends connections. All other errors from
+// PostgreSQL and from the update's function are returned unchanged. If the server is a standby and refuses to write,
+// pgError also closes the connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil
@@ -241,14 +241,14 @@ func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	return err
 }
 
-// passes reports whether an error with the given SQLSTATE comes from the state of the server rather than from the
+// passes reports whether an error with the given SQLSTATE is caused by the state of the server rather than by the
 // statement.
 func passes(code string) bool {
 	switch code[:min(2, len(code))] {
 	case "08", // connection exceptions, which a pooler may report
 		"53", // the server is out of resources: connections, memory, disk space
 		"57", // operator intervention: canceled by an operator or a time limit; server starting or stopping
-		"58": // input or output error of the server
+		"58": // I/O error on the server
 		return true
 	}
 	// SQLSTATE 55P03 means that the wait for a lock exceeded the server's lock_timeout.

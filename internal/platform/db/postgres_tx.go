@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	pgConflictTries = 8 // maximum attempts of a transaction that PostgreSQL aborts because of a conflict
-	pgBrokenTries   = 2 // maximum attempts of a transaction whose connection breaks before anything is stored
+	pgConflictTries = 8 // maximum number of attempts if PostgreSQL aborts the transaction because of a conflict
+	pgBrokenTries   = 2 // maximum number of attempts if the connection breaks before anything is stored
 )
 
 func (p *postgresDB) update(ctx context.Context, fn func(*Tx) error) error {
@@ -99,7 +99,7 @@ type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
 	batch    *pgx.Batch
-	fence    map[int]error // error to report if a statement returns no row, by the statement's position in the batch
+	fence    map[int]error // error to report if a statement returns no row, by the statement's batch position
 	begun    bool
 	asked    bool // COMMIT was sent
 	refused  bool // whether the server reported an error and rolled back
@@ -126,8 +126,8 @@ func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
 
-// queueRows makes the transaction fail with the error missing if a statement returns no row. The queued statement
-// divides by the number of returned rows, so that the server reports an error if the number is zero.
+// queueRows makes the transaction fail with the given error if a statement returns no row. The queued statement divides
+// by the number of returned rows, so that the server reports an error if the number is zero.
 func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args []any) {
 	t.queue(ctx, `WITH found AS (`+text+`) SELECT 1 / COUNT(*) FROM found`, args)
 	if t.fence == nil {
@@ -136,8 +136,8 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed returns the error missing if err is the division by zero that queueRows provokes. For any other error, failed
-// returns err unchanged.
+// failed replaces the division-by-zero error that queueRows provokes with the given error. Any other error is returned
+// unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing

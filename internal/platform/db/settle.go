@@ -13,9 +13,9 @@ import (
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
 // may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
 // client does not know that id: the server would have sent the id with the lost answer. The function settle checks
-// whether the connection's server process still exists, and whether the row of [Tx.Proof] exists, which only this
-// transaction can have inserted. If the row exists, the transaction was committed. If neither the process nor the row
-// exists, nothing was stored and nothing will be stored.
+// whether the connection's server process still exists, and whether the row that the [Tx.Proof] query looks for exists.
+// Only this transaction can have inserted that row. If the row exists, the transaction was committed. If neither the
+// process nor the row exists, nothing was stored and nothing will be stored.
 
 // backend is the server process of a connection. The start time of the process is needed because another process may
 // later get the same pid.
@@ -27,7 +27,7 @@ type backend struct {
 const backendKey = "postrider backend"
 
 // stillLimit sets how long a transaction may be idle, unless the server already has a shorter limit. The functions
-// current_setting and pg_stat_get_activity take half of the time of the views pg_settings and pg_stat_activity.
+// current_setting and pg_stat_get_activity take half as long as the views pg_settings and pg_stat_activity.
 const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1, false)
 	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
@@ -43,7 +43,7 @@ func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 		return err
 	}
 	// JIT compilation of a filter with many rules would take seconds for a read that takes milliseconds. A server may
-	// refuse to change the setting jit.
+	// refuse to change the jit setting.
 	if _, err := c.Exec(ctx, "SET jit = off"); err != nil && c.IsClosed() {
 		return err
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	groupMax   = 256                  // maximum number of updates that share one commit
 	groupTime  = 8 * time.Millisecond // a group that has run for this time accepts no more updates
-	queueDepth = 1024                 // maximum number of waiting updates; further callers block
+	queueDepth = 1024                 // maximum number of waiting updates; additional callers block
 )
 
 // pragmas are the PRAGMA settings of both handles (the writer and the readers). The pragmas are in the DSN, because a
@@ -33,7 +33,7 @@ var pragmas = []string{
 	"synchronous(FULL)",        // a COMMIT returns only when it is on disk
 	"foreign_keys(1)",          // SQLite must check foreign keys, as PostgreSQL does
 	"temp_store(MEMORY)",       // sorting does not create temporary files
-	"wal_autocheckpoint(4000)", // a checkpoint, which delays commits, runs after each 32 MB of log
+	"wal_autocheckpoint(4000)", // a checkpoint, which delays commits, runs after every 32 MB of log
 	"journal_size_limit(67108864)",
 }
 
@@ -153,8 +153,8 @@ func (s *sqliteDB) disconnect() {
 
 // prepareFile creates the database file with private permissions, because SQLite would make the file readable for all
 // users. The permissions of files from an earlier run are corrected. SQLite creates its other files with the mode of
-// the database file. A new folder for the database becomes private; an existing folder may be shared and stays
-// unchanged.
+// the database file. A new folder for the database is made private; an existing folder may be shared, so its
+// permissions stay unchanged.
 func prepareFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -180,7 +180,8 @@ func (s *sqliteDB) readLong(_ context.Context, fn func(querier) error) error {
 }
 
 // wholeReads reads all rows of a query before it returns the first row. The driver can interrupt a statement only until
-// its first row. If matching rows are rare, the search for the next row could block a reader for minutes.
+// the statement returns its first row. If matching rows are rare, the search for the next row could block a reader for
+// minutes.
 type wholeReads struct{ *sqliteDB }
 
 func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, error) {
@@ -233,7 +234,7 @@ func (s *sqliteDB) update(ctx context.Context, fn func(*Tx) error) error {
 	return u.err
 }
 
-// updateApart equals update, because the writer never delays an update for long.
+// updateApart is the same as update, because the writer never delays an update for long.
 func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
@@ -502,7 +503,7 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 	return m
 }
 
-// migrate calls the function run with a transaction of the writer.
+// migrate calls the function run with a transaction on the writer connection.
 func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
 }
@@ -520,8 +521,8 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// Every hintPoll, listen calls the function got with each hint that other processes have stored. Hints from before the
-// node's start are not needed, but are harmless.
+// At intervals of hintPoll, listen calls the function got with each hint that other processes have stored. Hints from
+// before the node started are not needed, but are harmless.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)
 	defer tick.Stop()

@@ -14,7 +14,8 @@ import (
 	lib "modernc.org/sqlite/lib"
 )
 
-// checkMax limits how long a starting node checks its file. Checking a gigabyte takes some seconds.
+// checkMax is the time limit for the check of a node's database file at startup. Checking a gigabyte takes several
+// seconds.
 const checkMax = time.Minute
 
 // stopMark returns the name of the stop mark, a file next to the database that records a clean shutdown. The mark

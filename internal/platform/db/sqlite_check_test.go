@@ -55,7 +55,7 @@ func filled(t *testing.T, path string) *db.DB {
 	return d
 }
 
-// copied copies a database and its auxiliary files, as `cp` does.
+// copied makes a copy of a database and its auxiliary files, as `cp` does.
 func copied(t *testing.T, path string) string {
 	t.Helper()
 	to := filepath.Join(t.TempDir(), filepath.Base(path))
@@ -106,7 +106,7 @@ func TestWhatIsLookedAt(t *testing.T) {
 	expect(t, "a command beside a copy", copied(t, path), true, false)
 }
 
-// A node refuses to start on a damaged file, and the error says what to do.
+// A node refuses to start with a damaged file, and the error says what to do.
 func TestDamagedFile(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")

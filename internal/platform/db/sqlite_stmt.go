@@ -13,10 +13,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-const cachedStmts = 400 // maximum number of prepared statements of the readers, and also of the writer
+const cachedStmts = 400 // maximum number of prepared statements for the readers, and separately for the writer
 
-// stmtCache keeps prepared statements by their text. If the cache is full, a new statement replaces an arbitrary other
-// statement. A stmtCache is safe for concurrent use.
+// stmtCache holds prepared statements, keyed by their text. If the cache is full, a new statement replaces an arbitrary
+// existing one. A stmtCache is safe for concurrent use.
 type stmtCache struct {
 	prepare func(ctx context.Context, text string) (*sql.Stmt, error)
 	mu      sync.RWMutex
@@ -46,8 +46,8 @@ func (c *cachedStmt) release() {
 	}
 }
 
-// get returns the prepared statement for a text. The caller must call release after it has run the statement and closed
-// its rows.
+// get returns the prepared statement for the given SQL text. The caller must call release after it has run the
+// statement and closed its rows.
 func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedStmt, error) {
 	key := stmtKey{text, haveOnes(args)}
 	c.mu.RLock()
@@ -80,7 +80,7 @@ func (c *stmtCache) get(ctx context.Context, text string, args []any) (*cachedSt
 		c.m = map[stmtKey]*cachedStmt{}
 	}
 	if len(c.m) >= cachedStmts {
-		for k, old := range c.m { // removes an arbitrary statement, because the order of a map is random
+		for k, old := range c.m { // removes an arbitrary statement, because the iteration order of a map is random
 			delete(c.m, k)
 			old.release()
 			break
@@ -253,13 +253,13 @@ func (c *stmtCache) queryRow(ctx context.Context, text string, args []any) Row {
 	return &sqlRow{st.st.QueryRowContext(ctx, args...), st}
 }
 
-// sqlRows implements Rows with the rows of database/sql.
+// sqlRows implements Rows with rows from database/sql.
 type sqlRows struct {
 	*sql.Rows
 	st *cachedStmt
 }
 
-// Err returns the error that ended the iteration of the rows, or nil.
+// Err returns the error that ended the iteration over the rows, or nil.
 func (r *sqlRows) Err() error { return sqliteError("read rows", r.Rows.Err()) }
 
 // Close closes the rows and may be called more than once.

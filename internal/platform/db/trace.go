@@ -8,7 +8,7 @@ type Statement struct {
 	Args []any
 }
 
-// broken replaces a statement that a test makes fail. Both engines reject the text of broken as invalid SQL.
+// broken replaces a statement that a test wants to fail. Both engines reject the text of broken as invalid SQL.
 const broken = `THIS STATEMENT IS BROKEN BY A TEST`
 
 // traced reports each statement that callers run on an engine. Internal statements are not reported: migrations, hints,
@@ -25,8 +25,8 @@ type tracer struct {
 	breaks func(Statement) bool
 }
 
-// report passes a statement to the function trace and returns the statement to run, which is the text broken if the
-// statement must fail.
+// report passes a statement to the function trace and returns the statement to run. If the statement must fail, report
+// returns the invalid statement broken.
 func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}
 	if t.trace != nil {

@@ -9,24 +9,24 @@ import (
 )
 
 const (
-	// togetherMax is how many updates may share a transaction.
+	// togetherMax is the maximum number of updates that share a transaction.
 	togetherMax = 16
-	// togetherAtOnce is how many shared transactions of each class run at a time. With a higher number, each transaction
-	// would contain fewer updates. With only one transaction at a time, each round trip to a distant database would wait
-	// for the previous round trip.
+	// togetherAtOnce is the maximum number of shared transactions in each class that run at a time. With a higher
+	// number, each transaction would contain fewer updates. With only one transaction at a time, each round trip to a
+	// distant database would wait for the previous round trip.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
 
 // UpdateTogether is like Update, for many small updates such as the results of deliveries. On PostgreSQL, up to 16
-// simultaneous updates of class c share a transaction and its wait for the disk. Updates that arrive during a commit
+// simultaneous updates in class c share a transaction and its wait for the disk. Updates that arrive during a commit
 // are part of the next shared transaction; no timer is used. On SQLite, UpdateTogether is the same as Update, because
 // SQLite's updates always share commits.
 //
-// An update that fails does not make other updates of the same transaction fail. If a shared transaction fails, each of
-// its updates runs again in a separate transaction, so fn may run more than once. If the database itself failed, all
+// A failed update does not make other updates in the same transaction fail. If a shared transaction fails, each of its
+// updates runs again in a separate transaction, so fn may run more than once. If the database itself failed, all
 // updates return the database's error; after [ErrUnknown] no update runs again. A transaction that has begun runs to
-// its end, even if ctx is canceled. An update that waits for its turn longer than Options.Patience returns
+// completion, even if ctx is canceled. An update that waits longer than Options.Patience for its turn returns
 // [ErrUnavailable].
 func (d *DB) UpdateTogether(ctx context.Context, c Class, fn func(*Tx) error) error {
 	if d.Alone() {
@@ -40,7 +40,7 @@ type Class int
 
 const (
 	Accepting Class = iota // updates for which a client is waiting
-	Recording              // updates that record outcomes of work in progress
+	Recording              // updates that record the outcome of work in progress
 	classes
 )
 
@@ -95,9 +95,9 @@ func (g *together) leave(p *shared) bool {
 	return i >= 0
 }
 
-// commitAll commits waiting updates in groups until no updates wait. The callers of these updates wait for commitAll,
-// so a shutdown need not wait for it. The context ctx must not be the context of the update that called commitAll,
-// because that context may end first.
+// commitAll commits waiting updates in groups until no updates are waiting. The callers of these updates wait for
+// commitAll, so a shutdown need not wait for it. The context ctx must not be the context of the update that called
+// commitAll, because that context may end first.
 func (g *together) commitAll(ctx context.Context, d *DB) {
 	for {
 		g.mu.Lock()

@@ -8,10 +8,10 @@ import (
 
 const walkRows = 2000 // number of rows that one step of Walk reads
 
-// Walk iterates over the rows of a query in steps, in the order of an id column. Walk calls the function step with a
-// range of ids: greater than after, up to and including upTo. The parameter from is a table name with a condition, such
-// as "request_logs WHERE team_id = $1"; args are the arguments of the condition. If no condition is needed, from must
-// end with WHERE TRUE. Walk is for queries that no index serves. If step returns an error, Walk stops and returns it.
+// Walk iterates over the rows of a query in steps, in order of an id column. Each call to step receives a range of ids,
+// which excludes after and includes upTo. The parameter from is a table name with a condition, such as "request_logs
+// WHERE team_id = $1"; args are the condition's arguments. If no condition is needed, from must end with WHERE TRUE.
+// Walk is for queries that no index supports. If step returns an error, Walk stops and returns it.
 func Walk(ctx context.Context, r Reader, from, column string, args []any, step func(after, upTo string) error) error {
 	n := len(args)
 	text := `SELECT COALESCE(MAX(` + column + `), '') FROM (SELECT ` + column + ` FROM ` + from +
@@ -29,7 +29,7 @@ func Walk(ctx context.Context, r Reader, from, column string, args []any, step f
 	}
 }
 
-// WalkIDs iterates over a whole table in the order of its column id, with one transaction per step.
+// WalkIDs iterates over a whole table in order of its id column, with one transaction per step.
 func (d *DB) WalkIDs(ctx context.Context, table string, step func(tx *Tx, after, upTo string) error) error {
 	return Walk(ctx, d.Reader, table+" WHERE TRUE", "id", nil, func(after, upTo string) error {
 		return d.Update(ctx, func(tx *Tx) error { return step(tx, after, upTo) })

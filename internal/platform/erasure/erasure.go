@@ -1,5 +1,5 @@
 // Package erasure helps the packages that store mail to erase all data about one email address. The package finds the
-// address in texts, defines which teams are affected, and counts the erased rows.
+// address in text, defines which teams are affected, and counts the erased rows.
 //
 // # What is erased
 //
@@ -8,10 +8,11 @@
 //
 // # How it is found
 //
-// No index finds an address within a text, because each email would have to update that index. An erasure reads each
-// table once from end to end, in steps and outside of transactions. Letters are compared without regard to case, as
-// [message.Address.Key] does. The function LOWER differs between the engines: SQLite converts only ASCII, and
-// PostgreSQL follows its locale. SQL therefore only preselects rows by a pattern, and Go code compares the texts.
+// No index supports searching text for an address, because each new email would have to update that index. An erasure
+// reads each table once from end to end, in steps and outside of transactions. Letters are compared without regard to
+// case, as [message.Address.Key] does. The function LOWER differs between the engines: SQLite converts only ASCII, and
+// PostgreSQL follows its locale. SQL therefore only preselects rows with a pattern, and Go code makes the exact
+// comparison.
 //
 // # Failures
 //
@@ -68,12 +69,12 @@ func Parse(text string) (Address, error) {
 // Key returns the address in lower case.
 func (a Address) Key() string { return a.key }
 
-// Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each stored spelling of the address
+// Like returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every stored spelling of the address
 // and may match other addresses, so callers check the result with [Address.Is]. The pattern has wildcards for letters
-// that the engines may change: letters outside of ASCII, and i, because the lower-case letter of I differs in Turkish.
+// that the engines may change: non-ASCII letters, and i, because Turkish has a different lower-case form of I.
 func (a Address) Like() string { return like(a.key) }
 
-// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches each text that contains the
+// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every text that contains the
 // address and may match other texts, so callers check the result with [Address.In].
 func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
@@ -123,8 +124,8 @@ func (a Address) Spellings(all []string) []string {
 	return some
 }
 
-// In reports whether a text contains the address as a whole address, not as a part of a longer address. The text given
-// to In may be JSON with escapes.
+// In reports whether a text contains the address as a whole, not as part of a longer address. The text given to In may
+// be JSON with escapes.
 func (a Address) In(text string) bool {
 	_, _, found := a.next(text, 0)
 	return found
@@ -151,7 +152,7 @@ func (a Address) Replace(text string) string {
 	return b.String()
 }
 
-// next returns the position of the next occurrence of the address in a text, starting at an offset. Longer addresses
+// next returns the position of the address's next occurrence at or after the given offset in a text. Longer addresses
 // that contain the address are skipped.
 func (a Address) next(text string, from int) (start, end int, found bool) {
 	for at := from; ; at++ {
@@ -172,7 +173,7 @@ func (a Address) next(text string, from int) (start, end int, found bool) {
 	}
 }
 
-// cutLocal returns the offset at which a local part begins, if the text ends with it.
+// cutLocal looks for a local part at the end of the text and returns the offset at which the local part begins.
 func cutLocal(text, local string) (start int, found bool) {
 	for start = len(text); local != ""; {
 		want, n := utf8.DecodeLastRuneInString(local)
@@ -186,7 +187,7 @@ func cutLocal(text, local string) (start int, found bool) {
 	return start, true
 }
 
-// cutDomain returns the offset at which a domain ends, if the text begins with it.
+// cutDomain looks for a domain at the start of the text and returns the offset at which the domain ends.
 func cutDomain(text, domain string) (end int, found bool) {
 	for _, want := range domain {
 		r, size := firstOf(text[end:])
@@ -236,14 +237,14 @@ type Scope struct {
 // Has reports whether a team is in scope.
 func (s *Scope) Has(teamID string) bool { return s.All || slices.Contains(s.Teams, teamID) }
 
-// Count is the number of rows of one kind that were erased, or that were kept for a reason that the kind names.
+// Count is the number of rows of one kind that were erased, or that were kept for the reason named in the kind.
 type Count struct {
 	Kind string `json:"kind"`
 	N    int    `json:"n"`
 	Left Left   `json:"left,omitzero"`
 }
 
-// Left tells when rows that this run did not erase can be erased.
+// Left says when the rows that this run did not erase can be erased.
 type Left string
 
 const (
@@ -258,7 +259,7 @@ type Report []Count
 // Add counts n more rows of a kind.
 func (r *Report) Add(kind string, n int) { r.add(Count{Kind: kind, N: n}) }
 
-// Leave counts n rows of a kind that were not erased.
+// Leave counts n rows of one kind that were not erased.
 func (r *Report) Leave(kind string, left Left, n int) { r.add(Count{Kind: kind, N: n, Left: left}) }
 
 // Merge adds the counts of another report to this report.
@@ -277,8 +278,7 @@ func (r *Report) add(more Count) {
 	(*r)[i].N += more.N
 }
 
-// Eraser erases an address from the rows of one package, in the teams of a scope. An interrupted Eraser is called
-// again.
+// Eraser erases an address from one package's rows for the teams in a scope. An interrupted Eraser is called again.
 type Eraser struct {
 	Name  string // name of the kind of rows
 	Erase func(ctx context.Context, a Address, scope Scope) (Report, error)

@@ -60,7 +60,7 @@ func TestReplace(t *testing.T) {
 	}
 }
 
-// Non-ASCII letters of an address match in upper and lower case, with or without JSON escapes, and never match ASCII
+// Non-ASCII letters in an address match in upper and lower case, with or without JSON escapes, and never match ASCII
 // letters. A domain in ASCII matches its Unicode form.
 func TestUnicode(t *testing.T) {
 	a, err := Parse("ÄÖ.ilga𐐀@München.Example")

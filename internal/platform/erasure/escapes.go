@@ -9,7 +9,7 @@ import (
 
 const unicodeEscape = len(`\u0000`)
 
-// firstOf returns the first character of a text and the character's length in bytes, or 0 for an empty text. A JSON
+// firstOf returns the first character of a string and the character's length in bytes, or 0 for an empty string. A JSON
 // escape (RFC 8259 section 7) is decoded.
 func firstOf(text string) (r rune, size int) {
 	if !strings.HasPrefix(text, `\`) {
@@ -29,7 +29,8 @@ func firstOf(text string) (r rune, size int) {
 	return '\\', 1
 }
 
-// lastOf returns the last character of a text and its length in bytes, and decodes JSON escapes as firstOf does.
+// lastOf returns the last character of a string and the character's length in bytes. Like firstOf, lastOf decodes JSON
+// escapes.
 func lastOf(text string) (r rune, size int) {
 	if at := len(text) - unicodeEscape; at >= 0 && begins(text, at) {
 		if r, ok := escaped(text[at:]); ok {
@@ -52,8 +53,8 @@ func lastOf(text string) (r rune, size int) {
 // short maps the letter of each two-character JSON escape to the character that the escape encodes.
 var short = map[byte]rune{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
-// begins reports whether an escape begins at an offset, that is, whether the text has an unescaped backslash at this
-// offset.
+// begins reports whether an escape begins at the given offset, that is, whether the text has an unescaped backslash
+// there.
 func begins(text string, at int) bool {
 	if text[at] != '\\' {
 		return false
@@ -62,8 +63,8 @@ func begins(text string, at int) bool {
 	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
-// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. The result ok is false if
-// the text does not start with such an escape.
+// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. escaped returns ok ==
+// false if the text does not start with such an escape.
 func escaped(text string) (r rune, ok bool) {
 	if len(text) < unicodeEscape || text[:2] != `\u` {
 		return 0, false

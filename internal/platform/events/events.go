@@ -1,14 +1,14 @@
-// Package events records changes of emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
+// Package events records changes to emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
 // the transaction that makes the change.
 //
-// Record writes the events of an email to the email's timeline and then calls each listener in the same transaction.
-// Listeners advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks.
-// Through listeners, packages of lower layers call packages of higher layers. Package node registers the listeners,
-// which run in the order of registration. Before the commit, a listener must not have effects outside the database.
+// Record writes email events to the email's timeline and then calls each listener in the same transaction. Listeners
+// advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Listeners let
+// packages in lower layers call packages in higher layers. Package node registers the listeners, which run in the order
+// of registration. Before the commit, a listener must not have effects outside the database.
 //
 // # Failures
 //
-// If a listener or a statement fails, Record returns the error, and the caller must fail its transaction. In this case
+// If a listener or a statement fails, Record returns the error, and the caller must abort its transaction. In this case
 // the event is not stored, and the caller repeats the action that caused the event.
 //
 // # Out of scope
@@ -46,7 +46,8 @@ const (
 	EmailSuppressed Type = "email.suppressed"
 	// EmailUnsubscribed appears only in the timeline and in counts; webhooks send contact.updated for an unsubscription.
 	EmailUnsubscribed Type = "email.unsubscribed"
-	// EmailReceived events have Data of type *Received and an empty EmailID; they are in the received email's timeline.
+	// EmailReceived events have Data of type *Received and an empty EmailID; they appear in the received email's
+	// timeline.
 	EmailReceived Type = "email.received"
 
 	DomainCreated Type = "domain.created"
@@ -73,12 +74,12 @@ type Event struct {
 	Type   Type
 	At     time.Time // time of the event; if zero, Record sets it to the transaction's time
 
-	// The following fields are set only for events of emails.
+	// The following fields are set only for email events.
 	EmailID     string
 	DomainID    string
 	BroadcastID string
 	Recipient   string // envelope address; empty if the event concerns the whole email
-	ContactID   string // recipient contact; empty if none, and in events for accepted and canceled emails
+	ContactID   string // recipient contact; empty if there is none, and for accepted and canceled emails
 
 	// Email returns the email's fields that are sent with the event, without querying the database. If Email is nil, the
 	// caller of Record has not loaded the email, and listeners query it.
@@ -116,13 +117,13 @@ type Bounce struct {
 	DiagnosticCode []string `json:"diagnosticCode"`
 
 	// Suppress is true if the address itself fails permanently, so that no further email may be sent to it. Suppress is
-	// false for blocks by a host's policy, which the sender must resolve.
+	// false if a host's policy blocked the email, which the sender must resolve.
 	Suppress bool `json:"-"`
 	// Simulated is true for test addresses, which do not affect reputation or suppressions.
 	Simulated bool `json:"-"`
 }
 
-// Complaint is a recipient's report of spam.
+// Complaint is a spam report from a recipient.
 type Complaint struct {
 	Simulated bool `json:"-"`
 }
@@ -131,8 +132,8 @@ type Complaint struct {
 type Failed struct {
 	Reason string `json:"reason"`
 
-	// Unmailed is true if only this recipient must not be mailed, as if it were suppressed. If the email has other
-	// recipients, it does not fail.
+	// Unmailed is true if only this recipient must not be mailed, as if the recipient were suppressed. An email with
+	// other recipients does not fail.
 	Unmailed bool `json:"-"`
 }
 
@@ -169,7 +170,7 @@ type Machine struct {
 	Reason string `json:"machineReason,omitzero"`
 }
 
-// DetailMachine is the event detail of opens and clicks by programs.
+// DetailMachine is the event detail for opens and clicks by programs.
 const DetailMachine = "machine"
 
 // Received is a received message (webhook reference 3).
@@ -226,12 +227,12 @@ type TopicChange struct {
 type Broadcast struct {
 	ID        string
 	Name      string
-	Reason    string // code of the reason, such as too_many_bounces
-	Message   string // explanation of the reason in a sentence, with a remedy
+	Reason    string // reason code, such as too_many_bounces
+	Message   string // one-sentence explanation of the reason, with a remedy
 	CreatedAt time.Time
 }
 
-// ReceivedFile is an attachment of a received message. Fields that are missing in the attachment's header are empty.
+// ReceivedFile is an attachment of a received message. Fields that are missing from the attachment's header are empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }
@@ -242,13 +243,13 @@ type Listener interface {
 	Recorded(ctx context.Context, tx *db.Tx, all []Event) error
 }
 
-// Recorder records events. All listeners must be added before the first call of Record.
+// Recorder records events. All listeners must be added before the first call to Record.
 type Recorder struct{ listeners []Listener }
 
 // Listen adds a listener. Listeners are called in the order in which they were added.
 func (h *Recorder) Listen(l Listener) { h.listeners = append(h.listeners, l) }
 
-// In the transaction tx, Record writes events of emails to the emails' timelines and calls all listeners. Record sets
+// Record writes email events to the emails' timelines and calls all listeners, both in the transaction tx. Record sets
 // missing ids and times.
 func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	for i := range all {
@@ -271,8 +272,8 @@ func (h *Recorder) Record(ctx context.Context, tx *db.Tx, all ...Event) error {
 	return nil
 }
 
-// TimelineID returns the id of the sent or received email in whose timeline the event appears, or "" for an event
-// without a timeline.
+// TimelineID returns the id of the sent or received email in whose timeline the event appears, or "" for an event that
+// belongs to no timeline.
 func (e *Event) TimelineID() string {
 	if r, ok := e.Data.(*Received); ok {
 		return r.ID

@@ -16,15 +16,15 @@ const (
 	MaxPayload = 32 << 10 // maximum size of an event's JSON payload in bytes
 )
 
-// SystemPrefix is the prefix of the names of system events. Only Postrider itself sends system events.
+// SystemPrefix is the prefix of system event names. Only Postrider itself sends system events.
 const SystemPrefix = "postrider:"
 
-// reservedPrefixes are the prefixes of the names of system events, in lower case. The second prefix comes from the API
-// of another service, so that automations written for that API keep working.
+// reservedPrefixes are the prefixes of system event names, in lower case. The second prefix comes from the API of
+// another service, so that automations written for that API keep working.
 var reservedPrefixes = []string{SystemPrefix, "resend:"}
 
-// ReservedPrefix returns the reserved prefix with which a name begins, in the name's spelling. If the name has no
-// reserved prefix, ReservedPrefix returns "". The comparison ignores upper and lower case.
+// ReservedPrefix returns the reserved prefix with which a name begins, as it is spelled in the name. If the name has no
+// reserved prefix, ReservedPrefix returns "". The comparison is case-insensitive.
 func ReservedPrefix(name string) string {
 	for _, prefix := range reservedPrefixes {
 		if len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix) {
@@ -43,9 +43,9 @@ func CanonicalName(event string) string {
 	return event
 }
 
-// CheckName returns an Invalid or a Missing fault if a text is not a valid event name. Names with a reserved prefix are
-// valid; callers that refuse such names use [ReservedPrefix]. The parameter field is the request field that contains
-// the name.
+// CheckName returns an Invalid or a Missing fault if a string is not a valid event name. Names with a reserved prefix
+// are valid; callers that reject such names use [ReservedPrefix]. The parameter field is the request field that
+// contains the name.
 func CheckName(field, name string) error {
 	var problem string
 	switch {

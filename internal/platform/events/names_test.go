@@ -30,7 +30,7 @@ func TestCanonicalName(t *testing.T) {
 	}
 }
 
-// CheckName accepts any printable text of limited length that is not a UUID.
+// CheckName accepts any printable string of limited length that is not a UUID.
 func TestCheckName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]fault.Kind{

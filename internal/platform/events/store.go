@@ -10,12 +10,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// rowsMax is the maximum number of events that one statement inserts, because each row count needs its own prepared
-// statement.
+// rowsMax is the maximum number of events that one statement inserts. The number is limited because each row count
+// needs its own prepared statement.
 const rowsMax = 8
 
-// insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often has two
-// or three events.
+// insert writes the events that belong to a timeline, up to rowsMax in one statement. A delivery result often consists
+// of two or three events.
 func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	var text strings.Builder
 	var args []any
@@ -69,8 +69,8 @@ type Entry struct {
 // many opens and clicks.
 const timelineMax = 1000
 
-// Timeline returns a page of an email's events in the order of recording, and whether more events follow. Without a
-// limit, a page has at most 1,000 events.
+// Timeline returns a page of an email's events in the order in which they were recorded, and reports whether more
+// events follow. Without a limit, a page has at most 1,000 events.
 func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Entry, bool, error) {
 	if p.Limit <= 0 {
 		p.Limit = timelineMax

@@ -7,8 +7,8 @@
 // # Invariants
 //
 // An owner that holds no slots may acquire slots as soon as enough slots are free. An owner that holds slots may
-// acquire more only if it then holds at most greed times the number of slots that stay free. Network switches share
-// their buffers by the same dynamic thresholds (Choudhury and Hahne, 1998). As a result, a single owner gets
+// acquire more only if it then holds at most greed times the number of slots that stay free. Network switches use the
+// same dynamic thresholds to share their buffers (Choudhury and Hahne, 1998). As a result, a single owner gets
 // greed/(greed+1) of the slots, and two busy owners get greed/(2*greed+1) each. Some slots therefore always stay free
 // for the next owner. An owner's first request is limited only by the number of free slots. The pool never revokes
 // slots.
@@ -22,7 +22,7 @@
 // # Failures
 //
 // A request whose context ends while it waits acquires no slots. Slots that are never released are lost, so callers
-// release slots in a defer. Releasing more slots than were acquired from a Pool panics.
+// release slots in a defer statement. Releasing more slots than were acquired from a Pool panics.
 //
 // # Out of scope
 //
@@ -35,7 +35,7 @@ import (
 	"sync"
 )
 
-// Greed is the value of greed that most pools use. With Greed, an owner may hold up to seven times the number of free
+// Greed is the greed factor that most pools use. With Greed, an owner may hold up to seven times the number of free
 // slots, so a single owner gets 7/8 of all slots.
 const Greed = 7
 
@@ -46,8 +46,8 @@ type Pool struct {
 	mu      sync.Mutex
 	free    int64
 	held    map[string]int64
-	waiting map[string][]*request // waiting requests by owner; no list is empty
-	turns   []string              // keys of waiting in the order in which owners are served
+	waiting map[string][]*request // waiting requests, keyed by owner; no list is empty
+	turns   []string              // keys of waiting, in the order in which owners are served
 }
 
 // request is an Acquire call that waits for slots.
@@ -63,7 +63,7 @@ func New(capacity, greed int64) *Pool {
 }
 
 // Acquire acquires n slots for an owner and waits until they are available. If n is greater than the capacity, Acquire
-// acquires the whole capacity. If ctx ends first, Acquire acquires no slots and returns the cause of ctx.
+// acquires the whole capacity. If ctx ends first, Acquire acquires no slots and returns the cancellation cause of ctx.
 func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	if p.TryAcquire(owner, n) { // waiting requests need not be checked here, because Release checks them
 		return nil
@@ -110,7 +110,7 @@ func (p *Pool) TryAcquire(owner string, n int64) bool {
 	return true
 }
 
-// Release returns n slots of an owner to the pool.
+// Release returns n of an owner's slots to the pool.
 func (p *Pool) Release(owner string, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -179,7 +179,7 @@ func (p *Pool) grant() {
 	}
 }
 
-// remove removes a waiting request of an owner.
+// remove removes one of an owner's waiting requests.
 func (p *Pool) remove(owner string, i int) {
 	if all := slices.Delete(p.waiting[owner], i, i+1); len(all) > 0 {
 		p.waiting[owner] = all

@@ -25,7 +25,7 @@ func TestOwnersAlwaysLeaveSome(t *testing.T) {
 	for _, c := range []struct {
 		capacity, greed int64
 		owners          int
-		first, last     int // slots of the first and of the last owner that fills the pool
+		first, last     int // slots held by the first and by the last owner that fills the pool
 	}{
 		{500, 7, 1, 437, 437},
 		{500, 7, 2, 437, 55},

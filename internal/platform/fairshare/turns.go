@@ -8,20 +8,19 @@ import (
 
 // Turns is a limited number of slots that owners share in turn. Turns is for short work, or for so few slots that none
 // can be kept free for new owners. When all slots are in use, the next released slot goes to the waiting owner that
-// holds the fewest slots; among equal owners, the order is round-robin. A new owner therefore waits only until one slot
-// is released, even if many owners wait. Some slots may be reserved for owners that hold no slots. Turns is safe for
-// concurrent use.
+// holds the fewest slots; ties are resolved round-robin. A new owner therefore waits only until one slot is released,
+// even if many owners wait. Some slots may be reserved for owners that hold no slots. Turns is safe for concurrent use.
 type Turns struct {
 	mu      sync.Mutex
 	limit   int
 	reserve int
 	busy    int
 	held    map[string]int
-	waiting map[string][]chan struct{} // waiting requests by owner; no list is empty
-	owners  []string                   // keys of waiting in the order in which owners are served
+	waiting map[string][]chan struct{} // waiting requests, keyed by owner; no list is empty
+	owners  []string                   // keys of waiting, in the order in which owners are served
 }
 
-// NewTurns returns a Turns with limit slots, all free. The last free slots, whose number is reserve, are only for
+// NewTurns returns a Turns with limit slots, all free. The parameter reserve is the number of slots that are kept for
 // owners that hold no slots.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
@@ -37,7 +36,7 @@ func (t *Turns) SetLimit(limit, reserve int) {
 }
 
 // Acquire acquires a slot for an owner and waits until a slot is available. If ctx ends first, Acquire acquires no slot
-// and returns the cause of ctx.
+// and returns the cancellation cause of ctx.
 func (t *Turns) Acquire(ctx context.Context, owner string) error {
 	t.mu.Lock()
 	if t.may(owner) {
@@ -60,13 +59,13 @@ func (t *Turns) Acquire(ctx context.Context, owner string) error {
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting[owner], turn); i >= 0 {
 		t.remove(owner, i)
-	} else { // the slot was granted at the moment when ctx ended
+	} else { // the slot was granted just as ctx ended
 		t.release(owner)
 	}
 	return context.Cause(ctx)
 }
 
-// Release frees one slot of an owner.
+// Release frees one of an owner's slots.
 func (t *Turns) Release(owner string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -1,6 +1,6 @@
 package jobs
 
-// reserve returns how many of n workers bulk jobs must leave to other jobs: a quarter, but at least one. If n is 1,
+// reserve returns how many of n workers bulk jobs must leave for other jobs: a quarter, but at least one. If n is 1,
 // reserve returns 0.
 func reserve(n int) int {
 	if n < 2 {

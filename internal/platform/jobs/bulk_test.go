@@ -24,12 +24,12 @@ func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error
 		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
 }
 
-// Other jobs find capacity even if many bulk jobs of the same owner wait in a group or take long.
+// Other jobs find capacity even if many bulk jobs of the same owner wait in a group or take a long time.
 func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
 		workers, perLane int
-		groups           int // number of groups of the bulk lanes
+		groups           int // number of groups for the bulk lanes
 		bulk             int // number of bulk jobs that run at a time
 		lane             string
 		other            int // number of other jobs that run at the same time
@@ -149,7 +149,7 @@ func TestGrownLimit(t *testing.T) {
 }
 
 // A lane that is held because its group is full continues when a temporary limit of the group ends, even if the group's
-// running job hangs.
+// running job does not finish.
 func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, dbtest.SQLite(t))

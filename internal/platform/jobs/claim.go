@@ -16,7 +16,7 @@ type ask struct {
 	n                  int
 }
 
-// claim claims due jobs of the lanes in asks in one transaction, and starts their handlers.
+// claim claims due jobs in the requested lanes, all in one transaction, and starts the jobs' handlers.
 func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.WaitGroup) error {
 	defer func() { k.claimedAt = time.Now() }()
 	var claimed map[string][]Job
@@ -75,7 +75,7 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 	return nil
 }
 
-// releaseClaims makes jobs due again that this node holds but no worker runs. Jobs without a worker are left by a claim
+// releaseClaims makes due again the jobs that this node holds but no worker runs. Such jobs are left behind by a claim
 // that was committed although it returned an error.
 func (k *dispatcher) releaseClaims(ctx context.Context) error {
 	rows, err := k.r.d.Query(ctx, selectHeld, k.Name, k.r.node)

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Many lanes with one job each are claimed in one transaction, with few statements. All jobs of a lane with many jobs
+// Many lanes with one job each are claimed in one transaction, with few statements. In a lane with many jobs, all jobs
 // are still claimed and finished.
 func TestClaimsOfManyLanes(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -50,8 +50,8 @@ func TestClaimsOfManyLanes(t *testing.T) {
 	})
 }
 
-// A job that another transaction has locked, such as the claim of a hanging node, causes no busy loop in the dispatcher
-// and does not delay other lanes.
+// A job locked by another transaction, such as a hanging node's claim, causes no busy loop in the dispatcher and does
+// not delay other lanes.
 func TestClaimOfALockedJob(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	b := newBench(t, d)

@@ -9,7 +9,7 @@ import (
 
 // Cron is recurring work. A cron has one job that stays in the queue permanently: each run sets the time of the next
 // run. Any node may claim the job, and the job never runs twice at the same time. If all nodes were down for several
-// intervals, the job runs only once for all these intervals. The job of a cron is never parked.
+// intervals, the job runs only once for all these intervals. A cron's job is never parked.
 type Cron struct {
 	Name  string
 	Every time.Duration
@@ -43,8 +43,8 @@ func (r *Runner) Cron(c Cron) {
 	r.Handle(k)
 }
 
-// insertCrons inserts the job of each cron. If a job's next run is too late because an earlier release had a longer
-// interval, insertCrons moves the run forward.
+// insertCrons inserts each cron's job. If a job's next run is too late because an earlier release had a longer
+// interval, insertCrons makes the next run earlier.
 func (r *Runner) insertCrons(ctx context.Context, tx *db.Tx) {
 	for _, c := range r.crons {
 		kind := "cron." + c.Name

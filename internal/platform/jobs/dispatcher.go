@@ -11,30 +11,30 @@ import (
 
 const (
 	claimMax   = 256                  // maximum number of jobs that one transaction claims
-	claimEvery = 5 * time.Millisecond // minimum time between claims while jobs run, to batch claims
+	claimEvery = 5 * time.Millisecond // minimum time between claims while jobs run, so that claims are batched
 	laneTurn   = 32                   // maximum number of jobs that a lane gets in one turn
-	laneFirst  = 2                    // maximum in a lane's first turn, because most lanes have one job
+	laneFirst  = 2                    // maximum number of jobs in a lane's first turn, because most lanes have one job
 	errorWait  = time.Second          // pause after a failed claim
-	idleMax    = time.Minute          // maximum time between turns of the loop
+	idleMax    = time.Minute          // maximum time between iterations of the loop
 )
 
 // dispatcher claims the jobs of one kind and starts their handlers. Hints, claims and regular scans tell the dispatcher
 // which lanes may have due jobs, and when these jobs are due.
 //
-// A lane that the dispatcher knows is waiting, ready, paused or held. A waiting lane has an alarm at the time of its
-// next job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at
-// its limit. Only the method run uses the fields that mu does not guard.
+// Each lane known to the dispatcher is waiting, ready, paused or held. A waiting lane has an alarm set for its next
+// job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at its
+// limit. Only the method run uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
-	exact bool // whether several owners together must not exceed a group's limit
+	exact bool // whether all owners together must stay within a group's limit
 	kick  chan struct{}
 	done  chan ended
 
 	mu      sync.Mutex
-	grown   map[string]bool  // groups whose limit was raised since the last turn
-	stepped bool             // whether the clock stepped back since the last turn
-	hinted  map[string]int64 // due times by lane, from hints and scans since the last turn
+	grown   map[string]bool  // groups whose limit has been raised since the loop's last iteration
+	stepped bool             // whether the clock has stepped back since the last iteration
+	hinted  map[string]int64 // due times by lane, from hints and scans since the last iteration
 	look    chan struct{}    // a value on this channel requests an immediate scan
 
 	alarms    *alarms
@@ -45,7 +45,7 @@ type dispatcher struct {
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
 	inHand    map[string]int    // jobs by group
 	shares    map[share]int     // number of claimed jobs by group and owner
-	bulk      bulk              // number of claimed jobs of bulk lanes
+	bulk      bulk              // number of claimed jobs in bulk lanes
 	freed     map[string]bool   // groups in which jobs have ended, so that their lanes may continue
 	claimed   map[string]bool   // ids of claimed jobs
 	doubt     atomic.Bool       // whether a claim returned an error but may have been committed
@@ -53,7 +53,7 @@ type dispatcher struct {
 	claimedAt time.Time
 }
 
-// share identifies an owner's claimed jobs of one group.
+// share identifies an owner's claimed jobs in one group.
 type share struct{ owner, group string }
 
 // ended identifies a job whose handler has returned.
@@ -73,7 +73,7 @@ func newDispatcher(r *Runner, k Kind) *dispatcher {
 		workers: fairshare.New(int64(k.Workers), fairshare.Greed)}
 }
 
-// hint records that a lane has a job due at the given time. A call of hint does not block.
+// hint records that a lane has a job due at the given time. A call to hint does not block.
 func (k *dispatcher) hint(lane string, at int64) {
 	k.mu.Lock()
 	k.note(lane, at)
@@ -88,7 +88,7 @@ func (k *dispatcher) note(lane string, at int64) {
 	}
 }
 
-// regroup records that the limit of a group was raised. A call of regroup does not block.
+// regroup records that a group's limit was raised. A call to regroup does not block.
 func (k *dispatcher) regroup(group string) {
 	k.mu.Lock()
 	k.grown[group] = true
@@ -96,8 +96,8 @@ func (k *dispatcher) regroup(group string) {
 	k.wake()
 }
 
-// restart records that the clock stepped back, so that the dispatcher computes all waits again. A call of restart does
-// not block.
+// restart records that the clock stepped back, so that the dispatcher recomputes all waits. A call to restart does not
+// block.
 func (k *dispatcher) restart() {
 	k.mu.Lock()
 	k.stepped = true
@@ -194,11 +194,11 @@ func (k *dispatcher) release(e ended) {
 	k.freed[e.group] = true
 }
 
-// available returns how many more jobs of a group an owner may claim. The parameters total and own are the numbers of
-// claimed jobs of the group and of the owner in the group. An owner may hold at most as many jobs as remain free of
-// twice the limit. A single owner therefore gets the limit, and the next owner can start a job immediately, even if the
-// first owner's jobs take long. Limits that end at a known time, and the limits of a kind without owners, are never
-// exceeded.
+// available returns how many more jobs in a group an owner may claim. The parameter total is the number of claimed jobs
+// in the group, and own is the number of those jobs that the owner holds. An owner may hold at most as many jobs as
+// twice the limit minus the group's claimed jobs. A single owner therefore gets the limit, and the next owner can start
+// a job immediately, even if the first owner's jobs take a long time. Limits that end at a known time, and the limits
+// of a kind without owners, are never exceeded.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total
@@ -212,7 +212,7 @@ func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 
 // refill makes lanes ready if their group or owner has free capacity again. For each group, refill makes only as many
 // lanes ready as may be claimed now, because a group can have a hundred thousand lanes. If the group has no claimed
-// jobs, refill makes all its lanes ready, because no job's end would call refill again.
+// jobs, refill makes all its lanes ready, because no ending job would trigger another refill.
 func (k *dispatcher) refill() {
 	if len(k.freed) == 0 {
 		return
@@ -240,21 +240,21 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes as many held lanes of a group ready as its limit allows: first one bulk lane if it is the turn of bulk
-// lanes, then the other lanes, then more bulk lanes. The remaining held lanes wait until a job of the group ends or the
+// unhold makes as many held lanes of a group ready as its limit allows: first one bulk lane if it is the bulk lanes'
+// turn, then the other lanes, then more bulk lanes. The remaining held lanes wait until a job in the group ends or the
 // group's limit ends. The whole group has only one alarm, because a group may have a hundred thousand lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
 	bulk := limit - reserve(limit) - k.bulk.groups[group]
-	// take finds the next lane of an owner that may claim more jobs, makes the lane ready, and reports whether it found a
+	// take finds the next lane whose owner may claim more jobs, makes the lane ready, and reports whether it found a
 	// lane.
 	take := func(isBulk bool) bool {
 		r := h.of(isBulk)
 		for range len(r.owners) {
 			owner := r.owners[0]
 			full := isBulk && bulk <= 0 || k.available(limit, again, total, k.shares[share{owner, group}]+planned[owner]) <= 0
-			if full && k.inHand[group] > 0 { // if no jobs are claimed, no job's end would make the lane ready again
+			if full && k.inHand[group] > 0 { // if no jobs are claimed, no ending job would make the lane ready again
 				r.pass()
 				continue
 			}
@@ -281,8 +281,8 @@ func (k *dispatcher) unhold(group string, h *turns) {
 	}
 }
 
-// limit returns how many jobs of a group may be claimed. If the limit is temporary, the result again is the time of the
-// database's clock at which the limit ends.
+// limit returns how many jobs in a group may be claimed. For a temporary limit, the second result is the time at which
+// the limit ends, by the database's clock.
 func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	if k.Limit == nil {
 		return k.PerLane, again
@@ -300,8 +300,8 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn processes hints, and claims and starts due jobs. The result of turn is the time to wait until the next turn if
-// no event occurs earlier.
+// turn processes hints, and claims and starts due jobs. turn returns how long to wait before the next turn if no event
+// occurs earlier.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
 	k.mu.Lock()
@@ -369,7 +369,7 @@ func (k *dispatcher) failed(ctx context.Context, err error) time.Duration {
 	return errorWait
 }
 
-// plan assigns jobs to ready lanes in turn until the claim is full. Lanes of a full group are held until one of the
+// plan assigns jobs to ready lanes in turn until the claim is full. Lanes in a full group are held until one of the
 // group's jobs ends, or until the group's limit ends. If an owner uses its full share of the workers, its lanes are
 // paused until the owner may use more workers. A lane gets few jobs in its first turn, and more after each full claim.
 // If each lane got a full turn immediately, eight lanes would fill a claim, although most lanes have only one job.
@@ -409,7 +409,7 @@ func (k *dispatcher) plan() (asks []ask) {
 				k.alarms.set(lane, at.UnixMicro())
 			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
 				k.hold(g, owner, lane, isBulk)
-			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // the end of a claimed job cannot release the lane
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no claimed job can release the lane by ending
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane, isBulk)
@@ -434,7 +434,7 @@ func (k *dispatcher) plan() (asks []ask) {
 	return asks
 }
 
-// hold suspends a lane until a job of its group ends or the group's limit changes (see unhold).
+// hold suspends a lane until a job in its group ends or the group's limit changes (see unhold).
 func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 	h := k.held[group]
 	if h == nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A single owner may use a group's whole limit. Each further owner gets half of the slots that the other owners leave
-// free of twice the limit, but at least one. Limits that end at a known time, and limits of kinds without owners, are
-// never exceeded.
+// A single owner may use a group's whole limit. Out of twice the limit, each additional owner gets half of the slots
+// that the other owners leave free, but at least one. Limits that end at a known time, and limits of kinds without
+// owners, are never exceeded.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
@@ -70,14 +70,14 @@ func TestReserve(t *testing.T) {
 }
 
 // TestBoundOfAGroup checks how many workers an owner may use for one group: half of its workers if the owner has no
-// other group, and a fifth of its free workers if it has. All groups in doubt together may use three quarters of the
-// owner's workers, and stuck groups a quarter of that.
+// other group, and otherwise a fifth of its free workers. All groups in doubt together may use three quarters of the
+// owner's workers, and stuck groups may use a quarter of those.
 func TestBoundOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		most        int
 		doubt       Doubt
-		others, own int // running jobs of other groups, whose Doubt is Sure, and of this group
+		others, own int // running jobs in other groups, whose Doubt is Sure, and in this group
 		sure        Doubt
 		want        int
 	}{
@@ -262,8 +262,8 @@ func TestRetryByTheSchedule(t *testing.T) {
 	})
 }
 
-// The runner treats a clock that goes back by five seconds as stepped. A job's wait restarts if its start is then more
-// than five seconds in the future.
+// The runner treats a clock that goes back by five seconds as stepped. A job's wait restarts if it then appears to have
+// started more than five seconds in the future.
 func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -370,7 +370,7 @@ func TestScanOfManyLanes(t *testing.T) {
 	})
 }
 
-// A group with a temporary limit has one timer for all its lanes, and gets a new timer after the clock stepped back.
+// A group with a temporary limit has one timer for all its lanes, and gets a new timer after the clock steps back.
 func TestOneAlarmForAGroup(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
@@ -409,7 +409,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 	})
 }
 
-// A hint with an earlier time moves a lane's alarm forward, and a hint with a later time does not delay the lane.
+// A hint with an earlier time makes a lane's alarm earlier, and a hint with a later time does not delay the lane.
 func TestHintsBringForward(t *testing.T) {
 	k := newDispatcher(nil, Kind{Workers: 1})
 	for _, at := range []int64{5, 7, 3, 3, 4} {
@@ -461,7 +461,7 @@ func TestCronAfterAnError(t *testing.T) {
 				}
 			}
 		}
-		// A shorter interval moves the next run forward, and a longer interval does not delay it.
+		// A shorter interval makes the next run earlier, and a longer interval does not delay it.
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = 1`, d.Now().Add(24*time.Hour).UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE kind = 'cron.seldom'`, d.Now().Add(time.Minute).UnixMicro())
 		if err := d.Update(t.Context(), func(tx *db.Tx) error { r.insertCrons(t.Context(), tx); return nil }); err != nil {
@@ -523,7 +523,7 @@ func TestHowLongNothingIsToBeDone(t *testing.T) {
 	})
 }
 
-// If a lane's group has no capacity, the lane is held until a job of the group ends. If the group has no running jobs,
+// If a lane's group has no capacity, the lane is held until a job in the group ends. If the group has no running jobs,
 // plan sets an alarm for the lane.
 func TestLanesWithoutRoom(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)

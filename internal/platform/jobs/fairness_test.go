@@ -90,7 +90,7 @@ func TestOwnersShareWorkers(t *testing.T) {
 	})
 }
 
-// In a group at its limit, an owner with few lanes does not wait for all lanes of another owner.
+// In a group at its limit, an owner with few lanes does not wait for all of another owner's lanes.
 func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)
@@ -128,8 +128,8 @@ func TestOwnersTakeTurnsInAGroup(t *testing.T) {
 	})
 }
 
-// If one owner's running jobs use up a group's limit, another owner's jobs still start, even if the running jobs take
-// long.
+// If one owner's running jobs use up a group's limit, another owner's jobs still start, even if the running jobs take a
+// long time.
 func TestOwnersFindRoomInAFullGroup(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

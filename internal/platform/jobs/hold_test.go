@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Held jobs run again only after calls of Release, each of which releases a limited number of jobs. A hold does not
+// Held jobs run again only after calls to Release, each of which releases a limited number of jobs. A hold does not
 // count as a try and does not add to a job's age. Jobs that are held with another key stay held.
 func TestHeldJobsWaitForRelease(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		const n = 700 // more jobs than one call of Release handles
+		const n = 700 // more jobs than one call to Release handles
 		b := newBench(t, d)
 		b.r.Handle(jobs.Kind{Name: "work", Workers: 100, Owner: func(string) string { return "x" },
 			Handle: func(ctx context.Context, j jobs.Job) error {

@@ -5,11 +5,10 @@
 //
 // A job has a kind and a lane. Each kind has a handler. A lane is a queue within the kind, for example for one team's
 // mail to one destination. Lanes are served in turn, so a long or slow lane never delays another lane. Lanes may form a
-// group that shares a limit, such as the lanes of all teams to one destination. A lane has an owner, usually a team.
-// Owners share the workers of a kind as package fairshare describes. A new owner always finds free workers, even if
-// another owner has many lanes or long jobs. A lane may be for bulk jobs, which yield to other jobs of the same group
-// and owner ([Kind.Bulk]). An owner's stuck groups cannot use all its workers, so that its other groups continue
-// ([Share]).
+// group that shares a limit, such as all teams' lanes for one destination. A lane has an owner, usually a team. Owners
+// share a kind's workers as described in package fairshare. A new owner always finds free workers, even if another
+// owner has many lanes or long jobs. A lane may be for bulk jobs, which yield to other jobs with the same group and
+// owner ([Kind.Bulk]). An owner's stuck groups cannot use all its workers, so that its other groups continue ([Share]).
 //
 // # Life of a job
 //
@@ -24,8 +23,8 @@
 // another node dead, it clears holder in the dead node's jobs.
 //
 // Clocks of different nodes are never compared. Each node increments a heartbeat counter in the database, on a separate
-// connection. A node declares another node dead after 20 seconds without a new heartbeat of that node, measured by its
-// own monotonic clock. During these 20 seconds, the declaring node must not have lost the database for more than 12
+// connection. A node declares another node dead after 20 seconds without a new heartbeat from that node, measured by
+// its own monotonic clock. During these 20 seconds, the declaring node must not have lost the database for more than 12
 // seconds. A node whose own heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, an
 // unsure node begins no irreversible action (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due,
 // because no other process can hold jobs.
@@ -33,22 +32,22 @@
 // The column attempt is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
 // Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job
 // ([ErrLost]). The column tries counts the attempts that ended with Retry; crashes and handler errors do not count. The
-// column failures counts a handler's consecutive errors and decides when a job is parked. Retry and Wait reset the
+// column failures counts a handler's consecutive errors and determines when a job is parked. Retry and Wait reset the
 // column failures.
 //
 // # Failures
 //
-// The handler of a job runs at least once. A handler runs again after a crash between its external effect and its
-// commit. If a hint of new work is lost, the next scan finds the work. A job whose handler fails is retried by the
+// A job's handler runs at least once. A handler runs again after a crash between its external effect and its commit. If
+// a hint about new work is lost, the next scan finds the work. A job whose handler fails is retried according to the
 // kind's schedule. A job that fails after the last delay of the schedule is parked, and an operator can list it. If the
 // kind is Endless, the last delay repeats and the job is never parked. No job is dropped. Insert and Move make a parked
 // job with the same dedupe key due again. If the node that holds a job dies, the job is due again after about 20
 // seconds.
 //
 // Times come from the database's clock ([db.DB.Now]). If the database's clock steps back, the runner detects the step
-// within seconds and restarts the waits that had begun. A job that is due immediately gets a due time one hour in the
+// within seconds and restarts the waits in progress. A job that is due immediately gets a due time one hour in the
 // past, so that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled
-// email, is kept.
+// email, is not changed.
 //
 // # Out of scope
 //
@@ -74,7 +73,7 @@ import (
 // attempt claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 
-// Values of the column run_at for jobs that do not become due at a certain time.
+// Values of the column run_at for jobs that do not become due at a specific time.
 const (
 	never  = math.MaxInt64     // parked or held
 	inHand = math.MaxInt64 - 1 // value of run_at if a node has claimed the job
@@ -100,7 +99,7 @@ type Job struct {
 }
 
 // New is a job to insert. A job with a zero RunAt is due immediately. A RunAt other than zero is a time that the caller
-// chose, which is kept when the clock steps back.
+// chose, which does not change when the clock steps back.
 type New struct {
 	Kind    string
 	Lane    string // "" means the lane with the name of the kind
@@ -117,7 +116,7 @@ type Queue struct{ d *db.DB }
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
 // Insert inserts jobs in the caller's transaction and wakes workers after its commit. If a job of the same kind and
-// dedupe key exists, Insert adds no further job. If the existing job is parked, Insert makes it due.
+// dedupe key exists, Insert does not add another job. If the existing job is parked, Insert makes it due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
 		if n.Lane == "" {
@@ -151,15 +150,16 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 	})
 }
 
-// Retry ends an attempt and makes the job due again at the given time. The text why is stored as the job's last error.
+// Retry ends an attempt and makes the job due again at the given time. The parameter why is stored as the job's last
+// error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// Wait makes the job due again at the given time without counting a try. Wait is for jobs that could not start for a
-// reason that is unrelated to the job and its handler.
+// Wait makes the job due again at the given time without counting the attempt as a try. Wait is for jobs that could not
+// start for a reason that is unrelated to the job and its handler.
 func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("wait", j), waitJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())

@@ -72,7 +72,7 @@ func (b *bench) await(t *testing.T, n int) []jobs.Job {
 	}
 }
 
-// start runs the runner; the returned function stops the runner and waits for its end.
+// start runs the runner; the returned function stops the runner and waits for it to end.
 func (b *bench) start(t *testing.T) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -225,7 +225,7 @@ func TestFailuresCountInARow(t *testing.T) {
 	})
 }
 
-// A call of Wait does not count as a try.
+// A call to Wait does not count as a try.
 func TestWaitIsNoTry(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

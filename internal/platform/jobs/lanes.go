@@ -2,14 +2,14 @@ package jobs
 
 import "container/heap"
 
-// bulkTurn is the rate of turns of bulk lanes while other lanes also wait: bulk lanes get one turn in bulkTurn.
+// bulkTurn determines how often bulk lanes get a turn while other lanes also wait: one turn in every bulkTurn turns.
 const bulkTurn = 8
 
 // turns is a set of lanes that wait for the same resource. Lanes that are not bulk have priority, except for one turn
 // in bulkTurn.
 type turns struct {
 	first, bulk ring
-	passed      int // turns of other lanes since the last turn of a bulk lane
+	passed      int // number of turns that other lanes have had since a bulk lane's last turn
 }
 
 func (t *turns) of(bulk bool) *ring {
@@ -35,10 +35,10 @@ func (t *turns) had(bulk bool) {
 
 func (t *turns) empty() bool { return t.first.empty() && t.bulk.empty() }
 
-// ring is a set of lanes by owner. Owners are served in turn, and so are the lanes of each owner.
+// ring is a set of lanes, grouped by owner. Owners are served in turn, and so are the lanes of each owner.
 type ring struct {
-	owners []string            // owners that are not paused, in the order of their turns
-	lanes  map[string][]string // lanes by owner, in the order of their turns; no list is empty
+	owners []string            // owners that are not paused, in turn order
+	lanes  map[string][]string // each owner's lanes, in turn order; no list is empty
 	paused map[string]bool     // owners that have used up their share of workers
 }
 
@@ -66,7 +66,7 @@ func (t *ring) next() (owner, lane string) {
 	return owner, lane
 }
 
-// pass skips the current owner and makes it the next owner's turn.
+// pass skips the current owner and gives the turn to the next owner.
 func (t *ring) pass() { t.owners = append(t.owners[1:], t.owners[0]) }
 
 // pause skips the owner whose turn it is until resume is called. The run time of pause does not depend on the number of
@@ -79,7 +79,7 @@ func (t *ring) pause() {
 	t.owners = t.owners[1:]
 }
 
-// resume ends the pause of an owner, so that the owner gets turns again.
+// resume ends an owner's pause, so that the owner gets turns again.
 func (t *ring) resume(owner string) {
 	delete(t.paused, owner)
 	if len(t.lanes[owner]) > 0 {
@@ -93,7 +93,7 @@ func (t *ring) empty() bool { return len(t.owners) == 0 }
 // group, with the time at which its limit ends.
 type alarms struct {
 	at    map[string]int64
-	queue alarmQueue // may contain outdated times; the map at has the current times
+	queue alarmQueue // may contain outdated times; the at map has the current times
 }
 
 func newAlarms() *alarms { return &alarms{at: map[string]int64{}} }
@@ -126,7 +126,7 @@ func (a *alarms) due(now int64) (name string, ok bool) {
 	return name, true
 }
 
-// soonest returns the earliest time. If no alarm is set, the result ok is false.
+// soonest returns the earliest time. soonest returns ok == false if no alarm is set.
 func (a *alarms) soonest() (at int64, ok bool) {
 	for len(a.queue) > 0 {
 		first := a.queue[0]

@@ -89,8 +89,8 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// If capacity in a group becomes free, lanes that are not bulk get the capacity, except for one bulk lane if it is the
-// turn of bulk lanes.
+// Capacity that becomes free in a group goes to lanes that are not bulk, except for one bulk lane if it is the bulk
+// lanes' turn.
 func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -18,20 +18,20 @@ var ErrStopping = errors.New("the node is stopping")
 // handler returns ErrUnsure, the job becomes due again.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
-// errDeclaredDead is the error of a claim by a node that has no row in the table nodes. If such a node claimed a job
+// errDeclaredDead is the error for a claim by a node that has no row in the nodes table. If such a node claimed a job
 // and died, no other node would make the job due.
 var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
 	beatLimit    = 5 * time.Second  // for one heartbeat
 	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
-	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
+	sureWait     = 30 * time.Second // how long Sure waits for a heartbeat at most
 )
 
 // pulse contains the intervals and time limits of heartbeats.
 type pulse struct {
 	every time.Duration // between heartbeats
-	sure  time.Duration // time after a heartbeat's start in which no other node can declare this node dead
+	sure  time.Duration // how long after a heartbeat's start no other node can declare this node dead
 	dead  time.Duration // time without heartbeats after which another node declares a node dead
 }
 
@@ -66,10 +66,10 @@ func (l *life) lives(at time.Time) {
 	l.beat = make(chan struct{})
 }
 
-// Sure returns nil if the job certainly still belongs to this worker. Call Sure immediately before an irreversible
-// action, such as sending the end of a message. Sure returns ErrStopping if the node is stopping, and ErrLost if
-// another node has the job. Sure returns ErrUnsure if no heartbeat succeeded for half a minute. Sure does not query the
-// database, because other nodes cannot take over this node's jobs as long as its heartbeats succeed.
+// Sure returns nil if it is certain that the job still belongs to this worker. Call Sure immediately before an
+// irreversible action, such as sending the end of a message. Sure returns ErrStopping if the node is stopping, and
+// ErrLost if another node has the job. Sure returns ErrUnsure if no heartbeat has succeeded for half a minute. Sure
+// does not query the database, because other nodes cannot take over this node's jobs as long as its heartbeats succeed.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life
 	if l == nil { // no runner has claimed the job
@@ -105,7 +105,7 @@ func (j Job) Sure(ctx context.Context) error {
 	}
 }
 
-// begin registers this node and inserts the jobs of crons. On SQLite, begin also makes the jobs of dead nodes due.
+// begin registers this node and inserts the cron jobs. On SQLite, begin also makes dead nodes' jobs due.
 func (r *Runner) begin(ctx context.Context) error {
 	r.stopping = ctx.Done()
 	r.life.Store(newLife(r, time.Now()))
@@ -164,7 +164,7 @@ func (r *Runner) end() error {
 	return nil
 }
 
-// due returns the run_at of a job that is due immediately.
+// due returns the run_at value for a job that is due immediately.
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
 // giveBack makes a job that this node holds due immediately. No worker may be running the job. If the update fails, the
@@ -184,7 +184,7 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	}
 }
 
-// giveBackOwed repeats giveBack for the jobs in owed, for which it failed before. If giveBack fails again, the
+// giveBackOwed repeats giveBack for the jobs in owed, for which an earlier call failed. If giveBack fails again, the
 // remaining jobs stay in owed.
 func (r *Runner) giveBackOwed(ctx context.Context) {
 	r.mu.Lock()
@@ -205,7 +205,7 @@ func (r *Runner) giveBackOwed(ctx context.Context) {
 	}
 }
 
-// tend runs until ctx ends. At regular intervals, tend repeats failed calls of giveBack and checks whether the
+// tend runs until ctx ends. At regular intervals, tend repeats failed calls to giveBack and checks whether the
 // database's clock stepped back.
 func (r *Runner) tend(ctx context.Context) {
 	c := stepper{wall: r.d.Now(), at: time.Now()}
@@ -249,13 +249,13 @@ type watcher struct {
 	deaths sync.WaitGroup
 }
 
-// seen is the latest heartbeat of a node, and the time at which this heartbeat was first read.
+// seen is the latest heartbeat from a node, and the time at which this heartbeat was first read.
 type seen struct {
 	beat int64
 	at   time.Time
 }
 
-// beat writes one heartbeat, reads the heartbeats of other nodes, and declares nodes dead that no longer write
+// beat writes one heartbeat, reads the other nodes' heartbeats, and declares dead every node that no longer writes
 // heartbeats.
 func (w *watcher) beat(ctx context.Context) {
 	r, began := w.r, time.Now()
@@ -303,9 +303,9 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	return dead
 }
 
-// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. The result dead is true
-// if this node's row no longer existed, because another node declared it dead. The result dead is valid even if an
-// error is returned; in that case the node may not yet be registered again.
+// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. beat returns dead == true
+// if this node's row no longer existed because another node had declared this node dead. The result dead is valid even
+// if beat also returns an error; in that case the node may not yet be registered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {
@@ -332,8 +332,8 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 }
 
 // declareDead deletes a node's row and makes its jobs due, unless the node has written another heartbeat. A node that
-// is still alive finds at its next heartbeat that its row is missing. Until that heartbeat, calls of Sure on the
-// declared node do not succeed.
+// is still alive discovers at its next heartbeat that its row is missing. Until that heartbeat, calls to Sure on the
+// node do not succeed.
 func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
@@ -355,7 +355,7 @@ func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	}
 }
 
-const stepMin = 5 * time.Second // smaller differences of the clock are not treated as a step
+const stepMin = 5 * time.Second // smaller clock differences are not treated as a step
 
 // stepper is a reading of the database's clock together with this node's monotonic time at that moment.
 type stepper struct{ wall, at time.Time }

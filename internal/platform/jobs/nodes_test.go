@@ -396,7 +396,7 @@ func TestClockSteppedBack(t *testing.T) {
 				t.Errorf("%q is due at %v, want %v", lane, time.UnixMicro(at), want)
 			}
 		}
-		// A running node also notices a step of the clock.
+		// A running node also notices when the clock is set back.
 		r := testRunner(t, d)
 		c := stepper{wall: d.Now().Add(time.Hour), at: time.Now()}
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2 WHERE lane = 'waits'`, later.Add(time.Hour).UnixMicro(),
@@ -432,7 +432,7 @@ func TestLostAnnouncementOfADeadNode(t *testing.T) {
 	}
 }
 
-// TestNodeDeclaredDeadClaimsNothing checks the claim of a node that was declared dead but has not noticed. The claim of
+// TestNodeDeclaredDeadClaimsNothing checks a claim by a node that was declared dead but has not noticed. A claim by
 // such a node must fail, because no other node would release the claimed jobs if the node died.
 func TestNodeDeclaredDeadClaimsNothing(t *testing.T) {
 	d := dbtest.Postgres(t)

@@ -14,7 +14,7 @@ const (
 )
 
 // Record runs fn, which records the outcome of a job, in an update. Record repeats the update until it succeeds, and
-// makes a last attempt after ctx has ended. A job without a recorded outcome runs again, and only this process knows
+// makes one last attempt after ctx has ended. A job without a recorded outcome runs again, and only this process knows
 // the outcome. The function fn must end the job, so that an outcome is not recorded twice. Record returns ErrLost if
 // another node has the job.
 func (q *Queue) Record(ctx context.Context, fn func(*db.Tx) error) error {

@@ -25,28 +25,28 @@ type Kind struct {
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // maximum number of running jobs on this node; 0 means 4
-	PerLane int // maximum of a group, up to twice that for several owners; 0 means Workers
+	PerLane int // group limit; several owners together may run twice as many jobs; 0 means Workers
 
-	// Group returns the group of a lane. The lanes of a group share the limit PerLane. If Group is nil, each lane is a
+	// Group returns the group of a lane. The lanes in a group share the limit PerLane. If Group is nil, each lane is a
 	// separate group.
 	Group func(lane string) string
 
-	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as package
-	// fairshare describes, so a single owner gets at most 7/8 of Workers. In a group, all owners together may run up to
-	// twice the group's limit, and each owner may use half of the slots that the other owners leave free. If Owner is nil,
-	// each lane is a separate owner, and PerLane is never exceeded.
+	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as described in
+	// package fairshare, so a single owner gets at most 7/8 of Workers. In a group, all owners together may run up to
+	// twice the group's limit, and each owner may use half of the slots that the other owners leave free. If Owner is
+	// nil, each lane is a separate owner, and PerLane is never exceeded.
 	Owner func(lane string) string
 
-	// Bulk, if set, reports whether the jobs of a lane yield to other jobs of their group and their owner. Bulk jobs
-	// always get some capacity and always leave some capacity free (see [reserve]).
+	// Bulk, if set, reports whether a lane's jobs yield to other jobs with the same group and owner. Bulk jobs always
+	// get some capacity and always leave some capacity free (see [reserve]).
 	Bulk func(lane string) bool
 
-	// Limit, if set, returns how many jobs of a group may run now, at most PerLane. If the number n is temporary, the
-	// result again is the time at which the dispatcher calls Limit again. Limit must not block.
+	// Limit, if set, returns how many jobs in a group may run now, at most PerLane. If the limit is temporary, the
+	// second result is the time at which the dispatcher calls Limit again. Limit must not block.
 	Limit func(group string) (n int, again time.Time)
 
-	// Share, if set, returns how many jobs of a group an owner may run now, and how likely these jobs are to end soon. The
-	// dispatcher calls Share often, so Share must not block.
+	// Share, if set, returns how many jobs in a group an owner may run now, and how likely these jobs are to end soon.
+	// The dispatcher calls Share often, so Share must not block.
 	Share func(group, owner string) Share
 
 	Lease    time.Duration   // maximum duration of an attempt, by this node's monotonic clock; 0 means 5 minutes
@@ -70,7 +70,7 @@ type Runner struct {
 	beats    int64 // number of heartbeats so far; only Run's goroutines change it
 	onNodes  func(n int)
 	news     chan struct{} // receives a value when a node has started or stopped
-	running  atomic.Bool   // whether all kinds are registered; the first scan finds the work of earlier hints
+	running  atomic.Bool   // whether all kinds are registered; the first scan finds the work from earlier hints
 
 	mu   sync.Mutex
 	owed []Job // jobs for which giveBack failed and must be repeated
@@ -131,7 +131,7 @@ func (r *Runner) Handle(k Kind) {
 	r.kinds = append(r.kinds, d)
 }
 
-// LimitRaised tells the dispatcher that a group's Limit has increased. Without a call of LimitRaised, waiting lanes of
+// LimitRaised tells the dispatcher that a group's Limit has increased. Without a call to LimitRaised, waiting lanes in
 // the group continue only when one of the group's jobs ends.
 func (r *Runner) LimitRaised(kind, group string) {
 	if !r.running.Load() {
@@ -197,7 +197,7 @@ func (r *Runner) work(ctx context.Context, k *dispatcher, j Job) {
 	r.giveBack(ctx, j)
 }
 
-// panicked is the error of a handler that panicked. Error does not include the stack trace, because the error text is
+// panicked is the error for a handler that panicked. Error does not include the stack trace, because the error text is
 // stored with the job.
 type panicked struct {
 	value any

@@ -44,8 +44,8 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 }
 
 // scan reads all lanes, with one index look-up per lane, and records the lanes with jobs due soon. Jobs that are due
-// later are found by the next scan before they are due. After each page, scan pauses for rest times the duration of the
-// page. If the channel look receives a value during a pause, scan ends and returns true.
+// later are found by the next scan before they are due. After each page, scan pauses for the time that the page took,
+// multiplied by rest. If the channel look receives a value during a pause, scan ends and returns true.
 func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {

@@ -6,9 +6,9 @@ type Share struct {
 	Doubt Doubt
 }
 
-// Doubt tells whether the jobs of a group are likely to end soon. An owner may use three quarters of its workers for
+// Doubt tells whether the jobs in a group are likely to end soon. An owner may use three quarters of its workers for
 // groups in doubt, and a quarter of that number for stuck groups. The remaining workers serve groups that make
-// progress. If an owner has jobs of only one group, the group gets half of the owner's workers. If the owner has
+// progress. If an owner has jobs in only one group, the group gets half of the owner's workers. If the owner has
 // several groups, each group gets at most a quarter of the owner's free workers, because a group that makes progress
 // now may be stuck later.
 type Doubt uint8
@@ -16,17 +16,17 @@ type Doubt uint8
 const (
 	Sure    Doubt = iota // jobs end soon: recent jobs took little time
 	Unknown              // no recent jobs
-	Stuck                // jobs may not end soon: recent or current jobs take long
+	Stuck                // jobs may not end soon: recent or current jobs take a long time
 )
 
-// doubts counts, during one call of plan, each owner's claimed jobs of groups in doubt. The count of an owner is
+// doubts counts, during one call to plan, each owner's claimed jobs in groups that are in doubt. An owner's count is
 // computed on first use.
 type doubts struct {
 	k     *dispatcher
 	count map[string]*[3]int // number of jobs by owner and Doubt
 }
 
-// bound returns how many of n further jobs an owner may claim in a group. The parameter own is the owner's number of
+// bound returns how many of n more jobs an owner may claim in a group. The parameter own is the owner's number of
 // claimed and planned jobs in the group.
 func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 	k := d.k

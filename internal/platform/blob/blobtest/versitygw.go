@@ -33,7 +33,7 @@ var setKeys = sync.OnceValue(func() error {
 // ends. The first use on a machine compiles the server, which takes minutes; the binary is stored in the user's cache
 // folder.
 //
-// The server stores objects as files, so it cannot store both the keys "raw" and "raw/1".
+// The server stores objects as files, so the keys "raw" and "raw/1" cannot both exist.
 func Versitygw(t testing.TB) (url, dir string) {
 	t.Helper()
 	program, err := installVersitygw()

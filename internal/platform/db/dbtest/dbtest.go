@@ -69,8 +69,8 @@ func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	each(t, func(t *testing.T) { f(t, SQLite(t)) }, func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// each runs a subtest for each engine, or only for the engine that POSTRIDER_TEST_ENGINE names. If the function of an
-// engine is nil, each runs no test on that engine.
+// each runs a subtest for each engine, or only for the engine that POSTRIDER_TEST_ENGINE names. If the function for an
+// engine is nil, each skips that engine.
 func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	t.Helper()
 	only := os.Getenv(engineVariable)

@@ -8,7 +8,7 @@ import (
 )
 
 // MemoryFolder returns a folder whose files are kept in memory, or "" if the system has no such folder with enough
-// space. Creating a database in memory takes a tenth of the time that a disk needs.
+// space. Creating a database in memory takes a tenth of the time that it takes on disk.
 func MemoryFolder() string {
 	const path, space = "/dev/shm", 2 << 30
 	var fs syscall.Statfs_t
@@ -72,8 +72,8 @@ func (f *folder) remove() {
 	f.lock.Close()
 }
 
-// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. The result is nil
-// if the files stay in the system's folder for temporary files.
+// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. useMemory returns
+// nil if the files stay in the system's folder for temporary files.
 func useMemory() *folder {
 	dir := MemoryFolder()
 	if dir == "" || os.Getenv("TMPDIR") != "" {

@@ -133,14 +133,14 @@ func tableOf(text, name string, tables map[string][][2]string) string {
 }
 
 // ofEvents reports whether a condition of a subquery compares email_id with the email_id of an event outside of the
-// subquery. The parameter prefix is the subquery's alias for its table with a dot, or "".
+// subquery. The parameter prefix is the subquery's alias for its table followed by a dot, or "".
 func ofEvents(condition, prefix, text string, tables map[string][][2]string) bool {
 	m := regexp.MustCompile(`\b` + regexp.QuoteMeta(prefix) + `email_id = (\w+)\.`).FindStringSubmatch(condition)
 	return m != nil && tableOf(text, m[1], tables) == "email_events"
 }
 
-// narrow reports whether an index condition contains a range, or a column of which few rows have the same value. The
-// parameter also names additional columns of which many rows have the same value.
+// narrow reports whether an index condition contains a range, or a column in which few rows share a value. Callers pass
+// additional columns in which many rows share a value.
 func narrow(condition string, also ...string) bool {
 	for _, m := range compared.FindAllStringSubmatch(condition, -1) {
 		if m[2] != "=" || !slices.Contains(weak, m[1]) && !slices.Contains(also, m[1]) {
@@ -184,7 +184,7 @@ func (tr *Trace) longReadsPostgres(t *testing.T, s db.Statement, tables map[stri
 	return long
 }
 
-// generic returns PostgreSQL's generic plan of a statement, which is independent of the arguments.
+// generic returns PostgreSQL's generic plan for a statement, which is independent of the arguments.
 func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	t.Helper()
 	args := ""
@@ -240,7 +240,7 @@ func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	return all
 }
 
-// crowd fills the tables with many rows of many teams, and makes PostgreSQL analyze them.
+// crowd fills the tables with many rows for many teams, and makes PostgreSQL analyze them.
 func (tr *Trace) crowd(t *testing.T, tables map[string][][2]string) {
 	t.Helper()
 	const rows = 4000

@@ -21,7 +21,7 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 	return p
 }
 
-// Proxied opens a new migrated PostgreSQL database through a proxy. If patience is 0, the default of db.Options
+// Proxied opens a new migrated PostgreSQL database through a proxy. If patience is 0, the default from db.Options
 // applies.
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
@@ -32,7 +32,7 @@ func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 // tornVariable is the environment variable that makes tests cut every answer. The command `make torn` sets it to "all".
 const tornVariable = "POSTRIDER_TEST_TORN"
 
-// TornStep returns the distance between two answers that a test cuts: 1 in `make torn`, and step in `make test`. Each
+// TornStep returns the interval between the answers that a test cuts: 1 in `make torn`, and step in `make test`. Each
 // cut takes time, because it requires a new connection with empty caches.
 func TornStep(step int) int {
 	if os.Getenv(tornVariable) == "all" {
@@ -41,9 +41,9 @@ func TornStep(step int) int {
 	return step
 }
 
-// EachTorn calls the function act repeatedly, and each time cuts a different answer of the database in the middle,
-// until every answer was cut once. The function prepare runs before each call of act. After each call, the function
-// check receives the error of act; the connection is intact while check runs.
+// EachTorn calls the function act repeatedly, and each time cuts off a different answer from the database in the
+// middle, until every answer has been cut once. The function prepare runs before each call of act. After each call, the
+// function check receives the error that act returned; the connection is intact while check runs.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

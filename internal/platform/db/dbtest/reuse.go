@@ -16,7 +16,7 @@ type reusable struct {
 	name    string
 	d       *db.DB
 	schema  string            // result of schemaOf when the database was created
-	initial map[string]string // rows that migrations insert, as a JSON array for each table with rows
+	initial map[string]string // rows that migrations insert, as one JSON array for each non-empty table
 }
 
 // idle contains the reusable databases that are empty and that no test uses.
@@ -96,8 +96,8 @@ func (r *reusable) initialRows(ctx context.Context) (map[string]string, error) {
 const usedTables = `relkind = 'r' AND relnamespace = current_schema()::regnamespace AND relname <> 'migrations'
 	AND pg_relation_size(oid) > 0`
 
-// schemaOf returns a text that differs if the schema or the statistics have changed, or if a table has become too large
-// to be emptied quickly.
+// schemaOf returns a string that changes if the schema or the statistics change, or if a table becomes too large to be
+// emptied quickly.
 func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
 	const first = 16384 // PostgreSQL's system objects have smaller ids
 	err = r.d.QueryRow(ctx, `SELECT CONCAT_WS(' ',

@@ -21,7 +21,7 @@ import (
 
 // Server is a PostgreSQL server on a free loopback port, with a separate data folder.
 type Server struct {
-	URL string // URL with a superuser's name; a restart of the server does not change it
+	URL string // URL that names a superuser; stays the same when the server restarts
 
 	bin, dir string
 	port     int
@@ -118,7 +118,7 @@ func (s *Server) Up() bool {
 	return err == nil
 }
 
-// Stop stops the server and waits until it has ended. SIGINT closes all connections and shuts the server down in order.
+// Stop stops the server and waits until it has exited. SIGINT closes all connections and shuts the server down cleanly.
 // SIGQUIT leaves the data as after a crash, and the next start recovers the data.
 func (s *Server) Stop(how os.Signal) {
 	if s.cmd != nil {

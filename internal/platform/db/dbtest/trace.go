@@ -80,8 +80,8 @@ func (tr *Trace) Record(s db.Statement) {
 	}
 }
 
-// Before calls act once, before the next statement that contains the text. If act writes to an SQLite database, the
-// statement that contains the text must not be part of a transaction.
+// Before calls act once, immediately before the next statement that contains the given text. If act writes to an SQLite
+// database, the statement that contains the text must not be part of a transaction.
 func (tr *Trace) Before(text string, act func()) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -101,11 +101,11 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls the function act repeatedly, and each time makes a different statement of act fail as if a table
+// EachBroken calls the function act repeatedly, and each time makes a different statement in act fail as if a table
 // were missing, until every statement has failed once. If a statement fails, act must return an error for which
-// fault.Ours is true, except for statements that contain a text of mayFail. The function prepare runs before each call
-// of act, and check runs after each call. EachBroken does not break statements of prepare and check. The functions
-// prepare and check may be nil.
+// fault.Ours is true, unless the statement contains one of the strings in mayFail. The function prepare runs before
+// each call of act, and check runs after each call. EachBroken does not break statements in prepare or check. The
+// functions prepare and check may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -140,8 +140,8 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set makes one statement fail after left further statements, or no statement if left is -1. The function set returns
-// the text of the statement that failed since the last call of set.
+// set lets the given number of statements run and makes the next one fail; if left is -1, no statement fails. The
+// function set returns the text of the statement that has failed since the last call to set.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()
@@ -150,7 +150,7 @@ func (tr *Trace) set(left int) (broken string) {
 	return broken
 }
 
-// Take returns the statements that were recorded since the last call of Take.
+// Take returns the statements that were recorded since the last call to Take.
 func (tr *Trace) Take() []db.Statement {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

@@ -33,7 +33,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	for _, entry := range fds {
 		name, err := os.Readlink(filepath.Join("/proc/self/fd", entry.Name()))
 		if err != nil || name != path && name != path+"-wal" {
-			continue // a descriptor of another file, or a descriptor that has been closed
+			continue // a descriptor for another file, or a descriptor that has been closed
 		}
 		fd, err := strconv.Atoi(entry.Name())
 		if err != nil {
@@ -51,7 +51,7 @@ func Unreadable(t testing.TB, path string) (mend func()) {
 	return mend
 }
 
-// writeOnly replaces a descriptor with a write-only descriptor of the same file, and returns a duplicate of the
+// writeOnly replaces a descriptor with a write-only descriptor for the same file, and returns a duplicate of the
 // original descriptor.
 func writeOnly(fd int, name string) (was int, err error) {
 	w, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_CLOEXEC, 0)

@@ -19,7 +19,7 @@ const (
 	gssRequest    = 80877104
 )
 
-// frameMax limits the length of a frame in bytes. A longer frame means that the proxy misread the stream.
+// frameMax is the maximum length of a frame in bytes. A longer frame means that the proxy misread the stream.
 const frameMax = 1 << 30
 
 // conn is a client's connection together with the proxy's connection to the server for this client.
@@ -71,7 +71,7 @@ func (c *conn) serve() {
 	<-done
 }
 
-// begin reads the first messages of a connection and returns the bytes to forward to the server.
+// begin reads the first messages on a connection and returns the bytes to forward to the server.
 func (c *conn) begin() ([]byte, error) {
 	for {
 		head := make([]byte, 8)

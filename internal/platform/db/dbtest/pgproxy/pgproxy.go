@@ -1,12 +1,12 @@
-// Package pgproxy is a proxy in front of PostgreSQL that simulates failures of networks and servers: the proxy refuses
-// or closes connections, stops answering, and loses a COMMIT or its answer.
+// Package pgproxy is a proxy in front of PostgreSQL that simulates network and server failures: it can refuse or close
+// connections, stop answering, and lose a COMMIT or its answer.
 //
 // A new Proxy forwards all messages until a method requests a fault. The proxy reads the frames of the wire protocol
-// (PostgreSQL's documentation, chapter 55), so that faults happen at known points. Once [Proxy.Lost] counts a lost
-// answer, the server has executed the COMMIT of that answer.
+// (PostgreSQL's documentation, chapter 55), so that faults happen at known points. By the time [Proxy.Lost] counts a
+// lost answer, the server has executed the corresponding COMMIT.
 //
 // The proxy does not support TLS: clients that prefer TLS continue without TLS, and clients that require TLS fail.
-// Start refuses a URL with several hosts or a Unix socket. The proxy buffers whole frames in memory.
+// Start rejects a URL with several hosts or a Unix socket. The proxy buffers whole frames in memory.
 package pgproxy
 
 import (
@@ -38,7 +38,7 @@ type Proxy struct {
 	requests int
 }
 
-// Start starts a proxy on the loopback address to the server of a database URL.
+// Start starts a proxy on the loopback address for the server that a database URL names.
 func Start(databaseURL string) (*Proxy, error) {
 	u, err := url.Parse(databaseURL)
 	if err != nil {
@@ -57,7 +57,7 @@ func Start(databaseURL string) (*Proxy, error) {
 	return p, nil
 }
 
-// URL returns the URL of the database through the proxy.
+// URL returns a database URL that leads through the proxy.
 func (p *Proxy) URL() string {
 	u := p.url
 	u.Host = p.addr
@@ -94,8 +94,8 @@ func (p *Proxy) Refuse() {
 	p.end()
 }
 
-// TurnAway answers new connections with an error of the given SQLSTATE, like a server that is starting up (57P03) or
-// has too many connections (53300). TurnAway does not close existing connections.
+// TurnAway answers new connections with an error that has the given SQLSTATE, like a server that is starting up (57P03)
+// or has too many connections (53300). TurnAway does not close existing connections.
 func (p *Proxy) TurnAway(sqlstate string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -119,8 +119,8 @@ func (p *Proxy) Cut() {
 	p.end()
 }
 
-// LoseAnswers forwards the next n COMMITs to the server, and closes the connection of each COMMIT before the answer
-// arrives. While the server executes such a COMMIT, the proxy drops all requests to cancel statements.
+// LoseAnswers forwards the next n COMMITs to the server, and closes each COMMIT's connection before the answer arrives.
+// While the server executes such a COMMIT, the proxy drops all requests to cancel statements.
 func (p *Proxy) LoseAnswers(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -134,8 +134,8 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear closes connections in the middle of an answer. The proxy forwards the next skip rows and statement results, and
-// then sends only half of each of the following n answers. If n is negative, all following answers are cut until Pass.
+// Tear closes connections in the middle of an answer. After forwarding skip rows and statement results, the proxy sends
+// only half of each of the next n answers. If n is negative, all subsequent answers are cut until Pass is called.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -149,7 +149,7 @@ func (p *Proxy) Torn() int {
 	return p.torn
 }
 
-// Lost returns how many COMMITs were dropped, or were executed but lost their answers.
+// Lost returns how many COMMITs were dropped, or were executed without their answers reaching the client.
 func (p *Proxy) Lost() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -249,7 +249,7 @@ func (p *Proxy) loses() bool {
 	return false
 }
 
-// fate tells what the proxy does with a COMMIT.
+// fate is what the proxy does with a COMMIT.
 type fate int
 
 const (

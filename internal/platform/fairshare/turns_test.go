@@ -108,7 +108,7 @@ func TestTurnsKeepAReserve(t *testing.T) {
 			turns.Release("a")
 			synctest.Wait()
 		}
-		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // owner b may get nine slots in a row, because both owners hold slots
+		if entered["a"]+entered["b"] != 19 || entered["b"] < 6 { // b may get nine slots in a row: both hold slots
 			t.Errorf("entered %v after 10 of the first have left", entered)
 		}
 		ends := map[string]int{"a": 9, "b": 1}

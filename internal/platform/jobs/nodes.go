@@ -25,7 +25,7 @@ var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 const (
 	beatLimit    = 5 * time.Second  // for one heartbeat
 	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
-	sureWait     = 30 * time.Second // how long Sure waits for a heartbeat at most
+	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
 )
 
 // pulse contains the intervals and time limits of heartbeats.

@@ -11,12 +11,12 @@ import (
 const insertJob = `INSERT INTO jobs (id, kind, lane, team_id, dedupe, payload, run_at, attempt, holder, parked,
 	last_error, created_at, set_at) VALUES ($1, $2, $3, $4, $5, $6, $7, 0, '', $8, '', $9, $10)`
 
-// orRevive makes a parked job of the same kind and key due. A job that is waiting or claimed is not changed.
+// orRevive makes a parked job with the same kind and key due. A job that is waiting or claimed is not changed.
 const orRevive = ` ON CONFLICT (kind, dedupe) WHERE dedupe <> '' DO UPDATE SET parked = excluded.parked, failures = 0,
 	run_at = excluded.run_at, set_at = excluded.set_at WHERE jobs.parked`
 
-// Statements that end an attempt of a job. Each of these statements changes the job only if the column attempt still
-// has the given value.
+// Statements that end an attempt to run a job. Each of these statements changes the job only if the attempt column
+// still has the given value.
 const (
 	finishJob = `DELETE FROM jobs WHERE id = $1 AND attempt = $2`
 	retryJob  = `UPDATE jobs SET run_at = $3, set_at = $5, holder = '', last_error = $4, tries = tries + 1,
@@ -44,8 +44,8 @@ const (
 			AND parked`
 )
 
-// rescheduleCron sets the due time of a cron's job if the job is due later than the given time, or at a time that a
-// caller chose.
+// rescheduleCron sets the due time of a cron's job if the job is due later than the given time, or if a caller chose
+// its due time.
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
@@ -77,7 +77,7 @@ func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Pa
 	})
 }
 
-// Waiting contains the job counts of one kind.
+// Waiting contains the job counts for one kind.
 type Waiting struct {
 	Kind    string
 	Jobs    int
@@ -85,7 +85,7 @@ type Waiting struct {
 	DueFrom time.Time // earliest due time of a waiting job; zero if all jobs are claimed or parked
 }
 
-// Stats counts jobs by kind, for operators. The query of Stats reads the whole queue.
+// Stats counts jobs by kind, for operators. The query in Stats reads the whole queue.
 func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 	rows, err := r.Query(ctx, `SELECT kind, COUNT(*), COUNT(*) FILTER (WHERE parked), MIN(run_at) FROM jobs
 		GROUP BY kind ORDER BY kind`)

@@ -14,10 +14,10 @@ const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holde
 const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
-// On PostgreSQL, one statement claims jobs of all lanes, because each statement requires a round trip. SQLite does not
-// support LATERAL, which the statement for PostgreSQL uses. On SQLite, each lane that claims many jobs has its own
+// On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. SQLite does
+// not support LATERAL, which the statement for PostgreSQL uses. On SQLite, each lane that claims many jobs has its own
 // statement, whose three temporary tables take about as much time as reading ten rows. For lanes that claim few jobs,
-// two further statements claim one job per lane.
+// two additional statements claim one job per lane.
 const (
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
 		AND lane = $5 ORDER BY run_at LIMIT $6)` + claimed
@@ -32,8 +32,8 @@ const (
 	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id = ANY($3)`
 )
 
-// claim claims up to n due jobs of each lane for a node and returns them by lane. The result may contain fewer jobs
-// than are due.
+// claim claims up to n due jobs from each lane for a node and returns them grouped by lane. The result may contain
+// fewer jobs than are due.
 func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
 	all := make(map[string][]Job, len(asks))
 	now := tx.Now().UnixMicro()

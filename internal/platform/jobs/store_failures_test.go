@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// If an SQL statement of a Queue method fails, the method returns an error and leaves the jobs unchanged.
+// If an SQL statement in a Queue method fails, the method returns an error and leaves the jobs unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, q := t.Context(), NewQueue(d)
@@ -94,7 +94,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Stats and ParkedJobs report waiting and parked jobs, and the time since which waiting jobs are due.
+// Stats and ParkedJobs report waiting and parked jobs, and the time since which waiting jobs have been due.
 func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)
@@ -141,8 +141,8 @@ func TestParseHint(t *testing.T) {
 	}
 }
 
-// If an SQL statement of a claim, of the runner's start or of its end fails, the method returns the error and the node
-// holds no jobs.
+// If an SQL statement fails during a claim, or while the runner starts or stops, the method returns the error and the
+// node holds no jobs.
 func TestRunnersWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// releaseMax is the maximum number of jobs that one call of Release makes due. Making that many jobs due occupies
+// releaseMax is the maximum number of jobs that one call to Release makes due. Making that many jobs due occupies
 // SQLite's only writer for a few milliseconds.
 const releaseMax = 500
 
@@ -19,7 +19,7 @@ func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
 }
 
-// Release makes up to 500 jobs due that are held with the given key, and returns how many jobs became due. The time for
+// Release makes due up to 500 jobs that are held with the given key, and returns how many jobs became due. The time for
 // which a job was held does not count towards its age. The caller repeats Release until it returns 0.
 func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, err error) {
 	at := tx.Now().Add(-slack)

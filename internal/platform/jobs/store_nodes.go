@@ -1,6 +1,6 @@
 package jobs
 
-// Statements for the rows of nodes and their heartbeats.
+// Statements for node rows and heartbeats.
 const (
 	insertNode  = `INSERT INTO nodes (id, beat, started_at) VALUES ($1, $2, $3)`
 	updateBeat  = `UPDATE nodes SET beat = $2 WHERE id = $1`

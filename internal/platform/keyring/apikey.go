@@ -18,16 +18,16 @@ func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)
 }
 
-// HashAPIKey returns the SHA-256 of a key as 64 hexadecimal digits, for storage and look-up. Only secrets that people
-// choose need a slow, salted hash. An API key has 142 random bits, which can be neither guessed nor tabulated, and a
-// slow hash would dominate the time of every request.
+// HashAPIKey returns the SHA-256 hash of a key as 64 hexadecimal digits, for storage and look-up. Only secrets that
+// people choose need a slow, salted hash. An API key has 142 random bits, so it can be neither guessed nor looked up in
+// a precomputed table. A slow hash would dominate the time of every request.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
 }
 
 // APIKeyHint returns the part of a key that may be displayed and stored as plain text: "re_" and 8 characters. If token
-// does not have the form of NewAPIKey, APIKeyHint returns "".
+// does not have the form that NewAPIKey produces, APIKeyHint returns "".
 func APIKeyHint(token string) string {
 	hint, secret, ok := strings.Cut(strings.TrimPrefix(token, apiKeyPrefix), "_")
 	if !ok || !strings.HasPrefix(token, apiKeyPrefix) || len(hint) != 8 || len(secret) != 24 {

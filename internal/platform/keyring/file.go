@@ -13,8 +13,8 @@ import (
 	"strings"
 )
 
-// Parse returns the keyring of a hexadecimal master key: 64 digits in upper or lower case. White space around the key
-// is ignored. Errors of Parse never contain the key.
+// Parse returns the keyring for a hexadecimal master key: 64 digits in upper or lower case. White space around the key
+// is ignored. Errors from Parse never contain the key.
 func Parse(text string) (*Keyring, error) {
 	text = strings.TrimSpace(text)
 	master, err := hex.DecodeString(text)
@@ -26,9 +26,9 @@ func Parse(text string) (*Keyring, error) {
 	return New(master)
 }
 
-// LoadOrCreate returns the keyring of the key file at path. If the file does not exist, LoadOrCreate creates it with a
+// LoadOrCreate returns the keyring for the key file at path. If the file does not exist, LoadOrCreate creates it with a
 // new key. Nodes that start at the same time with the same folder agree on one key. When LoadOrCreate returns, the key
-// is on disk. LoadOrCreate refuses a file that users other than its owner can read or change.
+// is on disk. LoadOrCreate rejects a file that users other than its owner can read or change.
 func LoadOrCreate(path string) (*Keyring, error) {
 	k, err := load(path)
 	if !errors.Is(err, fs.ErrNotExist) {
@@ -82,7 +82,7 @@ func create(path string) error {
 	defer os.Remove(f.Name())
 
 	master := make([]byte, MasterSize)
-	rand.Read(master) // rand.Read never returns an error; it ends the program.
+	rand.Read(master) // rand.Read never returns an error; if it fails, it ends the program
 	_, err = f.WriteString(hex.EncodeToString(master) + "\n")
 	if err == nil {
 		err = f.Sync()

@@ -10,9 +10,9 @@ import (
 )
 
 // JWT returns claims as a signed token in compact form (RFC 7519). The token also contains `iat` and `exp` in whole
-// seconds, which replace claims of these names. The parameter claims must be a struct or a map[string]any. Anybody who
-// has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256 (RFC
-// 7518 section 3.2).
+// seconds, which replace claims with these names. The parameter claims must be a struct or a map[string]any. Anybody
+// who has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256
+// (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
 		return "", fmt.Errorf("life of a token is %v, must be at least a second", life)
@@ -32,7 +32,7 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 
 // VerifyJWT checks a token that JWT created for the same purpose. The token's claims are decoded into the value to
 // which the parameter claims points; claims may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
-// valid. VerifyJWT refuses tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
+// valid. VerifyJWT rejects tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
 // 8725 section 3.1). The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {
 	if len(token) > tokenMax {
@@ -43,8 +43,8 @@ func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) er
 		return ErrForged
 	}
 	payload, err := signed.Verify(k.key("jwt", purpose))
-	// A base64 decoder ignores some bits of the text. By comparing the text, VerifyJWT ensures that a token has only one
-	// valid spelling.
+	// A base64 decoder ignores some bits of the encoded text. By comparing the text, VerifyJWT ensures that a token has
+	// only one valid spelling.
 	if spelled, e := signed.CompactSerialize(); err != nil || e != nil || spelled != token {
 		return ErrForged
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rfcKey, rfcToken and rfcPayload are the example of RFC 7515 appendix A.1.
+// rfcKey, rfcToken and rfcPayload are the example from RFC 7515 appendix A.1.
 const (
 	rfcKey     = "AyM1SysPpbyDfgZld3umj1qzKObwVMkoqQ-EstJQLr_T-1qS0gZH75aKtMN3Yj0iPS4hcgUuTwjAzZr1Z9CAow"
 	rfcToken   = "eyJ0eXAiOiJKV1QiLA0KICJhbGciOiJIUzI1NiJ9.eyJpc3MiOiJqb2UiLA0KICJleHAiOjEzMDA4MTkzODAsDQogImh0dHA6Ly9leGFtcGxlLmNvbS9pc19yb290Ijp0cnVlfQ.dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk"
@@ -96,7 +96,7 @@ func TestJWTRefusesToMake(t *testing.T) {
 }
 
 // TestVerifyJWTRefuses creates tokens that JWT would never create, and signs them with the right key. VerifyJWT must
-// refuse such tokens, because a token's header must not determine the algorithm.
+// reject such tokens, because a token's header must not determine the algorithm.
 func TestVerifyJWTRefuses(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

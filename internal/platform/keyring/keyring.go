@@ -5,9 +5,9 @@
 // # Invariants
 //
 // The master key itself never encrypts or signs data. HKDF (RFC 5869) derives a separate key for each combination of
-// use (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is refused for another. MACs are
-// compared in constant time. Functions that read tokens return either exactly the data that this keyring signed or
-// sealed, or an error.
+// use (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is rejected for any other
+// purpose. MACs are compared in constant time. Functions that read tokens return either exactly the data that this
+// keyring signed or sealed, or an error.
 //
 // # Failures
 //
@@ -49,10 +49,10 @@ type Keyring struct {
 	root []byte // HKDF's extracted pseudorandom key, not the master key itself
 
 	mu   sync.Mutex
-	tags atomic.Pointer[map[string]*sync.Pool] // pools of hash.Hash with the key of a tag purpose, by purpose
+	tags atomic.Pointer[map[string]*sync.Pool] // by tag purpose: pools of hash.Hash values that use its key
 }
 
-// New returns the keyring of a master key, which must be MasterSize random bytes.
+// New returns the keyring for a master key, which must be MasterSize random bytes.
 func New(master []byte) (*Keyring, error) {
 	if len(master) != MasterSize {
 		return nil, fmt.Errorf("secret key has %d bytes, must have %d", len(master), MasterSize)
@@ -66,12 +66,12 @@ func New(master []byte) (*Keyring, error) {
 	return k, nil
 }
 
-// key derives the 32-byte key of a use and a purpose. The derivation takes a few microseconds. A NUL between use and
+// key derives the 32-byte key for a use and a purpose. The derivation takes a few microseconds. A NUL between use and
 // purpose ensures that ("a", "bc") and ("ab", "c") have different keys.
 func (k *Keyring) key(use, purpose string) []byte {
 	sub, err := hkdf.Expand(sha256.New, k.root, use+"\x00"+purpose, 32)
 	if err != nil {
-		// Expand refuses only lengths above 255 hashes (RFC 5869 section 2.3); this key has the length of one hash.
+		// Expand rejects only lengths above 255 hashes (RFC 5869 section 2.3); this key has the length of one hash.
 		panic("keyring: derive: " + err.Error())
 	}
 	return sub
@@ -116,15 +116,15 @@ func (k *Keyring) Open(purpose string, sealed, context []byte) ([]byte, error) {
 	return plain, nil
 }
 
-// bound returns the additional authenticated data of a seal. The additional data contains the seal version, so that
-// data of a later version is not accepted as data of this version.
+// bound returns the additional authenticated data for a seal. The additional data contains the seal version, so that
+// data from a later version is not accepted as data from this version.
 func bound(context []byte) []byte {
 	return append([]byte{sealVersion}, context...)
 }
 
-// Tag returns the first n bytes of the HMAC-SHA256 of data, where n is 4 to 32. Tags are for return paths, where space
-// is limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Callers must compare tags with hmac.Equal.
-// The key of a purpose is derived only once, because each email has four tags.
+// Tag returns the first n bytes of the HMAC-SHA256 of data, where n is between 4 and 32. Tags are for return paths,
+// where space is limited; guessing a tag of n bytes takes 2^(8n-1) attempts on average. Callers must compare tags with
+// hmac.Equal. Each purpose's key is derived only once, because each email has four tags.
 func (k *Keyring) Tag(purpose string, data []byte, n int) []byte {
 	return k.AppendTag(make([]byte, 0, sha256.Size), purpose, data, n)
 }
@@ -136,7 +136,7 @@ func (k *Keyring) AppendTag(dst []byte, purpose string, data []byte, n int) []by
 	return t.Append(dst, data, n)
 }
 
-// Tagger computes many tags of one purpose. A Tagger is not safe for concurrent use.
+// Tagger computes many tags for one purpose. A Tagger is not safe for concurrent use.
 type Tagger struct {
 	hash hash.Hash
 	pool *sync.Pool
@@ -161,7 +161,7 @@ func (t Tagger) Append(dst, data []byte, n int) []byte {
 // Release makes the Tagger's hash available for reuse; the Tagger must not be used afterwards.
 func (t Tagger) Release() { t.pool.Put(t.hash) }
 
-// tagHashes returns the pool of hashes with the key of a purpose. The map tags is read without a lock, because it is
+// tagHashes returns the pool of hashes that use a purpose's key. The tags map is read without a lock, because it is
 // never modified: a new purpose replaces the whole map.
 func (k *Keyring) tagHashes(purpose string) *sync.Pool {
 	if pool := (*k.tags.Load())[purpose]; pool != nil {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Errors that Verify and VerifyJWT return. A caller may reveal which of these errors occurred, because only tokens that
-// this keyring signed return ErrExpired.
+// Errors that Verify and VerifyJWT return. A caller may reveal which of these errors occurred, because ErrExpired is
+// returned only for tokens that this keyring signed.
 var (
 	ErrForged  = errors.New("token was not made here, or for another purpose, or has been altered")
 	ErrExpired = errors.New("token has expired")
@@ -17,8 +17,8 @@ var (
 
 const (
 	tokenVersion = 1
-	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256, the minimum that RFC 2104 section 5 recommends,
-	// so that links stay short.
+	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256 hash, the minimum that RFC 2104 section 5
+	// recommends, so that links stay short.
 	tokenMAC = 16
 	// tokenMax is the maximum length of a token in characters. The limit tokenMax bounds the work that a forged token can
 	// cause.
@@ -33,7 +33,7 @@ func LinkExpiry(now time.Time) time.Time {
 
 // Sign returns a URL-safe token (letters, digits, - and _) that contains parts. The token expires at the given time, in
 // whole seconds. If expires is the zero time, the token never expires. Anybody who has the token can read the parts but
-// not change them. Parts should be short texts such as ids, addresses and URLs: Sign panics if the token would be
+// not change them. Parts should be short strings such as ids, addresses and URLs: Sign panics if the token would be
 // longer than the 8,192 characters that Verify accepts.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}
@@ -55,15 +55,15 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 }
 
 // Verify returns the parts of a token that Sign created for the same purpose. For expired tokens Verify returns
-// ErrExpired, and for all other tokens ErrForged. Each token has one valid spelling: for another text that decodes to
+// ErrExpired, and for all other tokens ErrForged. Each token has one valid spelling: for another string that decodes to
 // the same bytes, Verify returns ErrForged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end. To refuse other spellings, Verify encodes the data again
-	// and compares the result with the token.
+	// The decoder ignores line breaks and unused bits at the end. To reject other spellings, Verify encodes the data
+	// again and compares the result with the token.
 	if err != nil || len(data) < 1+tokenMAC || base64.RawURLEncoding.EncodeToString(data) != token {
 		return nil, ErrForged
 	}

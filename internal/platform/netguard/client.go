@@ -26,12 +26,12 @@ const (
 	fetchRedirects = 3
 )
 
-// StatusError is the error of Fetch for a response whose status is not 200.
+// StatusError is the error that Fetch returns for a response whose status is not 200.
 type StatusError struct {
 	Code int
 }
 
-// Error returns a text that names the HTTP status.
+// Error returns a message that names the HTTP status.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("server answered %d %s", e.Code, http.StatusText(e.Code))
 }
@@ -75,10 +75,10 @@ func (g *Guard) transport() *http.Transport {
 	}
 }
 
-// fetcher returns the HTTP client of Fetch. Each request uses its own connection, because the limit of requests per
+// fetcher returns the HTTP client for Fetch. Each request uses its own connection, because the limit on requests per
 // address counts connections.
 func (g *Guard) fetcher() *http.Client {
-	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch applies its own limits of size and time.
+	c := g.Client(0, fetchRedirects, math.MaxInt64-1) // Fetch applies its own size and time limits.
 	t := g.transport()
 	t.DialContext = g.dialBounded
 	t.ForceAttemptHTTP2 = false
@@ -87,10 +87,10 @@ func (g *Guard) fetcher() *http.Client {
 	return c
 }
 
-// Fetched is the response that Fetch returns. The caller must close the Fetched.
+// Fetched is the response that Fetch returns. Callers must close a Fetched after use.
 type Fetched struct {
 	Type   string // Content-Type as the server sent it; may be empty
-	Length int64  // length of the body in bytes; -1 if the server sent none
+	Length int64  // length of the body in bytes; -1 if the server did not send it
 
 	body  io.ReadCloser
 	pace  *paced
@@ -129,8 +129,8 @@ func (l *timeLimit) end() {
 	l.cancel(nil)
 }
 
-// Read reads the body of the response. Read returns ErrTooLarge if the body exceeds the limit of Fetch, and ErrSlow if
-// the server sends too slowly.
+// Read reads the body of the response. Read returns ErrTooLarge if the body exceeds the limit passed to Fetch, and
+// ErrSlow if the server sends too slowly.
 func (f *Fetched) Read(p []byte) (int, error) {
 	if f.pace.since.IsZero() {
 		f.pace.since = time.Now()
@@ -151,13 +151,13 @@ func (f *Fetched) Close() error {
 }
 
 // Fetch downloads a URL. A response with a status other than 200 is an error. The headers must arrive within 30
-// seconds, after at most 3 redirects. The body may have at most maxBytes; it must arrive within 30 seconds from the
-// first Read, at a rate of at least 4 KB per second.
+// seconds, after at most 3 redirects. The body may have at most maxBytes bytes; it must arrive within 30 seconds from
+// the first Read, at a rate of at least 4 KB per second.
 //
-// The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from one host and
-// from one address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
-// may run 16 fetches from one host, which they share as package fairshare describes. If all slots are in use, Fetch
-// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return errors of CheckURL, ErrRefused,
+// The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from each host and
+// from each address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
+// may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in use, Fetch
+// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return errors from CheckURL, ErrRefused,
 // ErrTooLarge, ErrSlow, *StatusError, and network errors.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
@@ -231,8 +231,8 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// withoutURL removes the URL from an error of package http. Errors are logged, and a URL's path or query may be the
-// only secret that protects a file.
+// withoutURL removes the URL from an error that package http returned. Errors are logged, and a URL's path or query may
+// be the only secret that protects a file.
 func withoutURL(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		return e.Err
@@ -259,7 +259,8 @@ func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
 
-// capped is a response body from which at most left more bytes can be read.
+// capped is a response body from which only a limited number of bytes can be read. The field left is the number of
+// bytes that remain.
 type capped struct {
 	io.ReadCloser
 	left int64

@@ -5,14 +5,14 @@
 // # Invariants
 //
 // Package netguard checks an address immediately before the socket connects, after all look-ups. A host name that
-// resolves to another address the second time therefore cannot bypass the check. The check covers each address of a
+// resolves to a different address the second time therefore cannot bypass the check. The check covers each address of a
 // host name and each hop of a redirect. Proxies from environment variables are never used, because a proxy would
 // connect without checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
 //
 // # Failures
 //
-// The error of a refused address wraps [ErrRefused]. If a response is too long, the error is [ErrTooLarge]. A retry
-// does not help after [ErrRefused] and [ErrTooLarge]; a retry may help after [ErrBusy] and [ErrSlow].
+// The error for a refused address wraps [ErrRefused]. If a response is too long, the error is [ErrTooLarge]. A retry
+// does not help after [ErrRefused] or [ErrTooLarge]; a retry may help after [ErrBusy] or [ErrSlow].
 //
 // # Out of scope
 //
@@ -47,11 +47,11 @@ const dialTimeout = 10 * time.Second
 type Options struct {
 	// AllowLoopback allows 127.0.0.0/8 and ::1, for development.
 	AllowLoopback bool
-	// AllowPrefixes are prefixes of addresses that are allowed even if they are not public. IPv4 prefixes must not be
+	// AllowPrefixes are address prefixes that are allowed even if they are not public. IPv4 prefixes must not be
 	// written as IPv6 prefixes.
 	AllowPrefixes []netip.Prefix
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
-	// allowed. A listener with an unspecified address (0.0.0.0 or ::) means all addresses of this machine.
+	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
 	DenySelf []netip.AddrPort
 }
 
@@ -59,7 +59,7 @@ type Options struct {
 type Guard struct {
 	opt     Options
 	dialer  net.Dialer
-	bounded net.Dialer // dialer for Fetch, which waits for a free slot of the address
+	bounded net.Dialer // dialer for Fetch, which waits for a free slot for the address
 	fetch   *http.Client
 	slots   *slots
 }
@@ -123,7 +123,7 @@ func (g *Guard) control(_ context.Context, network, address string, _ syscall.Ra
 	return g.denySelf(to)
 }
 
-// denySelf refuses connections to this program's own listeners. If the port is that of a listener, denySelf reads the
+// denySelf refuses connections to this program's own listeners. If the port belongs to a listener, denySelf reads the
 // machine's current addresses, because they can change.
 func (g *Guard) denySelf(to netip.AddrPort) error {
 	addr := to.Addr().Unmap().WithZone("")
@@ -147,7 +147,7 @@ func (g *Guard) denySelf(to netip.AddrPort) error {
 
 func onThisMachine(addr netip.Addr) (bool, error) {
 	if addr.IsLoopback() {
-		return true, nil // InterfaceAddrs lists only one address of 127.0.0.0/8.
+		return true, nil // InterfaceAddrs lists only one address in 127.0.0.0/8.
 	}
 	list, err := net.InterfaceAddrs()
 	if err != nil {
@@ -159,7 +159,7 @@ func onThisMachine(addr netip.Addr) (bool, error) {
 	}), nil
 }
 
-// CheckURL parses the URL of an endpoint or attachment. The errors of CheckURL are phrases that callers put after the
+// CheckURL parses the URL of an endpoint or attachment. Errors from CheckURL are phrases that callers append to the
 // name of the request field. The returned URL has no fragment, because HTTP does not send fragments. CheckURL checks IP
 // addresses in the URL immediately; host names are checked when they are dialed.
 func (g *Guard) CheckURL(text string) (*url.URL, error) {
@@ -189,7 +189,7 @@ func (g *Guard) CheckURL(text string) (*url.URL, error) {
 	}
 	if name := strings.ToLower(strings.TrimSuffix(host, ".")); !g.opt.AllowLoopback &&
 		(name == "localhost" || strings.HasSuffix(name, ".localhost")) {
-		// RFC 6761 section 6.3 reserves localhost and the names below it for this machine.
+		// RFC 6761 section 6.3 reserves localhost and the names under it for the local machine.
 		return nil, fmt.Errorf("must lead to a public address; %s is this machine: %w", host, ErrRefused)
 	}
 	u.Fragment, u.RawFragment = "", ""

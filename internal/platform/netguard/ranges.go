@@ -9,10 +9,10 @@ import (
 var refused4 = prefixes(
 	"0.0.0.0/8",        // "this network"; a connection to 0.0.0.0 reaches this machine
 	"10.0.0.0/8",       // private (RFC 1918)
-	"100.64.0.0/10",    // shared address space of carriers (RFC 6598); one cloud's metadata service
+	"100.64.0.0/10",    // carriers' shared address space (RFC 6598); also one cloud's metadata service
 	"127.0.0.0/8",      // loopback
 	"168.63.129.16/32", // one cloud's host agent, which uses a public address
-	"169.254.0.0/16",   // link-local (RFC 3927); metadata services of most clouds
+	"169.254.0.0/16",   // link-local (RFC 3927); also most clouds' metadata services
 	"172.16.0.0/12",    // private
 	"192.0.0.0/24",     // protocol assignments
 	"192.0.2.0/24",     // documentation (RFC 5737)
@@ -38,7 +38,7 @@ var refused6 = prefixes(
 	"3fff::/20",     // documentation (RFC 9637)
 )
 
-// nat64 is the well-known prefix of NAT64 translators (RFC 6052), through which hosts without IPv4 reach public IPv4
+// nat64 is the well-known prefix for NAT64 translators (RFC 6052), through which hosts without IPv4 reach public IPv4
 // addresses.
 var nat64 = netip.MustParsePrefix("64:ff9b::/96")
 

@@ -16,7 +16,7 @@ import (
 // progress. ErrBusy does not imply that the host has a problem.
 var ErrBusy = errors.New("too many fetches from this host at once")
 
-// Limits of simultaneous fetches on this node, for one host and for one address.
+// Limits on simultaneous fetches on this node, for one host and for one address.
 const (
 	fetchesPerHost  = 16
 	fetchesPerOwner = 4
@@ -29,7 +29,7 @@ type slots struct {
 	mu     sync.Mutex
 	hosts  map[string]*counts
 	owners map[hostOwner]*counts
-	slow   map[hostOwner]time.Time // time until which a host is slow for an owner
+	slow   map[hostOwner]time.Time // time until which a host counts as slow for an owner
 }
 
 type hostOwner struct{ host, owner string }
@@ -46,7 +46,7 @@ func newSlots() *slots {
 	return &slots{hosts: map[string]*counts{}, owners: map[hostOwner]*counts{}, slow: map[hostOwner]time.Time{}}
 }
 
-// acquire waits for a free slot of a host. The returned function leave releases the slot; a second call of leave does
+// acquire waits for a free slot for a host. The returned function leave releases the slot; a second call to leave does
 // nothing.
 func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), err error) {
 	k := hostOwner{host, owner}
@@ -116,8 +116,8 @@ func (p *slots) heard(host, owner string, slow bool) {
 // ownerKey is the key under which a request's context stores the owner.
 type ownerKey struct{}
 
-// dialing is one call of DialContext with the slots that it holds, by address. One call of DialContext may try several
-// addresses at the same time.
+// dialing is one call to DialContext together with the slots that it holds, keyed by address. A single call to
+// DialContext may try several addresses at the same time.
 type dialing struct {
 	mu    sync.Mutex
 	over  bool
@@ -126,7 +126,7 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is like DialContext, but for Fetch: until a connection is closed, it holds a slot of its address,
+// dialBounded is like DialContext, but for Fetch: until a connection is closed, it holds a slot for its address,
 // regardless of the host name.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}
@@ -151,7 +151,7 @@ func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.C
 	return &placed{c, leave}, nil
 }
 
-// acquireSlot waits for a free slot of an address before the Guard connects to it.
+// acquireSlot waits for a free slot for an address before the Guard connects to it.
 func (g *Guard) acquireSlot(ctx context.Context, to netip.Addr) error {
 	d, _ := ctx.Value(dialingKey{}).(*dialing)
 	owner, _ := ctx.Value(ownerKey{}).(string)
@@ -169,7 +169,7 @@ func (g *Guard) acquireSlot(ctx context.Context, to netip.Addr) error {
 	return nil
 }
 
-// placed is a connection that releases its slot when the connection is closed.
+// placed is a connection that releases its slot when it is closed.
 type placed struct {
 	net.Conn
 	leave func()

@@ -68,7 +68,7 @@ func TestSlotsOfAHost(t *testing.T) {
 	})
 }
 
-// Fetches from host names that resolve to the same address share the slots of that address.
+// Fetches from host names that resolve to the same address share the slots for that address.
 func TestSlotsOfAnAddress(t *testing.T) {
 	t.Parallel()
 	came, release := make(chan struct{}, 100), make(chan struct{})

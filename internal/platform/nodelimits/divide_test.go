@@ -74,7 +74,7 @@ func TestDivideWhole(t *testing.T) {
 	}
 }
 
-// If fewer slots than nodes exist, each node gets its turn, regardless of the demands of other nodes.
+// If there are fewer slots than nodes, each node gets its turn, regardless of the demands of other nodes.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	for limit := 1; limit < 5; limit++ {

@@ -20,7 +20,7 @@ const (
 )
 
 // Run exchanges demands with the other nodes until ctx ends. Run does not delete this node's limit rows; they are
-// deleted together with the node's row in the table nodes. Run logs and repeats exchanges that fail.
+// deleted together with the node's row in the nodes table. Run logs and repeats exchanges that fail.
 func (s *Shares) Run(ctx context.Context) error {
 	if s.d.Alone() {
 		<-ctx.Done()
@@ -47,8 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. The result
-// of exchange is the time until the next exchange.
+// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. exchange
+// returns the time until the next exchange.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -196,8 +196,8 @@ func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	return entries, gone
 }
 
-// plan returns the rows that differ from the rows in the database. Both plan and apply hold the lock only briefly,
-// because every request needs the lock.
+// plan returns the rows that differ from those in the database. Both plan and apply hold the lock only briefly, because
+// every request needs the lock.
 func (s *Shares) plan(entries []*entry, now time.Time) map[Key]row {
 	rows := map[Key]row{}
 	for _, e := range entries {
@@ -231,8 +231,8 @@ func (s *Shares) row(e *entry, now time.Time) (r row, limit float64) {
 	return r, e.limit
 }
 
-// differs reports whether the row of a rate has changed enough to be written. Small changes of the demand, and small
-// reductions of the held amount, are not written.
+// differs reports whether the row for a rate has changed enough to be written. Small changes in demand, and small
+// reductions in the held amount, are not written.
 func (r row) differs(old row, limit float64) bool {
 	return r.held > old.held || old.held-r.held > limit/100 || math.Abs(r.want-old.want) > limit/20 ||
 		(r.want == 0) != (old.want == 0)
@@ -280,8 +280,8 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply computes the shares from the demands of all nodes. The result moving is true if a share on this or another node
-// has not yet reached its target.
+// apply computes the shares from the demands of all nodes. apply returns moving == true if a share on this or another
+// node has not yet reached its target.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {
 		all := demands[e.text]
@@ -302,8 +302,8 @@ func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.T
 	return changed, moving
 }
 
-// applyTo computes this node's share of one limit. If the share changed, applyTo returns the change. The result ok is
-// false if this node was declared dead and has no shares.
+// applyTo computes this node's share of one limit. If the share changed, applyTo returns the change. applyTo returns ok
+// == false if this node was declared dead and has no shares.
 func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change, moving, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -335,7 +335,7 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.share != before || !wasKnown {
 		changed = &change{e.key, e.share}
 	}
-	// Small changes of a share wait for the next regular exchange.
+	// Small changes to a share wait for the next regular exchange.
 	some := e.limit / 20
 	if e.whole {
 		some = 0.5

@@ -26,8 +26,8 @@ const (
 	long = time.Minute
 )
 
-// cluster is a set of nodes of one database that share one limit. A cluster counts the slots that its nodes acquire and
-// release.
+// cluster is a set of nodes that use the same database and share one limit. A cluster counts the slots that its nodes
+// acquire and release.
 type cluster struct {
 	t     *testing.T
 	d     *db.DB
@@ -37,7 +37,7 @@ type cluster struct {
 	mu    sync.Mutex
 	nodes map[string]*user
 	most  int           // maximum number of slots that were in use at the same time
-	news  chan struct{} // closed when a slot was acquired or released, or a share changed
+	news  chan struct{} // closed when a slot is acquired or released, or when a share changes
 }
 
 // user is a node that acquires as many slots as it wants, up to its share.
@@ -51,7 +51,7 @@ type user struct {
 	share int
 	stop  func()
 
-	others sync.Map // shares of names other than k
+	others sync.Map // shares for names other than k
 }
 
 func newCluster(t *testing.T, d *db.DB, limit int, names ...string) *cluster {
@@ -122,7 +122,7 @@ func (c *cluster) exec(text string, args ...any) {
 	}
 }
 
-// set sets the share of a node.
+// set sets a node's share.
 func (c *cluster) set(u *user, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -429,7 +429,7 @@ func TestLostAnswers(t *testing.T) {
 	c.kept()
 }
 
-// The run time of an exchange's queries does not depend on the number of rows of other keys.
+// The run time of an exchange's queries does not depend on the number of rows for other keys.
 func TestStatementsGoByIndexes(t *testing.T) {
 	t.Parallel()
 	trace := &dbtest.Trace{}

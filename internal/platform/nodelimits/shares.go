@@ -1,9 +1,9 @@
-// Package nodelimits divides limits among the nodes of one database, so that all nodes together respect a limit, such
-// as connections to a destination, or messages or requests per second. The package does not interpret the keys that
-// name limits.
+// Package nodelimits divides limits among the nodes that use one database, so that all nodes together stay within each
+// limit. Examples are limits on connections to a destination, or on messages or requests per second. The package does
+// not interpret the keys that name limits.
 //
 // Callers read this node's share of a limit from memory: [Shares.Rate] and [Shares.Places] do not query the database
-// and do not wait. The first use of a key immediately starts an exchange with the other nodes, which takes some
+// and do not wait. The first use of a key immediately starts an exchange with the other nodes, which takes a few
 // milliseconds. After this first exchange, an exchange about once per second covers all keys in use.
 //
 // # Invariants
@@ -20,10 +20,10 @@
 // no lock. The shares of a slot limit never exceed the limit in total, as long as the nodes can exchange and have a row
 // for the key. Slots in use, such as connections, count as held until they are released.
 //
-// The limit of a key may be exceeded while a node has too many other keys to add this key. For a key that it cannot
-// add, a node uses an even share (at least one slot) but writes no row. Because of the missing row, the other nodes
-// divide the whole limit. The excess is at most an even share for each node that has too many keys. When other keys of
-// the same kind become unused, the node adds the key within seconds.
+// A key's limit may be exceeded while a node has too many other keys to add this key. For a key that it cannot add, a
+// node uses an even share (at least one slot) but writes no row. Because of the missing row, the other nodes divide the
+// whole limit. The excess is at most an even share for each node that has too many keys. When other keys of the same
+// kind become unused, the node adds the key within seconds.
 //
 // Rate limits are exact only as a long-term average. Each node uses an even share until the first exchanges about a key
 // have shown how much each node wants.
@@ -31,17 +31,17 @@
 // # Failures
 //
 // While the database is unavailable, all shares stay unchanged, and a new key gets an even share (slot limits only
-// after some seconds). Calls of Rate and Places do not fail if the database is unavailable. A node's rows are deleted
+// after a few seconds). Calls to Rate and Places do not fail if the database is unavailable. A node's rows are deleted
 // when the node stops or is declared dead, and the other nodes divide its shares. A live node that was declared dead
-// starts again without shares. If such a node detects this late, the limit may be exceeded for some seconds (see
-// package jobs). Clocks of nodes are not compared.
+// starts again without shares. If such a node is slow to notice, the limit may be exceeded for a few seconds (see
+// package jobs). The clocks of different nodes are never compared.
 //
 // # Special cases
 //
-// On SQLite, and for the only node of a database, every share is the whole limit. A single node writes no rows and
+// On SQLite, and for the only node on a database, every share is the whole limit. A single node writes no rows and
 // makes no queries, except to delete its rows when it becomes the only node. A node that joins other nodes uses even
-// shares until the other nodes know it, which takes some milliseconds and at most two seconds. A node exchanges at most
-// 2,500 keys of each kind, so that exchanges stay short.
+// shares until the other nodes know it, which takes a few milliseconds and at most two seconds. A node exchanges at
+// most 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
 import (
@@ -58,12 +58,12 @@ import (
 const (
 	keysMax = 2500 // maximum number of keys of one kind that a node exchanges
 	// The following times are multiples of the time between exchanges.
-	idleAfter = 30 // a key that was not used for this time is removed
+	idleAfter = 30 // a key that has not been used for this long is removed
 	busyFor   = 2  // replaces idleAfter if the kind has keysMax keys
-	settling  = 3  // a node uses even shares for this time after its start
+	settling  = 3  // a node uses even shares for this long after its start
 	patience  = 5  // maximum wait for the first exchange about a key; then its slots are shared evenly
-	turnTime  = 10 // how long a node keeps a slot if fewer slots than nodes exist
-	halfLife  = 3  // time in which the weight of an earlier demand decreases by half
+	turnTime  = 10 // how long a node keeps a slot if there are fewer slots than nodes
+	halfLife  = 3  // time in which the weight of an earlier demand halves
 )
 
 // Key is the name of a limit.
@@ -71,21 +71,21 @@ type Key struct{ Kind, Name string }
 
 func (k Key) String() string { return k.Kind + "/" + k.Name }
 
-// Places are the callbacks for one kind of slots, such as connections. [Shares.Run] and [Shares.Live] call these
+// Places are the callbacks for one kind of slot, such as connections. [Shares.Run] and [Shares.Live] call these
 // functions without holding locks.
 type Places struct {
-	// Limit returns the limit of a name for all nodes together.
+	// Limit returns the limit for a name, which applies to all nodes together.
 	Limit func(name string) int
-	// Use returns how many slots of a name this node could use now, and how many slots it holds. If the node's whole share
-	// is in use, want must exceed the share, because otherwise the share does not grow.
+	// Use returns how many slots for a name this node could use now, and how many slots it holds. If the node's whole
+	// share is in use, want must exceed the share, because otherwise the share does not grow.
 	Use func(name string) (want, held int)
-	// Changed is called after this node's share of a name has changed.
+	// Changed is called after this node's share for a name has changed.
 	Changed func(name string, n int)
 	// Busy returns the names for which this node uses slots.
 	Busy func() []string
 }
 
-// Shares are the shares of one node. With a nil *Shares, every caller gets the whole limit. Shares is safe for
+// Shares holds the shares of one node. With a nil *Shares, every caller gets the whole limit. Shares is safe for
 // concurrent use.
 type Shares struct {
 	d     *db.DB
@@ -105,20 +105,20 @@ type Shares struct {
 	mu      sync.Mutex
 	entries map[Key]*entry
 	counts  map[string]*keyCount // by kind
-	settled time.Time            // time from which the other nodes certainly know this node
+	settled time.Time            // time by which the other nodes are certain to know this node
 	left    bool                 // whether this node's rows must be deleted
 	lost    bool                 // whether other nodes have deleted this node's rows
 
 	// Only the method exchange uses these fields.
 	written map[Key]row // this node's rows
-	moves   int         // consecutive exchanges after which shares had not settled
+	moves   int         // number of consecutive exchanges after which shares had not settled
 }
 
-// keyCount is the number of keys of a kind. Each kind has a separate limit of keys, so that the keys of many mail
+// keyCount is the number of keys of a kind. Each kind has a separate limit on its keys, so that the keys of many mail
 // destinations do not displace the keys of request rates.
 type keyCount struct {
 	keys int
-	full time.Time // time of the last refusal of a key because of keysMax
+	full time.Time // time at which a key was last refused because of keysMax
 }
 
 // entry is the state of a limit on this node.
@@ -141,7 +141,7 @@ type entry struct {
 	target  float64 // this node's share according to the last exchange
 }
 
-// New returns the shares of the node with the given id. The parameter every is the time between exchanges; 0 means one
+// New returns the shares for the node with the given id. The parameter every is the time between exchanges; 0 means one
 // second.
 func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
@@ -154,7 +154,7 @@ func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	return s
 }
 
-// Register sets the callbacks for a kind of slots. Call Register before Run.
+// Register sets the callbacks for a kind of slot. Call Register before Run.
 func (s *Shares) Register(kind string, p Places) {
 	if s != nil {
 		s.kinds[kind] = p
@@ -202,8 +202,8 @@ func (s *Shares) addBusy() {
 	}
 }
 
-// Rate returns this node's share of a rate limit, and records that the node could use the rate want. A limit of 0 means
-// no limit, and Rate returns 0.
+// Rate returns this node's share of a rate limit, and records want as the rate that the node could use. A limit of 0
+// means no limit, and Rate returns 0.
 func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	if s == nil || s.whole.Load() || limit <= 0 {
 		return limit
@@ -221,8 +221,8 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many of limit slots this node may use now. The share of a new key is unknown for some
-// milliseconds; the kind's callback Changed is called once the share is known.
+// Places returns how many slots this node may use now, out of limit slots for all nodes. The share for a new key is
+// unknown for a few milliseconds; the kind's Changed callback is called once the share is known.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	if s == nil || s.whole.Load() {
 		return limit, true
@@ -239,8 +239,8 @@ func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	return min(int(e.share), limit), true
 }
 
-// of returns the entry of a key, and adds the entry if it is missing. If the kind already has keysMax keys, of returns
-// nil for a new key.
+// of returns a key's entry, and adds the entry if it is missing. If the kind already has keysMax keys, of returns nil
+// for a new key.
 func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 	e := s.entries[key]
 	if e == nil {

@@ -82,14 +82,14 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// Mail to many destinations does not displace the rate limits of teams: if all requests of a team reach one node, the
-// team has its whole rate on this node.
+// Mail to many destinations does not displace teams' rate limits: if all of a team's requests reach one node, the team
+// has its whole rate on that node.
 func TestRateBesideManyDestinations(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b", "c")
 	a := c.nodes["a"]
 	c.mu.Lock()
-	a.want, a.used = 1, 1 // one slot of each destination, such as an open connection
+	a.want, a.used = 1, 1 // one slot for each destination, such as an open connection
 	c.mu.Unlock()
 	for i := range keysMax + 1 {
 		a.Places(Key{kind, fmt.Sprint("destination ", i)}, 20)

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errNotANode means that this node has no row in the table nodes. The node then writes no limit rows, because they
+// errNotANode means that this node has no row in the nodes table. The node then writes no limit rows, because they
 // would never be deleted.
 var errNotANode = errors.New("this node is not among the nodes")
 
@@ -23,7 +23,7 @@ const (
 	readRows   = `SELECT key, node, want, used, held FROM quotas WHERE key = ANY($1)`
 )
 
-// write stores rows of this node and deletes its rows for the keys in gone, in one transaction.
+// write stores the given rows for this node and deletes its rows for the keys in gone, in one transaction.
 func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error {
 	removed := make([]string, len(gone))
 	for i, k := range gone {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// The chunks of a page contain the same items as a result of Query, for both list orders and on both sides of a cursor.
+// The chunks of a page contain the same items that Query returns, for both list orders and on both sides of a cursor.
 func TestChunks(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -52,7 +52,7 @@ type numbers struct {
 	n       int
 	gone    map[int]bool
 	reads   int
-	deletes map[int][]int // numbers to delete, by the read before which they are deleted
+	deletes map[int][]int // numbers to delete, keyed by the read before which they are deleted
 }
 
 func (l *numbers) read(p page.Page) (items []string, more bool, err error) {
@@ -139,7 +139,7 @@ func TestChunksOfWhatIsDeleted(t *testing.T) {
 	}
 }
 
-// If a read fails, Next returns the error of the read, in both directions.
+// If a read fails, Next returns the read's error, in both directions.
 func TestChunksFail(t *testing.T) {
 	t.Parallel()
 	broken := errors.New("broken")

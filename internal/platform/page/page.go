@@ -1,14 +1,14 @@
 // Package page reads lists in pages, by cursor. The package can query one page, read a whole list in chunks, and search
-// lists with a condition that no index serves.
+// lists with a condition that no index supports.
 //
 // # Invariants
 //
-// Ids are generated in the order of time, so a cursor is an id. A cursor stays valid if rows before it are inserted or
-// deleted, even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
+// Ids are generated in chronological order, so an id serves as a cursor. A cursor stays valid if rows before it are
+// inserted or deleted, even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
 //
 // A client that polls for rows newer than its newest known row gets all new rows, provided that ids are generated
-// shortly before the commit of their rows (see package id). SQLite commits rows in the order of their ids. On
-// PostgreSQL, the order of commits may differ from the order of ids by at most the duration of a transaction.
+// shortly before the commit of their rows (see package id). SQLite commits rows in id order. On PostgreSQL, the order
+// of commits may differ from the order of ids by at most the duration of a transaction.
 //
 // # Failures
 //
@@ -30,7 +30,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Page selects a section of a list. After and Before are cursors; the page does not include the row of the cursor. At
+// Page selects a section of a list. After and Before are cursors; the page does not include the cursor's own row. At
 // most one of After and Before may be set.
 type Page struct {
 	Limit  int // maximum number of rows; 0 means all, up to Most
@@ -39,7 +39,7 @@ type Page struct {
 	until  string // bound of the page at its end; "" means no bound
 }
 
-// Select is a query for all rows of a list: the SQL up to and including a WHERE clause, the id column, and the
+// Select is a query for all rows in a list: the SQL up to and including a WHERE clause, the id column, and the
 // arguments.
 type Select struct {
 	Text string
@@ -49,10 +49,10 @@ type Select struct {
 	OldestFirst bool // whether the list is ordered from oldest to newest
 }
 
-// Most is the maximum number of items of a page without a limit.
+// Most is the maximum number of items in a page that has no limit.
 const Most = 100_000
 
-// Most returns the maximum number of items of the page.
+// Most returns the maximum number of items in the page.
 func (p *Page) Most() int {
 	if p.Limit <= 0 {
 		return Most
@@ -60,8 +60,8 @@ func (p *Page) Most() int {
 	return p.Limit
 }
 
-// Query returns a page in the order of the list, and whether more rows follow the page. If p.Before is set, Query
-// reports whether more rows precede the page.
+// Query returns a page in list order, and reports whether more rows follow the page. If p.Before is set, Query reports
+// whether more rows precede the page.
 func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(db.Row) (T, error)) ([]T, bool, error) {
 	limit := p.Most()
 	text, args := s.Text, slices.Clone(s.Args)
@@ -104,7 +104,7 @@ func (s *Select) direction(p Page) (order, beyond, within string) {
 // chunk is the number of rows that All reads in one query.
 const chunk = 500
 
-// All iterates over a whole list in its order. All reads the list in chunks: at most one chunk is in memory, and All
+// All iterates over a whole list in list order. All reads the list in chunks: at most one chunk is in memory, and All
 // holds no connection or transaction while the caller processes items. All omits rows that are inserted after the
 // iteration has begun. The function id returns an item's id. If a query fails, All yields the error and ends.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
@@ -130,10 +130,10 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 
 // Part reads the next n rows of a list after a cursor and returns those that match a condition, newest first. The
 // result next is the cursor for the next call, or "" at the end of the list. The parameter all is the query for the
-// whole list. The parameter some is the query with the condition: its text must begin with the text of all, and its
-// arguments with the arguments of all. Each call reads n rows by the list's index, even if few rows match, so callers
-// can read the whole list with short queries. Part omits rows that are inserted after the first call. The id column
-// must be named id; the function id returns the id of an item.
+// whole list, and some is that query with the condition appended. The arguments of the condition follow the arguments
+// of the whole query. Each call reads n rows using the list's index, even if few rows match, so callers can read the
+// whole list with short queries. Part omits rows that are inserted after the first call. The id column must be named
+// id; the function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}
@@ -160,11 +160,11 @@ const (
 	stepsMost = 50
 )
 
-// Search returns a page of the rows of a list that match a condition which no index serves. Unlike Query, Search limits
-// the number of rows that the call and each of its statements read. The parameters all and some are as for [Part]. The
-// result more is true if more rows may follow the page. Search stops after it has read about 100,000 rows, even if the
-// page is not full. If Search stops early, the result next is the cursor from which to continue in the same direction;
-// if not, next is "". The page p must have a limit.
+// Search returns a page of those rows in a list that match a condition that no index supports. Unlike Query, Search
+// limits the number of rows that the call and each of its statements read. The parameters all and some have the same
+// meaning as in [Part]. Search returns more == true if more rows may follow the page. Search stops after it has read
+// about 100,000 rows, even if the page is not full. If Search stops early, the result next is the cursor from which to
+// continue in the same direction; otherwise, next is "". The page p must have a limit.
 func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, scan func(db.Row) (T, error)) (items []T,
 	more bool, next string, err error) {
 	if all.Text == some.Text {

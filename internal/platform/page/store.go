@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// endOfRows returns the id of the nth row of a list, counted from a page's cursor in the page's direction. If the list
+// endOfRows returns the id of the nth row in a list, counted from a page's cursor in the page's direction. If the list
 // has fewer rows, endOfRows returns "".
 func endOfRows(ctx context.Context, r db.Reader, s Select, p Page, n int) (id string, err error) {
 	text, args := s.Text, slices.Clone(s.Args)

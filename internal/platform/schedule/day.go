@@ -52,7 +52,7 @@ func (p *phrase) day() (day, bool) {
 	}
 	if m := isoDate.FindStringSubmatch(p.peek()); m != nil && kind == dayWeekday {
 		d := day{kind: dayDate, year: number(m[1]), month: time.Month(number(m[2])), mday: number(m[3])}
-		// This check refuses dates such as 30 February, which time.Date would turn into 2 March.
+		// This check rejects dates such as 30 February, which time.Date would turn into 2 March.
 		if t := time.Date(d.year, d.month, d.mday, 0, 0, 0, 0, time.UTC); t.Month() == d.month && t.Day() == d.mday {
 			p.next++
 			return d, true
@@ -62,7 +62,7 @@ func (p *phrase) day() (day, bool) {
 	return day{}, false
 }
 
-// resolve returns the instant of a time of day on the day d in a time zone.
+// resolve returns the instant at which a time of day occurs on day d in a time zone.
 func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 	here := now.In(zone)
 	year, month, today := here.Date()

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// MaxDuration is the longest duration that Duration accepts, about ten years. Callers that have a lower limit refuse
+// MaxDuration is the longest duration that Duration accepts, about ten years. Callers that have a lower limit reject
 // longer durations with their own message.
 const MaxDuration = 3650 * 24 * time.Hour
 
@@ -39,13 +39,13 @@ func Duration(s string) (time.Duration, error) {
 
 var amounts = regexp.MustCompile(`\d+|[a-z]+`)
 
-// duration parses all remaining words of the phrase as a duration.
+// duration parses all remaining words in the phrase as a duration.
 func (p *phrase) duration() (time.Duration, bool) {
 	text := strings.Join(p.low[p.next:], " ")
 	p.next = len(p.low)
 	words := amounts.FindAllString(text, -1)
 	if strings.Trim(amounts.ReplaceAllString(text, ""), " ") != "" {
-		return 0, false // signs, fractions and other characters are refused
+		return 0, false // signs, fractions and other characters are rejected
 	}
 	var total time.Duration
 	last := MaxDuration
@@ -70,7 +70,7 @@ func (p *phrase) duration() (time.Duration, bool) {
 	return total, last != MaxDuration && total <= MaxDuration
 }
 
-// Words returns a text for a duration, such as "1 day 2 hours", which [Duration] can parse. Fractions of a second are
+// Words returns a duration as a string, such as "1 day 2 hours", that [Duration] can parse. Fractions of a second are
 // truncated.
 func Words(d time.Duration) string {
 	var words []string

@@ -5,8 +5,9 @@ import "time"
 // TimeOfDay is a local time of day.
 type TimeOfDay struct{ Hour, Minute int }
 
-// On returns the instant of the time of day on a date in a zone, in UTC. If a clock change skips the time, the instant
-// is later by the skipped amount. If the time occurs twice on that date, On returns the first instant.
+// On returns, in UTC, the instant at which the time of day occurs on a date in a zone. If a clock change skips the
+// time, the instant is later by the skipped amount. If the time occurs twice on that date, On returns the first
+// instant.
 func (t TimeOfDay) On(year int, month time.Month, day int, zone *time.Location) time.Time {
 	return wall(year, month, day, clock{hour: t.Hour, min: t.Minute}, zone).UTC()
 }

@@ -3,17 +3,17 @@
 //
 // # Invariants
 //
-// The functions depend only on their arguments and the time zone database, and return times in UTC. A text is either
-// parsed completely or refused: no part of a text is ignored. Case and spacing do not matter.
+// The functions depend only on their arguments and the time zone database, and return times in UTC. A string is either
+// parsed completely or rejected; no part of it is ignored. Case and spacing do not matter.
 //
 // # How ambiguous texts are understood
 //
-// Times without a zone are UTC. A time of day without a day means its next occurrence, and so does a weekday, which may
-// be today. "next" with a weekday means that weekday in the following week. Weeks begin on Monday. "Midnight" is the
-// beginning of the named day. "In a day" is 24 hours. If a zone skips a time when its clocks go forward, the time moves
-// forward by the same amount. A time that occurs twice because of a clock change means the first occurrence. EST, CET
-// and similar abbreviations are fixed offsets even in summer; ET, CT, MT, PT and names such as Europe/Berlin include
-// daylight saving time.
+// Times without a zone are UTC. A time of day without a day means its next occurrence. A weekday also means its next
+// occurrence, which may be today. "next" with a weekday means that weekday in the following week. Weeks begin on
+// Monday. "Midnight" is the beginning of the named day. "In a day" is 24 hours. If a zone skips a time when its clocks
+// go forward, the time moves forward by the same amount. A time that occurs twice because of a clock change means the
+// first occurrence. EST, CET and similar abbreviations are fixed offsets even in summer; ET, CT, MT, PT and names such
+// as Europe/Berlin include daylight saving time.
 //
 // # Failures
 //
@@ -34,13 +34,13 @@ import (
 	"time"
 )
 
-// maxText is the maximum length of a text, in bytes.
+// maxText is the maximum length of a string to parse, in bytes.
 const maxText = 200
 
 var errTime = errors.New(`use ISO 8601 such as 2026-08-05T15:04:05Z, ` +
 	`or a phrase such as "in 2 hours", "tomorrow at 9am" or "Friday at 3pm ET"`)
 
-// Parse returns the time that a text describes, in UTC. Relative texts such as "in 2 hours" are relative to now.
+// Parse returns the time that a string describes, in UTC. Phrases such as "in 2 hours" are relative to now.
 func Parse(s string, now time.Time) (time.Time, error) {
 	if len(s) > maxText {
 		return time.Time{}, fmt.Errorf("a time of %d characters is not understood: %w", len(s), errTime)
@@ -53,8 +53,8 @@ func Parse(s string, now time.Time) (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// phrase is a text that is split into words. The field next is the index of the first word that has not been parsed. A
-// parsing method that returns true has advanced next past the words that it parsed.
+// phrase is a string that has been split into words. The field next is the index of the first word that has not been
+// parsed. A parsing method that returns true has advanced next past the words that it parsed.
 type phrase struct {
 	raw  []string // words in the user's spelling, needed for zone names
 	low  []string // in lower case
@@ -181,7 +181,7 @@ func (p *phrase) clock(at bool) (clock, bool) {
 	return c, c.hour < 24 && c.min < 60 && c.sec < 60
 }
 
-// number parses up to nine digits. For an empty text, number returns 0.
+// number parses up to nine digits. For an empty string, number returns 0.
 func number(digits string) int {
 	n, _ := strconv.Atoi(digits)
 	return n

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// offsets maps abbreviations of time zones to their offsets from UTC, in minutes. Ambiguous abbreviations (IST, AST)
-// are omitted.
+// offsets maps time zone abbreviations to offsets from UTC, in minutes. Ambiguous abbreviations (IST, AST) are omitted.
 var offsets = map[string]int{
 	"utc": 0, "gmt": 0, "z": 0, "wet": 0, "west": 60, "bst": 60, "cet": 60, "cest": 120, "eet": 120, "eest": 180,
 	"msk": 180,
@@ -18,7 +17,7 @@ var offsets = map[string]int{
 	"nzdt": 780,
 }
 
-// seasonal maps abbreviations of zones with daylight saving time to zone names.
+// seasonal maps abbreviations for zones with daylight saving time to zone names.
 var seasonal = map[string]string{
 	"et": "America/New_York", "ct": "America/Chicago", "mt": "America/Denver", "pt": "America/Los_Angeles",
 }
@@ -29,7 +28,7 @@ var (
 	zoneWord   = regexp.MustCompile(`[A-Za-z]+`)
 )
 
-// zone parses a time zone: an abbreviation, an offset, or a name of the time zone database.
+// zone parses a time zone: an abbreviation, an offset, or a name from the time zone database.
 func (p *phrase) zone() (*time.Location, bool) {
 	if p.end() {
 		return nil, false
@@ -44,7 +43,8 @@ func (p *phrase) zone() (*time.Location, bool) {
 	return zone, ok
 }
 
-// offsetZone parses offsets such as Z, +02, -0530 and UTC+2, and the abbreviations in offsets, all in lower case.
+// offsetZone parses offsets such as Z, +02, -0530 and UTC+2, and the abbreviations in the offsets map, all in lower
+// case.
 func offsetZone(s string) (*time.Location, bool) {
 	if minutes, ok := offsets[s]; ok {
 		return time.FixedZone("", minutes*60), true
@@ -87,8 +87,8 @@ func namedZone(name string) (*time.Location, bool) {
 
 var errZone = errors.New(`use a name such as Europe/Berlin, or UTC`)
 
-// Zone parses the name of a time zone: UTC, a name of the time zone database such as Europe/Berlin, an offset such as
-// +02:00, or an abbreviation such as ET. The error text of Zone is a sentence that can be shown to the user.
+// Zone parses the name of a time zone: UTC, a name from the time zone database such as Europe/Berlin, an offset such as
+// +02:00, or an abbreviation such as ET. Zone's error text is a sentence that can be shown to the user.
 func Zone(s string) (*time.Location, error) {
 	if len(s) > maxText {
 		return nil, fmt.Errorf("a time zone of %d characters is not known: %w", len(s), errZone)

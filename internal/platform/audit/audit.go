@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-// An entry and the change that it describes are written in one transaction, so neither exists without the other.
+// An entry and the change that it describes are written in the same transaction, so neither exists without the other.
 // Entries never change. Entries contain no secrets and no content of emails.
 //
 // Each request is recorded once. By default, the entry in the request's context is written (see [With]). The package
@@ -108,10 +108,10 @@ func carried(ctx context.Context) *request {
 	return r
 }
 
-// With returns a context that carries a request's audit entry. The first committed transaction of this context that
-// changes data also writes the entry, unless [Log.Record] replaced it with another entry. An entry without an action is
-// not written; it only supplies other entries with an actor and a network address. With fills empty fields in e from
-// the entry that ctx already has, and replaces that entry.
+// With returns a context that carries a request's audit entry. The first transaction with this context that changes
+// data and commits also writes the entry, unless [Log.Record] replaced it with another entry. An entry without an
+// action is not written; it only supplies other entries with an actor and a network address. With fills empty fields in
+// e from the entry that ctx already has, and replaces that entry.
 func With(ctx context.Context, e Entry) context.Context {
 	if before := carried(ctx); before != nil {
 		before.mu.Lock()
@@ -123,7 +123,8 @@ func With(ctx context.Context, e Entry) context.Context {
 	return db.WithAddition(ctx, r.write)
 }
 
-// Without returns a context without an audit entry. Callers use Without for changes that the request did not ask for.
+// Without returns a copy of ctx that has no audit entry. Callers use Without for changes that the request did not ask
+// for.
 func Without(ctx context.Context) context.Context {
 	return db.WithoutAddition(context.WithValue(ctx, requestKey{}, (*request)(nil)))
 }

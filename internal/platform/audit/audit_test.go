@@ -126,7 +126,7 @@ func TestRecordInPlace(t *testing.T) {
 	})
 }
 
-// If the transaction of a recorded entry fails, a later transaction still writes the request's entry.
+// If the transaction that records an entry fails, a later transaction still writes the request's entry.
 func TestRecordedInATransactionThatFailed(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -257,7 +257,7 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// Sweep deletes old entries of all teams and old entries without a team. EraseTeam deletes all entries of a team.
+// Sweep deletes old entries for all teams and old entries without a team. EraseTeam deletes all entries of a team.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

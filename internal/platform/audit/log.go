@@ -12,7 +12,7 @@ import (
 
 const (
 	sweepRows = 500  // number of rows that one transaction deletes
-	partRows  = 2000 // number of rows that one call of Part reads
+	partRows  = 2000 // number of rows that one call to Part reads
 )
 
 // Log writes, reads and deletes entries.
@@ -25,7 +25,7 @@ type Log struct {
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
 // Record queues an entry in the transaction of the change that the entry describes. Record takes a missing actor or
-// address from the entry in ctx, which then is not written (see [With]). If neither entry names an actor, the actor is
+// address from the entry in ctx, which is then not written (see [With]). If neither entry names an actor, the actor is
 // the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {

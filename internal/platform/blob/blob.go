@@ -142,9 +142,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// List calls fn for each blob whose key begins with prefix, in no particular order. List stops at the first error of fn
-// and returns that error. The function fn may delete blobs. In a folder, List reads the names of all blobs, regardless
-// of the prefix, so List is too slow for use in requests.
+// List calls fn for each blob whose key begins with prefix, in no particular order. List stops at the first error from
+// fn and returns that error. The function fn may delete blobs. In a folder, List reads the names of all blobs,
+// regardless of the prefix, so List is too slow for use in requests.
 func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) error {
 	if err := checkRunes(prefix); err != nil {
 		return err
@@ -155,9 +155,9 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 // sweepPage is the maximum number of keys that Sweep passes to its callback in one call.
 const sweepPage = 500
 
-// Sweep deletes unused blobs whose key begins with prefix and that were written before the given time. Sweep calls the
-// function used with up to 500 keys at a time; the function returns the keys that are in use. If callers record the use
-// of a blob only after they write it, the given time must be far enough in the past.
+// Sweep deletes unused blobs whose key begins with prefix and that were written before the given time. Sweep passes up
+// to 500 keys at a time to the callback used, which returns the keys that are in use. If callers record the use of a
+// blob only after they write it, the given time must be far enough in the past.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string

@@ -19,10 +19,10 @@ const (
 	// partSize is the size of the parts of a large blob. A Put to a bucket needs at most partSize bytes of memory, and
 	// briefly half as much more while its buffer grows. S3 does not allow smaller parts, except for the last part.
 	partSize = 5 << 20
-	// maxParts is the maximum number of parts of an S3 upload. A blob in a bucket has at most maxParts × partSize = 48.8
-	// GiB.
+	// maxParts is the maximum number of parts in an S3 upload. A blob in a bucket has at most maxParts × partSize =
+	// 48.8 GiB.
 	maxParts = 10_000
-	// firstBuffer is the initial memory of a Put, which is enough for most messages.
+	// firstBuffer is the size of a Put's initial buffer, which is enough for most messages.
 	firstBuffer = 64 << 10
 	// abortTimeout is the time limit for the request that deletes the parts of a failed upload.
 	abortTimeout = 30 * time.Second

@@ -76,7 +76,7 @@ type request struct {
 	body   []byte
 }
 
-// bucketError is an error response of a bucket.
+// bucketError is an error response from a bucket.
 type bucketError struct {
 	Status  int `xml:"-"`
 	Code    string

@@ -102,7 +102,7 @@ func TestBucketPrefix(t *testing.T) {
 	}
 }
 
-// Errors of the bucket and of the credentials are not reported as a missing blob.
+// Bucket errors and credential errors are not reported as a missing blob.
 func TestBucketRefuses(t *testing.T) {
 	t.Parallel()
 	where, _ := blobtest.Versitygw(t)

@@ -48,7 +48,7 @@ func openFolder(root string) (*Store, error) {
 	return &Store{b: f}, nil
 }
 
-// prepare creates the folders and deletes leftover files of interrupted Puts. Only old files are deleted, because
+// prepare creates the folders and deletes leftover files from interrupted Puts. Only old files are deleted, because
 // another process may be writing to the same folder.
 func (f *folder) prepare() error {
 	if err := makeRoot(f.root); err != nil {
@@ -193,7 +193,7 @@ func (f *folder) list(ctx context.Context, prefix string, fn func(Info) error) e
 	return nil
 }
 
-// listShard reads a folder a thousand names at a time, to bound its memory.
+// listShard reads a folder a thousand names at a time, to limit its memory use.
 func listShard(ctx context.Context, dir, prefix string, fn func(Info) error) error {
 	d, err := os.Open(dir)
 	if err != nil {

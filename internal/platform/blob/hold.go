@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	holdName = ".hold" // lock file: Hold takes an exclusive lock, Delete a shared one
+	holdName = ".hold" // lock file: Hold takes an exclusive lock, and Delete takes a shared lock
 	keptName = ".kept" // folder that receives the blobs deleted during a Hold
 
 	holdPoll = 10 * time.Millisecond
@@ -36,7 +36,7 @@ type File struct {
 	Name string // relative path of the file in a folder store, with slashes
 }
 
-// Hold keeps the files of blobs that are deleted after this call, until Release is called. If the folder and the
+// Hold keeps the files of blobs that are deleted between this call and the call to Release. If the folder and the
 // database are copied during the hold, the copied folder has every blob that the copied database refers to. Delete does
 // not wait for the end of a hold. When a process ends, its hold is released. Only one hold can exist at a time; other
 // callers of Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.

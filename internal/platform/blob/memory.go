@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memory is a store in memory, for tests and for trials of Postrider.
+// memory is an in-memory store, for tests and for trying out Postrider.
 type memory struct {
 	mu    sync.RWMutex
 	blobs map[string]memoryBlob // blobs by key; nil once the store is closed

@@ -33,7 +33,7 @@ func TestReadsOfABadDisk(t *testing.T) {
 			_, err = db.Collect(rows, err, text)
 			return err
 		},
-		"sorted rows": func() error { // to sort them, SQLite reads all rows before it returns the first row
+		"sorted rows": func() error { // SQLite reads and sorts all rows before it returns the first row
 			rows, err := d.Query(t.Context(), `SELECT name FROM things ORDER BY name`)
 			_, err = db.Collect(rows, err, text)
 			return err

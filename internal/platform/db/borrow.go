@@ -9,7 +9,7 @@ import (
 )
 
 // borrow returns an engine that uses d's connections, for tests that need a database. Without borrowed connections, a
-// test would need twice the time, because each new PostgreSQL process first reads the catalog.
+// test would take twice as long, because each new PostgreSQL process first reads the catalog.
 func borrow(d *DB) (*postgresDB, error) {
 	owner, ok := d.e.(*postgresDB)
 	if !ok {

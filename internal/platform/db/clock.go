@@ -14,8 +14,9 @@ const (
 	clockTries = 3 // number of readings at the start; the first reading also opens the connection
 )
 
-// clock is the time that all processes on one database share. The clock adds the time measured by this machine's
-// monotonic clock to the server's time at the last reading. The zero value of clock is this machine's clock.
+// clock is the time shared by all processes that use one database. The clock adds the time that has passed since the
+// last reading, as measured by this machine's monotonic clock, to the server's time at that reading. The zero value of
+// clock is this machine's clock.
 type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.

@@ -25,9 +25,9 @@
 // # Reading and writing
 //
 // A [Reader] runs SELECTs. Only a [Tx] can write, and only [DB.Update] provides a Tx. If Update returns nil, all
-// changes of its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored. On
-// SQLite, concurrent Updates share one commit and one fsync, each in a separate savepoint. On PostgreSQL each Update is
-// a transaction, and writes whose results are not needed are sent in one round trip (see [Tx.Queue]).
+// changes made by its function are on disk. If Update returns an error other than [ErrUnknown], no changes are stored.
+// On SQLite, concurrent Updates share one commit and one fsync, each in a separate savepoint. On PostgreSQL each Update
+// is a transaction, and writes whose results are not needed are sent in one round trip (see [Tx.Queue]).
 //
 // The function given to Update may run more than once, and on SQLite it blocks the only writer. The function given to
 // Update must not use the network, render, hash, sign, or do other slow work.
@@ -41,8 +41,8 @@
 //
 // If the disk is full, the connection is lost, the server does not answer, or a commit fails, reads and writes return a
 // fault of kind Unavailable that wraps [ErrUnavailable]. No single wait for PostgreSQL takes longer than
-// Options.Patience, except in [DB.Migrate]. After a statement of an Update has failed, the Update fails and must not
-// run further statements.
+// Options.Patience, except in [DB.Migrate]. If a statement in an Update fails, the Update fails and must not run any
+// more statements.
 //
 // If a connection to PostgreSQL is lost between COMMIT and its answer, Update determines the outcome on a new
 // connection with the query that was passed to [Tx.Proof]. Update returns nil if the transaction was committed. Update
@@ -211,8 +211,8 @@ func (t *Tx) Serialize(ctx context.Context, name string) error {
 	return err
 }
 
-// AfterCommit runs f after the transaction is committed. A crash may prevent the call, so f should only send hints,
-// such as a wake-up of a worker.
+// AfterCommit runs f after the transaction is committed. A crash may prevent the call, so f should only send hints, for
+// example to wake up a worker.
 func (t *Tx) AfterCommit(f func()) { t.after = append(t.after, f) }
 
 // proof is a query that finds a row if and only if a transaction was committed.
@@ -264,7 +264,7 @@ type DB struct {
 
 // Options are the parameters of [Open].
 type Options struct {
-	URL      string        // postgres://... or the path of an SQLite file
+	URL      string        // postgres://... or the path to an SQLite file
 	MaxConns int           // number of PostgreSQL connections or SQLite readers; 0 means a default
 	Patience time.Duration // maximum wait for a connection to PostgreSQL and for each answer; 0 means 20 seconds
 	Log      *slog.Logger

@@ -22,7 +22,7 @@ var (
 // longTime limits both a long read's wait for a slot and the read itself, unless [Long] sets other limits.
 const longTime = 5 * time.Second
 
-// Long names the owner of a long read and its time limits.
+// Long specifies the owner and the time limits of a long read.
 type Long struct {
 	Owner string        // for example a team; slots are shared fairly among owners
 	Wait  time.Duration // maximum wait for a slot; 0 means 5 seconds

@@ -167,7 +167,7 @@ func TestLongReadsInOrder(t *testing.T) {
 	})
 }
 
-// PostgreSQL's long reads always use indexes; other reads use the plan that the planner estimates to be fastest. JIT
+// Long reads on PostgreSQL always use indexes; other reads use the plan that the planner estimates to be fastest. JIT
 // compilation is off for all reads.
 func TestLongReadsOfPostgres(t *testing.T) {
 	t.Parallel()

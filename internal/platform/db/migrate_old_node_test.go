@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// If a node of the previous release accepts an email while a new node starts and migrates, the email keeps its body.
+// If a node with the previous release accepts an email while a new node starts and migrates, the email keeps its body.
 func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	ctx := t.Context()
 	url := dbtest.EmptyPostgresURL(t)
@@ -28,7 +28,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	db.MigrateUpTo(t, before, "0035_contents.sql")
 	migrated := make(chan error, 1)
 	err := before.Update(ctx, func(tx *db.Tx) error {
-		// statements with which the previous release accepts an email
+		// statements that the previous release runs to accept an email
 		if _, err := tx.Exec(ctx, `INSERT INTO email_bodies (email_id, team_id, html, body_text, parts, headers)
 			VALUES ('email', 'team', 'hello', '', 1, '')`); err != nil {
 			return err
@@ -60,7 +60,7 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// The migration sets the first email of each stored content to the oldest email that uses the content, or to the
+// For each stored content, the migration sets the first email to the oldest email that uses the content, or to the
 // content's own id if no email uses the content.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),

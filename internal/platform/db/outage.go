@@ -18,8 +18,8 @@ var (
 	ErrUnknown = errors.New("it is not known whether the transaction was committed")
 )
 
-// outage is the cause of a database fault, as it appears in the log. For errors.Is, an outage matches the error in its
-// field kind.
+// outage is the cause of a database fault, as it appears in the log. With errors.Is, an outage matches the error in its
+// kind field.
 type outage struct {
 	kind error // ErrUnavailable or ErrUnknown
 	what string
@@ -33,7 +33,7 @@ func (o *outage) Is(target error) bool { return target == o.kind }
 // Temporary reports that the failure is temporary. Until the outage ends, all requests fail.
 func (o *outage) Temporary() bool { return true }
 
-// unavailable returns the fault for a temporary failure of the database that the user did not cause.
+// unavailable returns the fault for a temporary database failure that the user did not cause.
 func unavailable(what string, err error) error {
 	return fault.New(fault.Unavailable, "", "The database is not available at present. Try again in a moment.").
 		Because(&outage{ErrUnavailable, what, err})

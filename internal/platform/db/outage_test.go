@@ -239,8 +239,8 @@ var outages = map[string]func(*pgproxy.Proxy){
 	"cut before each COMMIT": func(p *pgproxy.Proxy) { p.DropCommits(1000) },
 }
 
-// In every outage, reads and writes fail in bounded time with the same kind of error, and succeed again on the same
-// pool after the outage.
+// In every outage, reads and writes fail within a bounded time with the same kind of error, and succeed again on the
+// same pool after the outage.
 func TestOutages(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
@@ -308,7 +308,7 @@ func TestOutages(t *testing.T) {
 	}
 }
 
-// If the server became a standby, the node is not ready, reads succeed, and writes fail with an error that allows a
+// If the server has become a standby, the node is not ready, reads succeed, and writes fail with an error that allows a
 // retry.
 func TestReadOnlyServer(t *testing.T) {
 	url := dbtest.PostgresURL(t)

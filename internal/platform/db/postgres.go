@@ -28,13 +28,13 @@ const (
 
 type postgresDB struct {
 	pool     *pgxpool.Pool
-	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that both never wait for other work
+	apart    *pgxpool.Pool // one connection for UpdateApart and the clock, so that neither waits for other work
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
 
 	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
-	closed   atomic.Bool // set by close if borrowed
+	closed   atomic.Bool // set by close if the pools are borrowed
 }
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
@@ -80,8 +80,8 @@ func (p *postgresDB) name() string { return "postgres" }
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
 // longSettings are the settings for long reads. longSettings force PostgreSQL to use indexes. All contact properties
-// share one table and its statistics, so PostgreSQL would overestimate the number of rows and read the values of all
-// teams. Each long read uses only one server process.
+// share one table and its statistics, so PostgreSQL would overestimate the number of rows and read all teams' values.
+// Each long read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
 // readLong runs fn in a transaction, whose settings are sent together with the first statement. When the context ends,
@@ -207,9 +207,9 @@ func (r *pgRows) Err() error {
 }
 
 // pgError converts an error from a statement or an update. Temporary errors become Unavailable faults: a lost
-// connection, a server out of resources, and the errors with which a server ends connections. All other errors from
-// PostgreSQL and from the update's function are returned unchanged. If the server is a standby and refuses to write,
-// pgError also closes the connection.
+// connection, a server out of resources, and the errors that a server reports when it ends connections. All other
+// errors from PostgreSQL and from the update's function are returned unchanged. If the server is a standby and refuses
+// to write, pgError also closes the connection.
 func pgError(ctx context.Context, c *pgx.Conn, what string, err error) error {
 	if err == nil {
 		return nil

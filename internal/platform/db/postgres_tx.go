@@ -25,8 +25,9 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. The retried failures are
-// those that callers cannot prevent: deadlocks, serialization failures, and connections that were already broken.
+// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. updateOn retries only
+// after failures that callers cannot prevent: deadlocks, serialization failures, and connections that were already
+// broken.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)
@@ -120,8 +121,8 @@ func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
 
-// queueHold acquires the weakest row lock that blocks a DELETE. The lock of queueHold allows other transactions to
-// update the row or to acquire the same lock.
+// queueHold acquires the weakest row lock that blocks a DELETE. The lock that queueHold acquires allows other
+// transactions to update the row or to acquire the same lock.
 func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }
@@ -251,7 +252,7 @@ func (t *pgTx) rollback(ctx context.Context) {
 	defer cancel()
 	limit(t.c, pgEndTime)
 	if _, err := t.c.Exec(ctx, "ROLLBACK"); err != nil {
-		t.c.Close(ctx) // a connection of unknown state must not go back to the pool
+		t.c.Close(ctx) // a connection in an unknown state must not go back to the pool
 	}
 }
 

@@ -33,8 +33,8 @@ const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1,
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
 
 // introduce records the server process of a new connection, and sets the time after which the server ends an idle
-// transaction. Without this limit, the locks of a client machine that lost its power or network would be held for
-// hours. If the server does not report its process, settle can only confirm a commit by finding the row.
+// transaction. Without this limit, the locks held by a client machine that lost power or its network connection would
+// remain for hours. If the server does not report its process, settle can only confirm a commit by finding the row.
 func introduce(ctx context.Context, c *pgx.Conn, still time.Duration) error {
 	limit(c, connectTime)
 	defer limit(c, 0)
@@ -133,7 +133,7 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
 			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
-			err = nil // the node may lack the right to terminate the process, which may end anyway
+			err = nil // the node may lack permission to terminate the process, but the process may still end by itself
 		}
 	}
 	return false, false, err

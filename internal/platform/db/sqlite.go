@@ -151,7 +151,7 @@ func (s *sqliteDB) disconnect() {
 	}
 }
 
-// prepareFile creates the database file with private permissions, because SQLite would make the file readable for all
+// prepareFile creates the database file with private permissions, because SQLite would make the file readable by all
 // users. The permissions of files from an earlier run are corrected. SQLite creates its other files with the mode of
 // the database file. A new folder for the database is made private; an existing folder may be shared, so its
 // permissions stay unchanged.

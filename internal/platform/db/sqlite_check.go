@@ -45,7 +45,7 @@ func fileExists(path string) bool {
 	return !errors.Is(err, os.ErrNotExist)
 }
 
-// closedInOrder reports whether the database has not changed since its last clean shutdown.
+// closedInOrder reports whether the database is unchanged since its last clean shutdown.
 func closedInOrder(path string) bool {
 	mark, err := os.ReadFile(stopMark(path))
 	return err == nil && len(mark) > 0 && string(mark) == stoppedAs(path)
@@ -85,7 +85,7 @@ func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) err
 	return nil
 }
 
-// quickCheck returns up to three defects of the database file.
+// quickCheck returns up to three defects in the database file.
 func quickCheck(ctx context.Context, read *sql.DB) (found []string, err error) {
 	rows, err := read.QueryContext(ctx, "PRAGMA quick_check(3)")
 	if err != nil {

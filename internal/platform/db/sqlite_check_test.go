@@ -21,7 +21,8 @@ func opened(t *testing.T, path string, beside bool) (d *db.DB, said string, err 
 	return d, log.String(), err
 }
 
-// expect opens an undamaged file, verifies whether the integrity check ran, and closes the file.
+// expect opens an undamaged file, verifies that the integrity check ran or was skipped as expected, and closes the
+// file.
 func expect(t *testing.T, what, path string, beside, looked bool) {
 	t.Helper()
 	d, said, err := opened(t, path, beside)
@@ -166,7 +167,7 @@ func TestSnapshot(t *testing.T) {
 	d := filled(t, filepath.Join(t.TempDir(), "a.db"))
 	defer d.Close()
 	stop, stopped := make(chan struct{}), make(chan struct{})
-	go func() { // writes pairs of rows; a snapshot must contain both rows of a pair or none
+	go func() { // writes pairs of rows; a snapshot must contain both rows of a pair or neither
 		defer close(stopped)
 		for i := 0; ; i++ {
 			select {

@@ -39,7 +39,7 @@ type cachedStmt struct {
 	users atomic.Int64
 }
 
-// release decrements the count of users, and closes the statement after its last use.
+// release decrements the user count, and closes the statement after its last use.
 func (c *cachedStmt) release() {
 	if c.users.Add(-1) == 0 {
 		c.st.Close()

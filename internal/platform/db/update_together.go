@@ -11,14 +11,14 @@ import (
 const (
 	// togetherMax is the maximum number of updates that share a transaction.
 	togetherMax = 16
-	// togetherAtOnce is the maximum number of shared transactions in each class that run at a time. With a higher
+	// togetherAtOnce is the maximum number of shared transactions that run at a time in each class. With a higher
 	// number, each transaction would contain fewer updates. With only one transaction at a time, each round trip to a
 	// distant database would wait for the previous round trip.
 	togetherAtOnce = 2
 	togetherTime   = time.Minute
 )
 
-// UpdateTogether is like Update, for many small updates such as the results of deliveries. On PostgreSQL, up to 16
+// UpdateTogether is like Update, for many small updates such as recording delivery results. On PostgreSQL, up to 16
 // simultaneous updates in class c share a transaction and its wait for the disk. Updates that arrive during a commit
 // are part of the next shared transaction; no timer is used. On SQLite, UpdateTogether is the same as Update, because
 // SQLite's updates always share commits.

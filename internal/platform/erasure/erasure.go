@@ -51,7 +51,7 @@ type Address struct {
 	domains []string // the domain in ASCII, and in Unicode if that differs
 }
 
-// Parse parses an address. If the address is invalid, the error is an Invalid fault.
+// Parse parses an address. Parse returns an Invalid fault if the address is invalid.
 func Parse(text string) (Address, error) {
 	parsed, err := message.ParseAddress(text)
 	if err != nil {
@@ -104,7 +104,7 @@ func like(text string) string {
 	return b.String()
 }
 
-// Is reports whether a mailbox, with or without a display name, contains the address.
+// Is reports whether a mailbox, with or without a display name, has the address.
 func (a Address) Is(mailbox string) bool {
 	if mailbox == a.key {
 		return true
@@ -253,7 +253,7 @@ const (
 	LeftKept  Left = "kept"  // the rows can be erased with another [Scope]
 )
 
-// Report counts the erased rows by kind. The kinds of a Report are in the order in which they were first added.
+// Report counts the erased rows by kind. The kinds in a Report are in the order in which they were first added.
 type Report []Count
 
 // Add counts n more rows of a kind.

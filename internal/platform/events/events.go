@@ -85,9 +85,9 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
-	// Data of email events is *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. Data of contact,
-	// broadcast and approval events is *Contact, *Broadcast or *Approval. For other events Data has the type of the
-	// changed resource.
+	// For email events, Data is a *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. For contact,
+	// broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events Data has the type of
+	// the changed resource.
 	Data any
 }
 
@@ -166,7 +166,7 @@ type Click struct {
 // means a person.
 type Machine struct {
 	Is bool `json:"machine,omitzero"`
-	// Reason names the evidence for a program: user_agent, prefetch, address, timing, burst or head.
+	// Reason names the evidence that a program was involved: user_agent, prefetch, address, timing, burst or head.
 	Reason string `json:"machineReason,omitzero"`
 }
 
@@ -232,7 +232,7 @@ type Broadcast struct {
 	CreatedAt time.Time
 }
 
-// ReceivedFile is an attachment of a received message. Fields that are missing from the attachment's header are empty.
+// ReceivedFile is an attachment in a received message. Fields that are missing from the attachment's header are empty.
 type ReceivedFile struct {
 	ID, Filename, ContentType, Disposition, ContentID string
 }

@@ -66,7 +66,7 @@ func TestTimeline(t *testing.T) {
 	})
 }
 
-// Recording many events in one call needs few SQL statements.
+// Recording many events in one call requires only a few SQL statements.
 func TestStatementsOfEvents(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		for n, want := range map[int]int{0: 0, 1: 1, 8: 1, 9: 2, 16: 2, 17: 3} {

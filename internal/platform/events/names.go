@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of custom events, which API callers send and automations use.
+// Limits on custom events, which API callers send and automations use.
 const (
 	MaxName    = 255      // maximum length of an event's name in characters
 	MaxPayload = 32 << 10 // maximum size of an event's JSON payload in bytes

@@ -61,7 +61,7 @@ type Entry struct {
 	ID        string
 	Type      string // without the prefix "email."
 	Recipient string
-	Data      string // data of the event as JSON; empty if none
+	Data      string // event data as JSON; empty if there is none
 	At        time.Time
 }
 

@@ -106,7 +106,7 @@ func TestWaitersHaveTurns(t *testing.T) {
 	})
 }
 
-// A large request of an owner without slots is granted once enough slots are free, even if other owners continue to
+// A large request from an owner without slots is granted once enough slots are free, even if other owners continue to
 // make small requests.
 func TestLargeRequestOfANewcomer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -181,7 +181,7 @@ func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 		b.insert(t, jobs.New{Kind: "k", Lane: "c"})
 		time.Sleep(time.Second) // after this wait, lane c is held
 		close(answer)
-		for i, want := range []int{1, 2} { // lane b's job ends first, lane c's job after the pause
+		for i, want := range []int{1, 2} { // lane b's job ends first, and lane c's job ends after the pause
 			time.Sleep(20 * time.Second)
 			b.mu.Lock()
 			if n := len(b.seen); n != want {

@@ -170,7 +170,7 @@ func TestParseOnOtherDays(t *testing.T) {
 		{"2026-03-07T12:00:00Z", "tomorrow at 3am ET", "2026-03-08T07:00:00Z"},
 		{"2026-03-07T12:00:00Z", "tomorrow at 9am ET", "2026-03-08T13:00:00Z"},
 		{"2026-03-07T12:00:00Z", "in 1 day", "2026-03-08T12:00:00Z"},
-		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // the first of the two 1:30s that night
+		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am ET", "2026-11-01T05:30:00Z"}, // first of the two 1:30s that night
 		{"2026-10-31T12:00:00Z", "tomorrow at 2am ET", "2026-11-01T07:00:00Z"},
 		{"2026-10-31T12:00:00Z", "tomorrow at 1:30am EST", "2026-11-01T06:30:00Z"},
 		// Clocks go forward in Berlin on 29 March, and on Lord Howe Island by half an hour on 4 October.

@@ -10,8 +10,8 @@
 // existing server, tests use that server and do not start another. `make test` starts one server for all packages. If
 // PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing PostgreSQL.
 //
-// If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests of both engines run on that engine only. `make race` and tools
-// that run the tests very often set this variable. The test output names the engine.
+// If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests for both engines run only on that engine. This variable is set
+// by `make race` and by tools that run the tests very often. The test output names the engine.
 package dbtest
 
 import (
@@ -28,8 +28,8 @@ import (
 )
 
 // Main runs the package's tests and then stops the server that they started. If the system has an in-memory folder,
-// Main keeps temporary files there, because syncing to a disk took half of the tests' time. The environment variable
-// TMPDIR can name another folder.
+// Main keeps temporary files there, because syncing to disk took up half of the tests' run time. The environment
+// variable TMPDIR can name another folder.
 func Main(m *testing.M) {
 	shared.ready = true
 	switch only := os.Getenv(engineVariable); only {
@@ -82,13 +82,13 @@ func each(t *testing.T, sqlite, postgres func(t *testing.T)) {
 	}
 }
 
-// SQLite opens a new migrated database in a temporary folder of the test.
+// SQLite opens a new migrated database in a temporary folder for the test.
 func SQLite(t testing.TB) *db.DB {
 	t.Helper()
 	return Open(t, SQLiteFile(t))
 }
 
-// SQLiteFile creates a migrated database in a temporary folder of the test and returns its path.
+// SQLiteFile creates a migrated database in a temporary folder for the test and returns its path.
 func SQLiteFile(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")

@@ -212,7 +212,7 @@ func (tr *Trace) generic(t *testing.T, explain string, s db.Statement) string {
 	return b.String()
 }
 
-// tables returns the tables of the schema with their columns and types, except tables that stay small or have one row
+// tables returns the tables in the schema with their columns and types, except tables that stay small or have one row
 // per team.
 func (tr *Trace) tables(t *testing.T) map[string][][2]string {
 	t.Helper()

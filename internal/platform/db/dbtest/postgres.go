@@ -85,8 +85,8 @@ func dropDatabase(name string) error {
 	return nil
 }
 
-// copyDatabase copies the files of the template. From version 15 on, PostgreSQL by default writes the copied pages to
-// its log, which takes twice as long for small databases.
+// copyDatabase copies the template's files. From version 15 on, PostgreSQL by default writes the copied pages to its
+// log, which takes twice as long for small databases.
 func copyDatabase(ctx context.Context, c *pgx.Conn, name, template string) error {
 	query := "CREATE DATABASE " + name + " TEMPLATE " + template
 	if c.PgConn().ParameterStatus("server_version") >= "15" {
@@ -144,7 +144,7 @@ func migrateDatabase(ctx context.Context, url string) error {
 func databaseURL(name string) string {
 	u, err := url.Parse(shared.url)
 	if err != nil {
-		panic(err) // never fails: shared.url was used to connect
+		panic(err) // cannot fail, because shared.url has already been used to connect
 	}
 	u.Path = "/" + name
 	return u.String()
@@ -169,7 +169,7 @@ func control(f func(ctx context.Context, c *pgx.Conn) error) (err error) {
 	return f(ctx, controlConn.conn)
 }
 
-// shared is the PostgreSQL server that all tests of a test binary use.
+// shared is the PostgreSQL server that all tests in a test binary use.
 var shared struct {
 	ready  bool
 	once   sync.Once

@@ -119,7 +119,7 @@ func (s *Server) Up() bool {
 }
 
 // Stop stops the server and waits until it has exited. SIGINT closes all connections and shuts the server down cleanly.
-// SIGQUIT leaves the data as after a crash, and the next start recovers the data.
+// SIGQUIT leaves the data as it would be after a crash, and the next start recovers the data.
 func (s *Server) Stop(how os.Signal) {
 	if s.cmd != nil {
 		s.cmd.Process.Signal(how)
@@ -152,8 +152,8 @@ func waitFor(url string) error {
 	}
 }
 
-// binaries returns the folder of PostgreSQL's server programs. The search covers PATH and then the installation folders
-// of Debian, newest version first.
+// binaries returns the folder that contains PostgreSQL's server programs. The search covers PATH and then Debian's
+// installation folders, newest version first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
 		return filepath.Dir(p), nil

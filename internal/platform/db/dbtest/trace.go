@@ -104,7 +104,7 @@ func (tr *Trace) Break(s db.Statement) bool {
 // EachBroken calls the function act repeatedly, and each time makes a different statement in act fail as if a table
 // were missing, until every statement has failed once. If a statement fails, act must return an error for which
 // fault.Ours is true, unless the statement contains one of the strings in mayFail. The function prepare runs before
-// each call of act, and check runs after each call. EachBroken does not break statements in prepare or check. The
+// each call to act, and check runs after each call. EachBroken does not break statements in prepare or check. The
 // functions prepare and check may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {

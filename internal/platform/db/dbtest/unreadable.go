@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// Unreadable makes reads of an open SQLite database fail, as on a failing disk, until mend is called. Unreadable
-// replaces the database's file descriptors with write-only descriptors. Pages in a connection's cache are not read
-// again; a write invalidates the caches of the other connections.
+// Unreadable makes reads from an open SQLite database fail, as they would on a failing disk, until mend is called.
+// Unreadable replaces the database's file descriptors with write-only descriptors. Pages in a connection's cache are
+// not read again; a write invalidates the caches of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
 	saved := map[int]int{} // by SQLite's descriptor

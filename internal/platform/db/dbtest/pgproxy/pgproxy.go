@@ -102,8 +102,8 @@ func (p *Proxy) TurnAway(sqlstate string) {
 	p.turned = sqlstate
 }
 
-// Hang stops all forwarding until Pass or Close, but keeps connections open, like a network that drops every packet or
-// a suspended server.
+// Hang stops all forwarding until Pass or Close is called, but keeps connections open, like a suspended server or a
+// network that drops every packet.
 func (p *Proxy) Hang() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

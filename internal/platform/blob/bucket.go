@@ -72,8 +72,8 @@ func (b *bucket) uploadHeader() http.Header {
 	return h
 }
 
-// readPart reads from r until buf holds partSize bytes, and grows buf as needed. readPart returns last == true when r
-// has ended.
+// readPart reads from r until buf holds partSize bytes, growing buf as needed, and returns last == true when r has
+// ended.
 func readPart(r io.Reader, buf []byte) (part []byte, last bool, err error) {
 	for len(buf) < partSize {
 		if len(buf) == cap(buf) {

@@ -185,8 +185,8 @@ func (s *stallReader) Close() error {
 	return s.body.Close()
 }
 
-// stalled returns errStalled if an attempt timed out, and err if the attempt failed for another reason. errStalled
-// replaces the original timeout error, which callers could mistake for the end of ctx.
+// stalled returns errStalled if an attempt timed out, and err if the attempt failed for another reason. The original
+// timeout error is not returned, because callers could mistake it for the end of ctx.
 func stalled(ctx, tryCtx context.Context, err error) error {
 	if ctx.Err() == nil && context.Cause(tryCtx) == errStalled {
 		return errStalled

@@ -93,7 +93,7 @@ func (f *folder) file(path, key string) File {
 	return File{path, filepath.ToSlash(name)}
 }
 
-// lock tries to lock the folder without waiting. lock returns held == true if a conflicting lock exists.
+// lock tries to lock the folder without waiting, and returns held == true if a conflicting lock exists.
 func (f *folder) lock(how int) (unlock func(), held bool, err error) {
 	file, err := os.OpenFile(filepath.Join(f.root, holdName), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {

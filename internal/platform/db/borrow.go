@@ -22,8 +22,8 @@ func borrow(d *DB) (*postgresDB, error) {
 
 const returnTime = 10 * time.Second // time limit for work that still uses borrowed connections
 
-// returnIdle waits until no connection in the pool is in use, for at most returnTime. returnIdle then closes
-// connections that do not answer, so that the next borrower does not get broken connections.
+// returnIdle waits, for at most returnTime, until no connection in the pool is in use. Connections that do not answer
+// are then closed, so that the next borrower does not get broken connections.
 func returnIdle(pool *pgxpool.Pool) {
 	ctx, cancel := context.WithTimeout(context.Background(), returnTime)
 	defer cancel()

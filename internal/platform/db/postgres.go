@@ -79,9 +79,9 @@ func (p *postgresDB) name() string { return "postgres" }
 // places returns the maximum number of simultaneous long reads: a quarter of the connections.
 func (p *postgresDB) places() int { return int(p.pool.Config().MaxConns) / 4 }
 
-// longSettings are the settings for long reads. longSettings force PostgreSQL to use indexes. All contact properties
-// share one table and its statistics, so PostgreSQL would overestimate the number of rows and read all teams' values.
-// Each long read uses only one server process.
+// longSettings are the settings for long reads, which force PostgreSQL to use indexes. All contact properties share one
+// table and its statistics, so PostgreSQL would overestimate the number of rows and read all teams' values. Each long
+// read uses only one server process.
 var longSettings = []string{"SET LOCAL enable_seqscan = off", "SET LOCAL max_parallel_workers_per_gather = 0"}
 
 // readLong runs fn in a transaction, whose settings are sent together with the first statement. When the context ends,

@@ -25,9 +25,8 @@ func (p *postgresDB) updateApart(ctx context.Context, fn func(*Tx) error) error 
 	return p.updateOn(ctx, p.apart, fn)
 }
 
-// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. updateOn retries only
-// after failures that callers cannot prevent: deadlocks, serialization failures, and connections that were already
-// broken.
+// updateOn runs fn in a transaction until PostgreSQL commits it or all attempts are used up. Only failures that callers
+// cannot prevent are retried: deadlocks, serialization failures, and connections that were already broken.
 func (p *postgresDB) updateOn(ctx context.Context, pool *pgxpool.Pool, fn func(*Tx) error) error {
 	for try := 1; ; try++ {
 		o := p.updateOnce(ctx, pool, fn)

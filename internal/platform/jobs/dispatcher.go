@@ -240,9 +240,10 @@ func (k *dispatcher) refill() {
 	}
 }
 
-// unhold makes as many held lanes of a group ready as its limit allows: first one bulk lane if it is the bulk lanes'
-// turn, then the other lanes, then more bulk lanes. The remaining held lanes wait until a job in the group ends or the
-// group's limit ends. The whole group has only one alarm, because a group may have a hundred thousand lanes.
+// unhold makes as many of a group's held lanes ready as the group's limit allows. The order is one bulk lane if it is
+// the bulk lanes' turn, then the other lanes, then more bulk lanes. The remaining held lanes wait until a job in the
+// group ends or the group's limit ends. The whole group has only one alarm, because a group may have a hundred thousand
+// lanes.
 func (k *dispatcher) unhold(group string, h *turns) {
 	limit, again := k.limit(group)
 	total, planned := k.inHand[group], map[string]int{}
@@ -300,7 +301,7 @@ func (k *dispatcher) enqueue(lane string) {
 	}
 }
 
-// turn processes hints, and claims and starts due jobs. turn returns how long to wait before the next turn if no event
+// turn processes hints, claims and starts due jobs, and returns how long to wait before the next turn if no event
 // occurs earlier.
 func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) time.Duration {
 	now := k.r.d.Now()
@@ -409,7 +410,7 @@ func (k *dispatcher) plan() (asks []ask) {
 				k.alarms.set(lane, at.UnixMicro())
 			case isBulk && k.bulk.groups[g]+bulks.groups[g] > 0:
 				k.hold(g, owner, lane, isBulk)
-			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no claimed job can release the lane by ending
+			case k.inHand[g]+planned[g] == 0, all > 0 && own == 0: // no claimed job can end and release the lane
 				k.alarms.set(lane, k.r.d.Now().Add(errorWait).UnixMicro())
 			default:
 				k.hold(g, owner, lane, isBulk)

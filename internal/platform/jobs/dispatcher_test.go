@@ -17,9 +17,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A single owner may use a group's whole limit. Out of twice the limit, each additional owner gets half of the slots
-// that the other owners leave free, but at least one. Limits that end at a known time, and limits of kinds without
-// owners, are never exceeded.
+// A single owner may use a group's whole limit. All owners together may use twice the limit. Each additional owner gets
+// half of the slots that the other owners leave free, but at least one. Limits that end at a known time, and limits of
+// kinds without owners, are never exceeded.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
 		limit, total, own int
@@ -222,7 +222,7 @@ func TestKindsByDefault(t *testing.T) {
 	}
 }
 
-// After each consecutive error, a job waits for the next delay of its schedule. A job that fails after the last delay
+// After each consecutive error, a job waits for the next delay in its schedule. A job that fails after the last delay
 // is parked, unless its kind is Endless.
 func TestRetryByTheSchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -262,8 +262,8 @@ func TestRetryByTheSchedule(t *testing.T) {
 	})
 }
 
-// The runner treats a clock that goes back by five seconds as stepped. A job's wait restarts if it then appears to have
-// started more than five seconds in the future.
+// The runner treats a clock that goes back by five seconds as having stepped back. A job's wait restarts if it then
+// appears to have started more than five seconds in the future.
 func TestStepsOfTheClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
@@ -306,8 +306,8 @@ func TestStepsOfTheClock(t *testing.T) {
 	})
 }
 
-// A node that reached the database at each check may declare other nodes dead. A node that lost the database for too
-// long may declare nodes dead only after a full observation period.
+// A node that reached the database at every check may declare other nodes dead. A node that lost contact with the
+// database for too long may declare nodes dead only after a full observation period.
 func TestJudgeAtItsEdges(t *testing.T) {
 	p := pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 	start := time.Now()

@@ -18,22 +18,22 @@
 //	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
 //	              ▲                  └─Hold──► held ──Release──► waiting
 //
-// A claim writes the node's id into the column holder. Other nodes cannot claim a job until its column holder is
-// cleared. A node clears the column holder when it releases jobs that its workers did not finish. When a node declares
+// A claim writes the node's id into the holder column. Other nodes cannot claim a job until its holder column is
+// cleared. A node clears the holder column when it releases jobs that its workers did not finish. When a node declares
 // another node dead, it clears holder in the dead node's jobs.
 //
 // Clocks of different nodes are never compared. Each node increments a heartbeat counter in the database, on a separate
 // connection. A node declares another node dead after 20 seconds without a new heartbeat from that node, measured by
-// its own monotonic clock. During these 20 seconds, the declaring node must not have lost the database for more than 12
-// seconds. A node whose own heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat succeeds, an
-// unsure node begins no irreversible action (see [Job.Sure]). A node that starts on SQLite makes all claimed jobs due,
-// because no other process can hold jobs.
+// its own monotonic clock. During these 20 seconds, the declaring node must not have lost contact with the database for
+// more than 12 seconds. A node whose own heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat
+// succeeds, an unsure node begins no irreversible action (see [Job.Sure]). A node that starts on SQLite makes all
+// claimed jobs due, because no other process can hold jobs.
 //
-// The column attempt is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
+// The attempt column is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
 // Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job
-// ([ErrLost]). The column tries counts the attempts that ended with Retry; crashes and handler errors do not count. The
-// column failures counts a handler's consecutive errors and determines when a job is parked. Retry and Wait reset the
-// column failures.
+// ([ErrLost]). The tries column counts the attempts that ended with Retry; crashes and handler errors do not count. The
+// failures column counts a handler's consecutive errors and determines when a job is parked. Retry and Wait reset the
+// failures column.
 //
 // # Failures
 //
@@ -46,12 +46,12 @@
 //
 // Times come from the database's clock ([db.DB.Now]). If the database's clock steps back, the runner detects the step
 // within seconds and restarts the waits in progress. A job that is due immediately gets a due time one hour in the
-// past, so that a step of the clock does not delay the job. A time that a caller chose, such as the time of a scheduled
-// email, is not changed.
+// past, so that a clock step does not delay the job. A time that a caller chose, such as the time of a scheduled email,
+// is not changed.
 //
 // # Out of scope
 //
-// The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs of a lane
+// The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs in a lane
 // only by their due time. The package contains no code specific to email.
 package jobs
 
@@ -73,7 +73,7 @@ import (
 // attempt claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 
-// Values of the column run_at for jobs that do not become due at a specific time.
+// Values of the run_at column for jobs that do not become due at a specific time.
 const (
 	never  = math.MaxInt64     // parked or held
 	inHand = math.MaxInt64 - 1 // value of run_at if a node has claimed the job
@@ -115,8 +115,8 @@ type Queue struct{ d *db.DB }
 // NewQueue returns the queue in the database d.
 func NewQueue(d *db.DB) *Queue { return &Queue{d} }
 
-// Insert inserts jobs in the caller's transaction and wakes workers after its commit. If a job of the same kind and
-// dedupe key exists, Insert does not add another job. If the existing job is parked, Insert makes it due.
+// Insert inserts jobs in the caller's transaction and wakes workers after its commit. If a job with the same kind and
+// dedupe key already exists, Insert does not add another job. If the existing job is parked, Insert makes it due.
 func (q *Queue) Insert(ctx context.Context, tx *db.Tx, all ...New) {
 	for _, n := range all {
 		if n.Lane == "" {
@@ -166,7 +166,7 @@ func (q *Queue) Wait(ctx context.Context, tx *db.Tx, j Job, at time.Time, why st
 	q.wake(tx, j.Kind, j.Lane, at)
 }
 
-// fail makes a job due again after its handler failed, and counts the failure.
+// fail makes a job due again after its handler has failed, and counts the failure.
 func (q *Queue) fail(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), failJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),
 		tx.Now().UnixMicro())
@@ -185,7 +185,7 @@ func (q *Queue) Remove(ctx context.Context, tx *db.Tx, kind, dedupe string) (boo
 	return n > 0, err
 }
 
-// RemoveAll deletes the waiting and parked jobs of a kind with the given dedupe keys. Claimed jobs stay.
+// RemoveAll deletes the waiting and parked jobs of a kind that have the given dedupe keys. Claimed jobs stay.
 func (q *Queue) RemoveAll(ctx context.Context, tx *db.Tx, kind string, dedupes []string) {
 	tx.Queue(ctx, removeJobs, kind, dedupes)
 }

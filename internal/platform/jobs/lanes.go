@@ -5,8 +5,8 @@ import "container/heap"
 // bulkTurn determines how often bulk lanes get a turn while other lanes also wait: one turn in every bulkTurn turns.
 const bulkTurn = 8
 
-// turns is a set of lanes that wait for the same resource. Lanes that are not bulk have priority, except for one turn
-// in bulkTurn.
+// turns is a set of lanes that wait for the same resource. Lanes that are not bulk have priority, except in one of
+// every bulkTurn turns.
 type turns struct {
 	first, bulk ring
 	passed      int // number of turns that other lanes have had since a bulk lane's last turn
@@ -126,7 +126,7 @@ func (a *alarms) due(now int64) (name string, ok bool) {
 	return name, true
 }
 
-// soonest returns the earliest time. soonest returns ok == false if no alarm is set.
+// soonest returns the earliest time, with ok == false if no alarm is set.
 func (a *alarms) soonest() (at int64, ok bool) {
 	for len(a.queue) > 0 {
 		first := a.queue[0]

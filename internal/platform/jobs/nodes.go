@@ -14,8 +14,8 @@ import (
 // due again for other nodes.
 var ErrStopping = errors.New("the node is stopping")
 
-// ErrUnsure means that this node lost the database for so long that another node may have taken over its jobs. If a
-// handler returns ErrUnsure, the job becomes due again.
+// ErrUnsure means that this node lost contact with the database for so long that another node may have taken over its
+// jobs. If a handler returns ErrUnsure, the job becomes due again.
 var ErrUnsure = errors.New("the database could not be reached, so another node may have taken the job")
 
 // errDeclaredDead is the error for a claim by a node that has no row in the nodes table. If such a node claimed a job
@@ -31,14 +31,14 @@ const (
 // pulse contains the intervals and time limits of heartbeats.
 type pulse struct {
 	every time.Duration // between heartbeats
-	sure  time.Duration // how long after a heartbeat's start no other node can declare this node dead
+	sure  time.Duration // time after a heartbeat's start during which no other node can declare this node dead
 	dead  time.Duration // time without heartbeats after which another node declares a node dead
 }
 
 var normalPulse = pulse{every: 2 * time.Second, sure: 12 * time.Second, dead: 20 * time.Second}
 
 // life is the period from a node's registration until other nodes declare the node dead. A process that is suspended or
-// loses the database may have several successive lives.
+// loses contact with the database may have several successive lives.
 type life struct {
 	alone    bool
 	sure     time.Duration
@@ -222,9 +222,9 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. The database connection of
-// watch is separate, so that heartbeats do not wait for other work. All times are measured by this node's monotonic
-// clock, because clocks of different nodes are never compared.
+// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. Heartbeats use a separate
+// database connection, so that they do not wait for other work. All times are measured by this node's monotonic clock,
+// because clocks of different nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
 	w := watcher{r: r, pulse: r.pulse, known: map[string]seen{}}
 	defer w.deaths.Wait()
@@ -284,8 +284,8 @@ func (w *watcher) beat(ctx context.Context) {
 	}
 }
 
-// judge records the heartbeats of all nodes and returns the nodes that are dead. If this node lost the database for
-// longer than pulse.sure, judge discards all earlier heartbeats and the full waiting time starts again.
+// judge records the heartbeats of all nodes and returns the nodes that are dead. If this node lost contact with the
+// database for longer than pulse.sure, judge discards all earlier heartbeats and the full waiting time starts again.
 func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	if now.Sub(w.last) > w.pulse.sure {
 		clear(w.known)

@@ -66,7 +66,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestSure checks the results of Sure on a node that loses the database and is declared dead.
+// TestSure checks the results of Sure on a node that loses contact with the database and is declared dead.
 func TestSure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stopping := make(chan struct{})
@@ -336,7 +336,7 @@ func TestStoppingBeginsNothing(t *testing.T) {
 	})
 }
 
-// TestUnnoticedClaims loses the answer of a successful claim, so that the node holds a job that no worker runs.
+// TestUnnoticedClaims loses the answer to a successful claim, so that the node holds a job that no worker runs.
 func TestUnnoticedClaims(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		r := testRunner(t, d)
@@ -366,8 +366,8 @@ func TestUnnoticedClaims(t *testing.T) {
 	})
 }
 
-// TestClockSteppedBack sets the clock back by ten hours. After the clock stepped back, waits still have the intended
-// length, and a time that a caller chose is kept.
+// TestClockSteppedBack sets the clock back by ten hours. After the clock steps back, waits still have their intended
+// length, and a time that a caller chose does not change.
 func TestClockSteppedBack(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := d.Now()
@@ -527,8 +527,8 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	}
 }
 
-// TestFrozenNodeIsDeclaredDead stops a node, or its network, during transactions that hold locks which declareDead
-// needs. The PostgreSQL server does not detect that the frozen node is unreachable.
+// TestFrozenNodeIsDeclaredDead stops a node, or its network, during transactions that hold locks needed by declareDead.
+// The PostgreSQL server does not detect that the frozen node is unreachable.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	proxy, err := pgproxy.Start(url)

@@ -20,8 +20,8 @@ type Kind struct {
 	Name string
 
 	// Handle runs a job. A handler ends its job with Finish, Retry, Wait or Park in the transaction that records the
-	// effect. If Handle returns an error or panics, the job is retried according to Schedule. The context of Handle ends
-	// when the lease ends, when another node takes over the job, or when the grace period of a stop ends.
+	// effect. If Handle returns an error or panics, the job is retried according to Schedule. The context of Handle
+	// ends when the lease ends, when another node takes over the job, or when the grace period after a stop ends.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // maximum number of running jobs on this node; 0 means 4
@@ -146,7 +146,7 @@ func (r *Runner) LimitRaised(kind, group string) {
 
 // Run claims and handles jobs until ctx ends. After ctx ends, Run claims no more jobs, and handlers must not begin
 // irreversible actions (see [Job.Sure]). Running jobs may continue for the grace period; jobs that have not ended after
-// this period become due again. Run returns an error if the database fails at the start or the end.
+// this period become due again. Run returns an error if the database fails when Run starts or ends.
 func (r *Runner) Run(ctx context.Context) error {
 	if err := r.begin(ctx); err != nil {
 		if ctx.Err() != nil { // the runner was stopped before it started

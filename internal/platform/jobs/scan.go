@@ -11,10 +11,10 @@ const (
 	scanAlone  = time.Minute      // time between scans if this node is notified of every insert
 	scanShared = 10 * time.Second // time between scans if other nodes also insert jobs
 	scanPage   = 500
-	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the page's duration
+	scanRest   = 19 // pause after each page of a regular scan, as a multiple of the time that the page took
 )
 
-// scanAll scans all lanes regularly, and immediately when the channel look receives a value, until ctx ends. The
+// scanAll scans all lanes regularly, and immediately when a value arrives on the look channel, until ctx ends. The
 // dispatcher runs scanAll in a separate goroutine. Regular scans find jobs whose hints were lost. Regular scans are
 // active for a twentieth of the time, to limit the load on the database. A regular scan of 200,000 lanes takes one or
 // two minutes.
@@ -45,7 +45,7 @@ func (k *dispatcher) scanAll(ctx context.Context) {
 
 // scan reads all lanes, with one index look-up per lane, and records the lanes with jobs due soon. Jobs that are due
 // later are found by the next scan before they are due. After each page, scan pauses for the time that the page took,
-// multiplied by rest. If the channel look receives a value during a pause, scan ends and returns true.
+// multiplied by rest. If a value arrives on the look channel during a pause, scan ends and returns true.
 func (k *dispatcher) scan(ctx context.Context, soon time.Duration, rest int) (asked bool, err error) {
 	last := ""
 	for {

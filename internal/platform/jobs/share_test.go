@@ -14,7 +14,7 @@ import (
 )
 
 // Groups in doubt leave some of their owner's workers free for groups that make progress. Stuck groups leave some
-// workers free for all other groups of the owner.
+// workers free for all of the owner's other groups.
 func TestGroupsInDoubtLeaveWorkers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		b := newBench(t, d)

@@ -29,7 +29,7 @@ const (
 		failures = failures + 1 WHERE id = $1 AND attempt = $2`
 )
 
-// Statements that change or delete jobs by their dedupe key, except claimed jobs.
+// Statements that change or delete unclaimed jobs by their dedupe key.
 const (
 	removeJob  = `DELETE FROM jobs WHERE kind = $1 AND dedupe = $2 AND dedupe <> '' AND holder = ''`
 	removeJobs = `DELETE FROM jobs WHERE kind = $1 AND dedupe = ANY($2) AND dedupe <> '' AND holder = ''`

@@ -191,7 +191,7 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Remove and Move do not change missing or running jobs, and return false for them.
+// Remove and Move change nothing and return false if the job is missing or running.
 func TestNothingToRemoveOrMove(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := NewQueue(d)

@@ -19,6 +19,6 @@ const (
 	releaseAllJobs  = `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`
 )
 
-// restartWaits restarts the waits whose start is in the future. The column set_at is 0 for times that a caller chose.
+// restartWaits restarts the waits whose start is in the future. The set_at column is 0 for times that a caller chose.
 const restartWaits = `UPDATE jobs SET run_at = $1 + (run_at - set_at), set_at = $1 WHERE set_at > $2 AND holder = ''
 			AND NOT parked AND held = ''`

@@ -20,7 +20,7 @@ func NewAPIKey() string {
 
 // HashAPIKey returns the SHA-256 hash of a key as 64 hexadecimal digits, for storage and look-up. Only secrets that
 // people choose need a slow, salted hash. An API key has 142 random bits, so it can be neither guessed nor looked up in
-// a precomputed table. A slow hash would dominate the time of every request.
+// a precomputed table. A slow hash would dominate the processing time of every request.
 func HashAPIKey(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])

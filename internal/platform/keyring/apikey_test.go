@@ -57,7 +57,7 @@ func TestAPIKeyHint(t *testing.T) {
 
 func TestHashAPIKey(t *testing.T) {
 	t.Parallel()
-	// The expected hash is the test vector of FIPS 180-4 for "abc".
+	// The expected hash is the test vector from FIPS 180-4 for "abc".
 	if got := HashAPIKey("abc"); got != "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad" {
 		t.Errorf("HashAPIKey = %s", got)
 	}

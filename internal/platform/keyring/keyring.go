@@ -5,7 +5,7 @@
 // # Invariants
 //
 // The master key itself never encrypts or signs data. HKDF (RFC 5869) derives a separate key for each combination of
-// use (seal, sign, tag, jwt) and purpose, so a value that was created for one purpose is rejected for any other
+// use (seal, sign, tag, jwt) and purpose. A value that was created for one purpose is therefore rejected for any other
 // purpose. MACs are compared in constant time. Functions that read tokens return either exactly the data that this
 // keyring signed or sealed, or an error.
 //
@@ -49,7 +49,7 @@ type Keyring struct {
 	root []byte // HKDF's extracted pseudorandom key, not the master key itself
 
 	mu   sync.Mutex
-	tags atomic.Pointer[map[string]*sync.Pool] // by tag purpose: pools of hash.Hash values that use its key
+	tags atomic.Pointer[map[string]*sync.Pool] // by tag purpose: a pool of hash.Hash values with its key
 }
 
 // New returns the keyring for a master key, which must be MasterSize random bytes.
@@ -71,7 +71,7 @@ func New(master []byte) (*Keyring, error) {
 func (k *Keyring) key(use, purpose string) []byte {
 	sub, err := hkdf.Expand(sha256.New, k.root, use+"\x00"+purpose, 32)
 	if err != nil {
-		// Expand rejects only lengths above 255 hashes (RFC 5869 section 2.3); this key has the length of one hash.
+		// Expand rejects only lengths above 255 hashes (RFC 5869 section 2.3); this key is as long as one hash.
 		panic("keyring: derive: " + err.Error())
 	}
 	return sub

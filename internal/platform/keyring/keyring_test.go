@@ -104,7 +104,7 @@ func TestKeysDifferByUseAndPurpose(t *testing.T) {
 	}
 }
 
-// TestKeysStay fails if the derivation of keys changes, because a change would make all sealed data unreadable.
+// TestKeysStay fails if key derivation changes, because a change would make all sealed data unreadable.
 func TestKeysStay(t *testing.T) {
 	t.Parallel()
 	k := testRing(t)

@@ -20,8 +20,8 @@ const (
 	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256 hash, the minimum that RFC 2104 section 5
 	// recommends, so that links stay short.
 	tokenMAC = 16
-	// tokenMax is the maximum length of a token in characters. The limit tokenMax bounds the work that a forged token can
-	// cause.
+	// tokenMax is the maximum length of a token in characters. The limit tokenMax restricts the work that a forged
+	// token can cause.
 	tokenMax = 8192
 )
 

@@ -254,7 +254,7 @@ func (l *limited) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// CloseIdleConnections closes the idle connections of the pool; http.Client.CloseIdleConnections calls it.
+// CloseIdleConnections closes the pool's idle connections; http.Client.CloseIdleConnections calls it.
 func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }

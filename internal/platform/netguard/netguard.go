@@ -1,13 +1,14 @@
 // Package netguard connects to addresses that users supply, such as webhook endpoints and attachment URLs. The package
-// refuses addresses that are not public: the machine itself, its private network, and the metadata services of clouds.
-// Every connection to an address that a user supplies must use package netguard.
+// refuses addresses that are not public: the machine itself, its private network, and cloud metadata services. Every
+// connection to an address that a user supplies must use package netguard.
 //
 // # Invariants
 //
 // Package netguard checks an address immediately before the socket connects, after all look-ups. A host name that
-// resolves to a different address the second time therefore cannot bypass the check. The check covers each address of a
-// host name and each hop of a redirect. Proxies from environment variables are never used, because a proxy would
-// connect without checking the address. Responses of [Guard.Client] and [Guard.Fetch] are limited in time and size.
+// resolves to a different address the second time therefore cannot bypass the check. The check covers every address of
+// a host name and every hop in a chain of redirects. Proxies from environment variables are never used, because a proxy
+// would connect without checking the address. Responses received through [Guard.Client] and [Guard.Fetch] are limited
+// in time and size.
 //
 // # Failures
 //

@@ -14,7 +14,7 @@ func TestAllowed(t *testing.T) {
 		addrs string
 		want  bool
 	}{
-		// public addresses, some of them just outside of refused ranges
+		// public addresses, some of them just outside refused ranges
 		{"1.1.1.1 8.8.8.8 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 126.255.255.255 128.0.0.0 169.253.255.255 " +
 			"169.255.0.0", true},
 		{"172.15.255.255 172.32.0.0 192.0.1.0 192.0.3.0 192.167.255.255 192.169.0.0 198.17.255.255 198.20.0.0 " +

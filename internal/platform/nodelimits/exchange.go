@@ -47,8 +47,8 @@ func (s *Shares) Run(ctx context.Context) error {
 	}
 }
 
-// exchange writes this node's rows, reads the rows of all nodes, and computes this node's shares from them. exchange
-// returns the time until the next exchange.
+// exchange writes this node's rows, reads the rows of all nodes, computes this node's shares from them, and returns the
+// time until the next exchange.
 func (s *Shares) exchange(ctx context.Context) (next time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, exchangeLimit)
 	defer cancel()
@@ -280,7 +280,7 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply computes the shares from the demands of all nodes. apply returns moving == true if a share on this or another
+// apply computes the shares from the demands of all nodes, and returns moving == true if a share on this or another
 // node has not yet reached its target.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {

@@ -406,7 +406,7 @@ func TestDatabaseAway(t *testing.T) {
 	c.kept()
 }
 
-// failed waits until an exchange of the node has failed.
+// failed waits until one of the node's exchanges has failed.
 func (u *user) failed(t *testing.T) {
 	t.Helper()
 	before := u.failures.Load()

@@ -40,8 +40,8 @@
 //
 // On SQLite, and for the only node on a database, every share is the whole limit. A single node writes no rows and
 // makes no queries, except to delete its rows when it becomes the only node. A node that joins other nodes uses even
-// shares until the other nodes know it, which takes a few milliseconds and at most two seconds. A node exchanges at
-// most 2,500 keys of each kind, so that exchanges stay short.
+// shares until the other nodes know it, which usually takes a few milliseconds, and at most two seconds. A node
+// exchanges at most 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
 import (
@@ -76,8 +76,8 @@ func (k Key) String() string { return k.Kind + "/" + k.Name }
 type Places struct {
 	// Limit returns the limit for a name, which applies to all nodes together.
 	Limit func(name string) int
-	// Use returns how many slots for a name this node could use now, and how many slots it holds. If the node's whole
-	// share is in use, want must exceed the share, because otherwise the share does not grow.
+	// Use returns how many of a name's slots this node could use now, and how many it holds. If the node's whole share
+	// is in use, want must exceed the share, because otherwise the share does not grow.
 	Use func(name string) (want, held int)
 	// Changed is called after this node's share for a name has changed.
 	Changed func(name string, n int)
@@ -265,7 +265,7 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 // even returns an even share of a limit.
 func (s *Shares) even(limit float64) float64 { return limit / float64(max(s.live.Load(), 1)) }
 
-// evenPlaces returns an even share of slots, at least one slot.
+// evenPlaces returns an even share of slots, but at least one slot.
 func (s *Shares) evenPlaces(limit float64) float64 { return max(math.Floor(s.even(limit)), 1) }
 
 // late reports whether the first exchange about a key has taken longer than s.wait.

@@ -98,7 +98,7 @@ func TestRateBesideManyDestinations(t *testing.T) {
 }
 
 // A node without a row for a key uses at most an even share. Once the node has a row for the key, the nodes divide the
-// limit by their demands.
+// limit according to their demands.
 func TestLimitWithoutRoom(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, dbtest.Postgres(t), 20, "a", "b")

@@ -104,7 +104,7 @@ func (s *Select) direction(p Page) (order, beyond, within string) {
 // chunk is the number of rows that All reads in one query.
 const chunk = 500
 
-// All iterates over a whole list in list order. All reads the list in chunks: at most one chunk is in memory, and All
+// All iterates over a whole list, in list order. All reads the list in chunks: at most one chunk is in memory, and All
 // holds no connection or transaction while the caller processes items. All omits rows that are inserted after the
 // iteration has begun. The function id returns an item's id. If a query fails, All yields the error and ends.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
@@ -160,7 +160,7 @@ const (
 	stepsMost = 50
 )
 
-// Search returns a page of those rows in a list that match a condition that no index supports. Unlike Query, Search
+// Search returns a page of the rows in a list that match a condition not supported by any index. Unlike Query, Search
 // limits the number of rows that the call and each of its statements read. The parameters all and some have the same
 // meaning as in [Part]. Search returns more == true if more rows may follow the page. Search stops after it has read
 // about 100,000 rows, even if the page is not full. If Search stops early, the result next is the cursor from which to

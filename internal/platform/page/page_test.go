@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// shelf creates a table with the rows a0 to a9 of team one and b0 of team two.
+// shelf creates a table with rows a0 to a9 for team one and row b0 for team two.
 func shelf(t *testing.T, d *db.DB) {
 	t.Helper()
 	err := d.Update(t.Context(), func(tx *db.Tx) error {
@@ -128,7 +128,7 @@ func TestWalkIsStable(t *testing.T) {
 			p.After = ids[len(ids)-1]
 			change := `DELETE FROM shelf WHERE id = $1` // deletes the row that the cursor names
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // inserts a row into a page that was read
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // inserts a row into a page already read
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {

@@ -23,7 +23,7 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour, "weeks": 7 * 24 * time.Hour,
 }
 
-// Duration parses a duration. A duration consists of whole numbers with units from seconds to weeks, greater units
+// Duration parses a duration. A duration consists of whole numbers with units from seconds to weeks, larger units
 // first, each unit once. The words "a" and "an" mean 1.
 func Duration(s string) (time.Duration, error) {
 	if len(s) > maxText {

@@ -166,7 +166,7 @@ func (p *phrase) clock(at bool) (clock, bool) {
 		if c.hour < 1 || c.hour > 12 {
 			return clock{}, false
 		}
-		c.hour %= 12 // 12am is midnight, 12pm is noon.
+		c.hour %= 12 // 12am is midnight, and 12pm is noon
 		if half[0] == 'p' {
 			c.hour += 12
 		}

@@ -14,7 +14,7 @@ var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 func TestParse(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ in, want string }{
-		// Date formats of ISO 8601, RFC 3339 and databases.
+		// Date formats from ISO 8601, RFC 3339 and databases.
 		{"2026-08-06T09:00:00Z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06t09:00:00z", "2026-08-06T09:00:00Z"},
 		{"2026-08-06T09:00Z", "2026-08-06T09:00:00Z"},

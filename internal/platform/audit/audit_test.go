@@ -67,7 +67,7 @@ func with(edit func(e *audit.Entry)) audit.Entry {
 	return e
 }
 
-// A request's entry is written with the first change of the request, and includes details that are added in that
+// A request's entry is written with the request's first change, and includes details that are added in that
 // transaction.
 func TestRequest(t *testing.T) {
 	t.Parallel()
@@ -257,7 +257,7 @@ func TestTexts(t *testing.T) {
 	})
 }
 
-// Sweep deletes old entries for all teams and old entries without a team. EraseTeam deletes all entries of a team.
+// Sweep deletes old entries for all teams and old entries without a team. EraseTeam deletes all of a team's entries.
 func TestSweepAndErase(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

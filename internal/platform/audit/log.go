@@ -21,7 +21,7 @@ type Log struct {
 	retention time.Duration
 }
 
-// New returns the log. Sweep deletes entries that are older than the retention; a retention of 0 keeps all entries.
+// New returns the log. Sweep deletes entries that are older than the retention period; a period of 0 keeps all entries.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
 // Record queues an entry in the transaction of the change that the entry describes. Record takes a missing actor or
@@ -75,19 +75,19 @@ type Filter struct {
 }
 
 // List returns a page of a team's entries, newest first. If no index supports the filter, List reads a limited number
-// of entries and may return less than a full page. The result next is the cursor for the next call.
+// of entries and may return less than a full page. The returned cursor is for the next call.
 func (l *Log) List(ctx context.Context, teamID string, f Filter, p page.Page) (all []Entry, more bool, next string,
 	err error) {
 	return list(ctx, l.d.Reader, teamID, f, p)
 }
 
-// Part reads a team's next 2,000 entries after a cursor and returns those that match the filter. The result next is the
-// cursor for the next call, or "" after the last entry.
+// Part reads a team's next 2,000 entries after a cursor and returns those that match the filter. The returned cursor is
+// for the next call; it is "" after the last entry.
 func (l *Log) Part(ctx context.Context, teamID string, f Filter, after string) (some []Entry, next string, err error) {
 	return part(ctx, l.d.Reader, teamID, f, after)
 }
 
-// Sweep deletes entries that are older than the retention, in batches.
+// Sweep deletes, in batches, entries that are older than the retention period.
 func (l *Log) Sweep(ctx context.Context) error {
 	if l.retention <= 0 {
 		return nil
@@ -100,7 +100,7 @@ func (l *Log) Sweep(ctx context.Context) error {
 	return nil
 }
 
-// EraseTeam deletes the entries of a team.
+// EraseTeam deletes a team's entries.
 func (l *Log) EraseTeam(ctx context.Context, teamID string) error {
 	err := l.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return deleteTeam(ctx, tx, teamID, sweepRows) })
 	if err != nil {

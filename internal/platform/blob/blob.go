@@ -76,9 +76,9 @@ type backend interface {
 }
 
 // Open opens a store. A plain path or a file:// URL names a folder; Open creates the folder if it does not exist.
-// s3://BUCKET is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. The
-// credentials of a bucket are looked up at the first request. mem:// opens a store in memory, which loses its blobs
-// when it is closed.
+// s3://BUCKET is an S3 bucket; docs/operating.md lists the query parameters, such as region, endpoint and prefix. A
+// bucket's credentials are looked up when the first request is made. mem:// opens a store in memory, which loses its
+// blobs when it is closed.
 func Open(_ context.Context, where string) (*Store, error) {
 	scheme, _, isURL := strings.Cut(where, "://")
 	if !isURL {
@@ -222,8 +222,8 @@ func checkRunes(key string) error {
 }
 
 // source wraps the reader that was passed to Put. A source counts bytes, and its Read fails when the context ends.
-// Errors from the wrapped reader are marked, so that an ENOSPC error from it is not reported as a full disk in the
-// store.
+// Errors from the wrapped reader are marked, so that an ENOSPC error from that reader is not mistaken for a full disk
+// in the store.
 type source struct {
 	ctx context.Context
 	r   io.Reader

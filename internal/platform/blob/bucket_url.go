@@ -143,7 +143,7 @@ func encryption(kind, key string) (http.Header, error) {
 	return h, nil
 }
 
-// url returns the URL of a key, or of the bucket if the key is empty.
+// url returns the URL for a key, or for the bucket if the key is empty.
 func (b *bucketURL) url(key string) *url.URL {
 	u := b.endpoint
 	if b.pathStyle {

@@ -74,8 +74,8 @@ func (h *Held) Release() error {
 }
 
 // Each calls fn, in no particular order, for every blob that existed when the hold began and possibly for blobs that
-// were added later. The method Each may report a blob twice. If the file of a blob is moved before fn reads it, Each
-// reports the blob again.
+// were added later. The method Each may report a blob twice. If a blob's file is moved before fn reads it, Each reports
+// the blob again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {

@@ -231,7 +231,7 @@ func (t *Tx) Proof(sql string, args ...any) {
 	}
 }
 
-// engine contains the differences between the two databases.
+// engine abstracts the differences between the two databases.
 type engine interface {
 	querier
 	ready(ctx context.Context) error

@@ -16,7 +16,7 @@ import (
 const endless = `SELECT n, 'endless' FROM (WITH RECURSIVE t(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM t
 	WHERE n < 100000000000) SELECT n FROM t) x WHERE n = 1 OR n < 0`
 
-// counted is a query that counts the rows of the endless query, so it returns its only row at the end.
+// counted is a query that counts the rows that the endless query returns, so it returns its only row at the end.
 const counted = `SELECT COUNT(*) FROM (` + endless + `) y`
 
 // running returns how many endless queries are executing. On SQLite, running returns 0, because queries run in the test

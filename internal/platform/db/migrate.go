@@ -103,7 +103,7 @@ func appliedMigrations(ctx context.Context, w writer) (map[string]string, error)
 	return have, rows.Err()
 }
 
-// runScript runs the statements of a migration. Each statement of a migration ends with ";" at the end of a line. A
+// runScript runs the statements of a migration. Each statement in a migration ends with ";" at the end of a line. A
 // statement after the comment "-- only: postgres" or "-- only: sqlite" runs only on the engine that the comment names.
 func runScript(ctx context.Context, w writer, engine, text string) error {
 	for stmt := range strings.SplitSeq(text, ";\n") {

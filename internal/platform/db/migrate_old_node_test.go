@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// If a node with the previous release accepts an email while a new node starts and migrates, the email keeps its body.
+// If a node on the previous release accepts an email while a new node starts and migrates, the email keeps its body.
 func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	ctx := t.Context()
 	url := dbtest.EmptyPostgresURL(t)

@@ -136,8 +136,8 @@ func (t *pgTx) queueRows(ctx context.Context, missing error, text string, args [
 	t.fence[t.batch.Len()-1] = missing
 }
 
-// failed replaces the division-by-zero error that queueRows provokes with the given error. Any other error is returned
-// unchanged.
+// failed returns the given error in place of the division-by-zero error that queueRows provokes. Any other error is
+// returned unchanged.
 func failed(err error, missing error) error {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok && missing != nil && e.Code == divisionByZero {
 		return missing

@@ -2,7 +2,7 @@ package db
 
 import "context"
 
-// Sizes returns the size of each table with its indexes in bytes, including free space within their pages. On SQLite,
+// Sizes returns the size of each table and its indexes in bytes, including free space within their pages. On SQLite,
 // Sizes reads the whole file, which takes seconds for a file of several gigabytes.
 func (d *DB) Sizes(ctx context.Context) (map[string]int64, error) {
 	text := `SELECT c.relname, pg_total_relation_size(c.oid) FROM pg_class c

@@ -25,7 +25,7 @@ const (
 	queueDepth = 1024                 // maximum number of waiting updates; additional callers block
 )
 
-// pragmas are the PRAGMA settings of both handles (the writer and the readers). The pragmas are in the DSN, because a
+// pragmas are the PRAGMA settings for both handles (the writer and the readers). The pragmas are in the DSN, because a
 // PRAGMA statement sent to a pool affects only one connection.
 var pragmas = []string{
 	"busy_timeout(10000)",      // busy_timeout comes first, because other pragmas may wait for a lock

@@ -74,13 +74,13 @@ func (a Address) Key() string { return a.key }
 // that the engines may change: non-ASCII letters, and i, because Turkish has a different lower-case form of I.
 func (a Address) Like() string { return like(a.key) }
 
-// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every text that contains the
-// address and may match other texts, so callers check the result with [Address.In].
+// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every string that contains the
+// address and may match other strings, so callers check the result with [Address.In].
 func (a Address) Pattern() string {
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
 		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
-			labels[i] = "%" // wildcard, because texts may contain the domain label in Unicode
+			labels[i] = "%" // wildcard, because stored strings may contain the domain label in Unicode
 		}
 	}
 	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"

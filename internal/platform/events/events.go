@@ -79,7 +79,7 @@ type Event struct {
 	DomainID    string
 	BroadcastID string
 	Recipient   string // envelope address; empty if the event concerns the whole email
-	ContactID   string // recipient contact; empty if there is none, and for accepted and canceled emails
+	ContactID   string // recipient contact; empty if there is none, or if the email was accepted or canceled
 
 	// Email returns the email's fields that are sent with the event, without querying the database. If Email is nil, the
 	// caller of Record has not loaded the email, and listeners query it.
@@ -116,7 +116,7 @@ type Bounce struct {
 	Message        string   `json:"message"`
 	DiagnosticCode []string `json:"diagnosticCode"`
 
-	// Suppress is true if the address itself fails permanently, so that no further email may be sent to it. Suppress is
+	// Suppress is true if the address itself fails permanently, so that no more email may be sent to it. Suppress is
 	// false if a host's policy blocked the email, which the sender must resolve.
 	Suppress bool `json:"-"`
 	// Simulated is true for test addresses, which do not affect reputation or suppressions.

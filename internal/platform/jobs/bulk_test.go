@@ -24,7 +24,7 @@ func bulkKind(workers, perLane int, handle func(context.Context, jobs.Job) error
 		Bulk: func(lane string) bool { return strings.HasSuffix(lane, "/b") }}
 }
 
-// Other jobs find capacity even if many bulk jobs of the same owner wait in a group or take a long time.
+// Other jobs find capacity even if many of the same owner's bulk jobs wait in a group or take a long time.
 func TestBulkLeavesPlaces(t *testing.T) {
 	for _, c := range []struct {
 		name             string
@@ -148,7 +148,7 @@ func TestGrownLimit(t *testing.T) {
 	})
 }
 
-// A lane that is held because its group is full continues when a temporary limit of the group ends, even if the group's
+// A lane that is held because its group is full continues when the group's temporary limit ends, even if the group's
 // running job does not finish.
 func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -123,7 +123,7 @@ func (k *dispatcher) wake() {
 // run is the dispatcher's main loop: it waits for an event and then starts the due jobs.
 func (k *dispatcher) run(ctx context.Context) {
 	var workers sync.WaitGroup
-	// After ctx ends, running jobs may continue for the grace period. After the grace period, the context of the handlers
+	// After ctx ends, running jobs may continue for the grace period. After the grace period, the handlers' context
 	// ends.
 	hand, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(nil)
@@ -195,10 +195,10 @@ func (k *dispatcher) release(e ended) {
 }
 
 // available returns how many more jobs in a group an owner may claim. The parameter total is the number of claimed jobs
-// in the group, and own is the number of those jobs that the owner holds. An owner may hold at most twice the limit
-// minus the group's claimed jobs. A single owner therefore gets the limit, and the next owner can start a job
-// immediately, even if the first owner's jobs take a long time. Limits that end at a known time, and the limits of a
-// kind without owners, are never exceeded.
+// in the group, and own is the number of those jobs that the owner holds. The maximum for one owner is twice the limit
+// minus the number of claimed jobs in the group. A single owner therefore gets the limit, and the next owner can start
+// a job immediately, even if the first owner's jobs take a long time. Limits that end at a known time, and the limits
+// for a kind without owners, are never exceeded.
 func (k *dispatcher) available(limit int, again time.Time, total, own int) int {
 	if k.exact || !again.IsZero() {
 		return limit - total

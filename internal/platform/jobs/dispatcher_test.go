@@ -18,7 +18,7 @@ import (
 )
 
 // A single owner may use a group's whole limit. All owners together may use twice the limit. Each additional owner gets
-// half of the slots that the other owners leave free, but at least one. Limits that end at a known time, and limits of
+// half of the slots that the other owners leave free, but at least one. Limits that end at a known time, and limits for
 // kinds without owners, are never exceeded.
 func TestRoomInAGroup(t *testing.T) {
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func TestReleaseAndRefill(t *testing.T) {
 	}
 }
 
-// Handle sets unset fields of Kind to their defaults.
+// Handle sets unset fields in Kind to their defaults.
 func TestKindsByDefault(t *testing.T) {
 	r := NewRunner(dbtest.SQLite(t), nil, slog.New(slog.DiscardHandler), time.Second)
 	for _, c := range []struct {

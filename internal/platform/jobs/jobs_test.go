@@ -395,7 +395,7 @@ func TestDeadProcessOnSQLite(t *testing.T) {
 	}
 }
 
-// Two nodes share the jobs of one database, and each job runs on only one node.
+// Two nodes share the jobs in one database, and each job runs on only one node.
 func TestTwoNodes(t *testing.T) {
 	url := dbtest.PostgresURL(t)
 	var benches []*bench

@@ -28,7 +28,7 @@ const (
 	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
 )
 
-// pulse contains the intervals and time limits of heartbeats.
+// pulse contains the intervals and time limits for heartbeats.
 type pulse struct {
 	every time.Duration // between heartbeats
 	sure  time.Duration // time after a heartbeat's start during which no other node can declare this node dead
@@ -222,7 +222,7 @@ func (r *Runner) tend(ctx context.Context) {
 	}
 }
 
-// watch writes this node's heartbeats and takes over the jobs of dead nodes until ctx ends. Heartbeats use a separate
+// watch writes this node's heartbeats and takes over dead nodes' jobs until ctx ends. Heartbeats use a separate
 // database connection, so that they do not wait for other work. All times are measured by this node's monotonic clock,
 // because clocks of different nodes are never compared.
 func (r *Runner) watch(ctx context.Context) {
@@ -304,8 +304,8 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 }
 
 // beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. beat returns dead == true
-// if this node's row no longer existed because another node had declared this node dead. The result dead is valid even
-// if beat also returns an error; in that case the node may not yet be registered again.
+// if this node's row no longer existed because another node had declared this node dead. The value of dead is valid
+// even if beat also returns an error; in that case the node may not yet be registered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {

@@ -20,8 +20,8 @@ type Kind struct {
 	Name string
 
 	// Handle runs a job. A handler ends its job with Finish, Retry, Wait or Park in the transaction that records the
-	// effect. If Handle returns an error or panics, the job is retried according to Schedule. The context of Handle
-	// ends when the lease ends, when another node takes over the job, or when the grace period after a stop ends.
+	// effect. If Handle returns an error or panics, the job is retried according to Schedule. Handle's context ends
+	// when the lease ends, when another node takes over the job, or when the grace period after a stop ends.
 	Handle func(ctx context.Context, j Job) error
 
 	Workers int // maximum number of running jobs on this node; 0 means 4

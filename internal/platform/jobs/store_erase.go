@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// EraseTeam deletes all jobs of a team. If a deleted job is running, its worker cannot record an outcome. EraseTeam
+// EraseTeam deletes all of a team's jobs. If a deleted job is running, its worker cannot record an outcome. EraseTeam
 // reads the whole queue once, in steps, because no index supports finding a team's jobs.
 func (q *Queue) EraseTeam(ctx context.Context, teamID string) error {
 	err := q.d.WalkIDs(ctx, "jobs", func(tx *db.Tx, after, upTo string) error {

@@ -94,7 +94,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Stats and ParkedJobs report waiting and parked jobs, and the time since which waiting jobs have been due.
+// Stats and ParkedJobs report waiting and parked jobs, and since when waiting jobs have been due.
 func TestWhatOperatorsSee(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		at := d.Now().Add(time.Hour).Truncate(time.Microsecond)

@@ -1,6 +1,6 @@
-// Package keyring holds the master key of an installation. The package derives keys from the master key to encrypt
-// stored secrets, to sign links, to create short tags for return paths, and to sign access tokens (JWT). Package
-// keyring also generates and hashes API keys, which do not depend on the master key.
+// Package keyring holds an installation's master key. The package derives keys from the master key to encrypt stored
+// secrets, to sign links, to create short tags for return paths, and to sign access tokens (JWT). Package keyring also
+// generates and hashes API keys, which do not depend on the master key.
 //
 // # Invariants
 //
@@ -71,7 +71,7 @@ func New(master []byte) (*Keyring, error) {
 func (k *Keyring) key(use, purpose string) []byte {
 	sub, err := hkdf.Expand(sha256.New, k.root, use+"\x00"+purpose, 32)
 	if err != nil {
-		// Expand rejects only lengths above 255 hashes (RFC 5869 section 2.3); this key is as long as one hash.
+		// Expand rejects only lengths of more than 255 hashes (RFC 5869 section 2.3); this key is as long as one hash.
 		panic("keyring: derive: " + err.Error())
 	}
 	return sub

@@ -54,9 +54,9 @@ func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) strin
 	return token
 }
 
-// Verify returns the parts of a token that Sign created for the same purpose. For expired tokens Verify returns
-// ErrExpired, and for all other tokens ErrForged. Each token has one valid spelling: for another string that decodes to
-// the same bytes, Verify returns ErrForged.
+// Verify returns the parts of a token that Sign created for the same purpose. Verify returns ErrExpired for expired
+// tokens and ErrForged for all other invalid tokens. Each token has one valid spelling: for another string that decodes
+// to the same bytes, Verify returns ErrForged.
 func (k *Keyring) Verify(purpose, token string, now time.Time) ([]string, error) {
 	if len(token) > tokenMax {
 		return nil, ErrForged

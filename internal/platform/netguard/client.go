@@ -157,8 +157,8 @@ func (f *Fetched) Close() error {
 // The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from each host and
 // from each address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
 // may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in use, Fetch
-// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return errors from CheckURL, ErrRefused,
-// ErrTooLarge, ErrSlow, *StatusError, and network errors.
+// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return ErrRefused, ErrTooLarge, ErrSlow, a
+// *StatusError, network errors, and errors from CheckURL.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	restLeast     = 50 // the pause after an exchange is at least a fiftieth of the time between exchanges
 	exchangeLimit = 5 * time.Second
 	movesMax      = 20 // maximum number of consecutive frequent exchanges
-	// exact is the maximum relative error of floating-point sums.
+	// exact is the maximum relative error in floating-point sums.
 	exact = 1e-9
 )
 
@@ -144,8 +144,7 @@ func (s *Shares) notifyChanged(changed []change) {
 	}
 }
 
-// collect returns the entries in use and removes unused entries. The result gone lists the keys whose rows must be
-// deleted.
+// collect removes unused entries, and returns the entries in use and the keys whose rows must be deleted.
 func (s *Shares) collect(now time.Time) (entries []*entry, gone []Key) {
 	s.mu.Lock()
 	if s.lost {

@@ -114,8 +114,8 @@ type Shares struct {
 	moves   int         // number of consecutive exchanges after which shares had not settled
 }
 
-// keyCount is the number of keys of a kind. Each kind has a separate limit on its keys, so that the keys of many mail
-// destinations do not displace the keys of request rates.
+// keyCount is the number of keys of a kind. Each kind has a separate limit on its keys, so that the keys for many mail
+// destinations do not displace the keys for request rates.
 type keyCount struct {
 	keys int
 	full time.Time // time at which a key was last refused because of keysMax
@@ -221,8 +221,9 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many slots this node may use now, out of limit slots for all nodes. The share for a new key is
-// unknown for a few milliseconds; the kind's Changed callback is called once the share is known.
+// Places returns how many slots this node may use now. The parameter limit is the number of slots for all nodes
+// together. The share for a new key is unknown for a few milliseconds; the kind's Changed callback is called once the
+// share is known.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {
 	if s == nil || s.whole.Load() {
 		return limit, true
@@ -249,7 +250,7 @@ func (s *Shares) of(key Key, limit float64, whole bool) *entry {
 			r = &keyCount{}
 			s.counts[key.Kind] = r
 		}
-		if r.keys >= keysMax { // only regular exchanges remove keys; exchanges for refused keys would never end
+		if r.keys >= keysMax { // only regular exchanges remove keys, so a refused key must not start one
 			r.full = now
 			return nil
 		}

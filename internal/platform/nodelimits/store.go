@@ -45,7 +45,7 @@ func (s *Shares) write(ctx context.Context, rows map[Key]row, gone []Key) error 
 	return nil
 }
 
-// leave deletes all rows of this node.
+// leave deletes all of this node's rows.
 func (s *Shares) leave(ctx context.Context) error {
 	return s.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, removeAll, s.node)

@@ -1,9 +1,9 @@
 package page
 
-// Chunks reads a page that has no limit in chunks and in list order, so that only one chunk at a time is in memory. To
-// read a chunk, Chunks calls a function that reads pages with a limit, such as a package's List function. Between
-// chunks, Chunks holds no connection or transaction. Chunks omits rows that are inserted beyond the page's end during
-// the iteration, and rows that are deleted before they are read.
+// Chunks reads an unlimited page in chunks and in list order, so that only one chunk at a time is in memory. To read a
+// chunk, Chunks calls a function that reads pages with a limit, such as a package's List function. Between chunks,
+// Chunks holds no connection or transaction. Chunks omits rows that are inserted beyond the page's end during the
+// iteration, and rows that are deleted before they are read.
 //
 // If a page lies before a cursor, the page's first item is not known in advance, so Chunks reads such a page twice,
 // first backwards.

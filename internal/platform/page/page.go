@@ -129,11 +129,11 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 }
 
 // Part reads the next n rows of a list after a cursor and returns those that match a condition, newest first. The
-// result next is the cursor for the next call, or "" at the end of the list. The parameter all is the query for the
-// whole list, and some is that query with the condition appended. The arguments of the condition follow the arguments
-// of the whole query. Each call reads n rows using the list's index, even if few rows match, so callers can read the
-// whole list with short queries. Part omits rows that are inserted after the first call. The id column must be named
-// id; the function id returns the id of an item.
+// returned cursor is for the next call; it is "" at the end of the list. The query all reads the whole list; the query
+// some consists of the same text followed by the condition. The arguments of the condition follow the arguments of the
+// whole query. Each call reads n rows using the list's index, even if few rows match, so callers can read the whole
+// list with short queries. Part omits rows that are inserted after the first call. The id column must be named id; the
+// function id returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}
@@ -152,8 +152,8 @@ func Part[T any](ctx context.Context, r db.Reader, all, some Select, after strin
 	return items, next, nil
 }
 
-// Numbers of rows that the steps of Search read. The first steps of Search are small, because most conditions fill a
-// page after few rows.
+// Numbers of rows that the individual steps of Search read. The first steps of Search are small, because most
+// conditions fill a page after few rows.
 const (
 	firstStep = 200
 	stepMost  = 2000
@@ -163,8 +163,8 @@ const (
 // Search returns a page of the rows in a list that match a condition not supported by any index. Unlike Query, Search
 // limits the number of rows that the call and each of its statements read. The parameters all and some have the same
 // meaning as in [Part]. Search returns more == true if more rows may follow the page. Search stops after it has read
-// about 100,000 rows, even if the page is not full. If Search stops early, the result next is the cursor from which to
-// continue in the same direction; otherwise, next is "". The page p must have a limit.
+// about 100,000 rows, even if the page is not full. If Search stops early, it returns the cursor from which to continue
+// in the same direction; otherwise, the returned cursor is "". The page p must have a limit.
 func Search[T any](ctx context.Context, r db.Reader, all, some Select, p Page, scan func(db.Row) (T, error)) (items []T,
 	more bool, next string, err error) {
 	if all.Text == some.Text {

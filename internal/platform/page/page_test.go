@@ -128,7 +128,7 @@ func TestWalkIsStable(t *testing.T) {
 			p.After = ids[len(ids)-1]
 			change := `DELETE FROM shelf WHERE id = $1` // deletes the row that the cursor names
 			if len(down) == 6 {
-				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // inserts a row into a page already read
+				change = `INSERT INTO shelf (id, team) VALUES ($1 || 'x', 'one')` // inserts a row into an earlier page
 			}
 			err = d.Update(t.Context(), func(tx *db.Tx) error { _, err := tx.Exec(t.Context(), change, p.After); return err })
 			if err != nil {

@@ -1,5 +1,5 @@
-// Package blobtest provides tests with S3 buckets on the loopback interface. A [Bucket] can delay writes, so that a
-// test can act while a blob is being written. A Bucket keeps its objects in memory and does not check signatures.
+// Package blobtest provides S3 buckets on the loopback interface for tests. A [Bucket] can delay writes, so that a test
+// can act while a blob is being written. A Bucket keeps its objects in memory and does not check signatures.
 // [Versitygw] starts a real S3 server.
 package blobtest
 
@@ -19,7 +19,7 @@ import (
 // Bucket implements the part of the S3 API that a store of small blobs needs: objects and ListObjectsV2 with path-style
 // URLs.
 type Bucket struct {
-	URL string // URL of the store, for blob.Open
+	URL string // URL of the store, to be passed to blob.Open
 
 	mu      sync.Mutex
 	objects map[string][]byte
@@ -69,7 +69,7 @@ func (b *Bucket) wait(r *http.Request) {
 	}
 }
 
-// ServeHTTP serves one request of a store.
+// ServeHTTP serves one request from a store.
 func (b *Bucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -6,9 +6,10 @@
 //
 //	func TestMain(m *testing.M) { dbtest.Main(m) }
 //
-// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is the URL of a superuser on an
-// existing server, tests use that server and do not start another. `make test` starts one server for all packages. If
-// PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing PostgreSQL.
+// Main stops the server that the first test started. If POSTRIDER_TEST_POSTGRES is a URL for connecting to an existing
+// server as a superuser, tests use that server and do not start another. `make test` starts one server for all
+// packages. If PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing
+// PostgreSQL.
 //
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests for both engines run only on that engine. This variable is set
 // by `make race` and by tools that run the tests very often. The test output names the engine.

@@ -72,8 +72,8 @@ func (f *folder) remove() {
 	f.lock.Close()
 }
 
-// useMemory keeps the temporary files of this process in memory, unless TMPDIR names another folder. useMemory returns
-// nil if the files stay in the system's folder for temporary files.
+// useMemory keeps this process's temporary files in memory, unless TMPDIR names another folder. useMemory returns nil
+// if the files stay in the system's folder for temporary files.
 func useMemory() *folder {
 	dir := MemoryFolder()
 	if dir == "" || os.Getenv("TMPDIR") != "" {

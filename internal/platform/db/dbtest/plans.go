@@ -12,7 +12,7 @@ import (
 )
 
 // weak lists columns in which many rows have the same value. A query with conditions on only these columns reads all
-// rows of a team, a job kind, a webhook endpoint or a broadcast.
+// rows for a team, a job kind, a webhook endpoint or a broadcast.
 var weak = []string{"team_id", "kind", "lane", "webhook_id", "status", "holder", "parked", "broadcast_id"}
 
 // repeated lists columns of email_events that have the same value in many events. One recipient can cause any number of
@@ -28,8 +28,8 @@ type Allowed struct {
 
 // CheckPlans reports a test error for each traced statement whose run time grows with the number of rows, unless the
 // statement is allowed. The run time grows if a statement reads a whole table or index, or all rows with the same value
-// of a weak column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each event of
-// an email, all events that one recipient can repeat.
+// in a weak column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each of an
+// email's events, all events that one recipient can repeat.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}

@@ -72,7 +72,7 @@ func newReusable(template string) (*reusable, error) {
 	return r, err
 }
 
-// initialRows reads the rows of a new database.
+// initialRows reads the rows in a new database.
 func (r *reusable) initialRows(ctx context.Context) (map[string]string, error) {
 	rows, err := r.d.Query(ctx, `SELECT relname::TEXT FROM pg_class WHERE `+usedTables)
 	tables, err := db.Collect(rows, err, func(r db.Row) (name string, err error) {
@@ -109,7 +109,7 @@ func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
-// empty deletes the rows of all tables, except for the rows that a new database contains. If the next test cannot use
+// empty deletes the rows in all tables, except for the rows that a new database contains. If the next test cannot use
 // the database, empty returns an error.
 func (r *reusable) empty(ctx context.Context) error {
 	schema, err := r.schemaOf(ctx)

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// change writes a row and calls the function more in the same transaction.
+// change writes a row and calls the more function in the same transaction.
 func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	return d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `INSERT INTO custom_events (id, team_id, name, fields, created_at, updated_at)
@@ -32,7 +32,7 @@ func change(ctx context.Context, d *db.DB, more func(tx *db.Tx) error) error {
 	})
 }
 
-// entries returns a team's audit entries, newest first. The function entries checks the id and time of each entry and
+// entries returns a team's audit entries, newest first. The entries function checks the id and time of each entry and
 // clears both fields.
 func entries(t *testing.T, l *audit.Log, teamID string, f audit.Filter) []audit.Entry {
 	t.Helper()
@@ -60,7 +60,7 @@ func want(t *testing.T, got []audit.Entry, want ...audit.Entry) {
 var request = audit.Entry{TeamID: "team", ActorKind: "key", ActorID: "k", ActorName: "Production",
 	Action: "thing.created", Target: "path", Address: "192.0.2.1", UserAgent: "test/1", RequestID: "r"}
 
-// with returns a copy of the test request's entry, modified by the function edit.
+// with returns a copy of the test request's entry, modified by the edit function.
 func with(edit func(e *audit.Entry)) audit.Entry {
 	e := request
 	edit(&e)

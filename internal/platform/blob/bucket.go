@@ -177,7 +177,7 @@ func (b *bucket) remove(ctx context.Context, key string) error {
 	return absent(err)
 }
 
-// list reads the bucket in pages of 1,000 keys. The method list skips objects whose keys are not valid blob keys,
+// list reads the bucket in pages of 1,000 keys. The list method skips objects whose keys are not valid blob keys,
 // because Postrider did not write such objects.
 func (b *bucket) list(ctx context.Context, prefix string, fn func(Info) error) error {
 	query := url.Values{"list-type": {"2"}, "prefix": {b.c.url.prefix + prefix}}

@@ -19,8 +19,8 @@ import (
 
 const (
 	shards = 256
-	// tmpName is the folder for files that are being written. The folder .tmp is inside the store's folder, so that a
-	// rename never crosses file systems. The folder .tmp is not inside a shard, so that leftover files are found
+	// tmpName is the folder for files that are being written. The .tmp folder is inside the store's folder, so that a
+	// rename never crosses file systems. The .tmp folder is not inside a shard, so that leftover files are found
 	// without listing all blobs.
 	tmpName = ".tmp"
 	tmpAge  = 24 * time.Hour
@@ -31,7 +31,7 @@ const (
 // folder is a store in a folder. A blob is the file <root>/<two hexadecimal digits>/<key with "=" for "/">. The digits
 // are derived from the key's hash. If the digits were the key's first characters, keys that begin with a time would
 // fill one shard after another. Opening the store creates all shards, so that no Put has to make a shard durable. The
-// root also contains the folder tmpName, and the entries holdName and keptName for Hold.
+// root also contains the tmpName folder, and the holdName and keptName entries for Hold.
 type folder struct {
 	root string
 }

@@ -74,14 +74,14 @@ func (h *Held) Release() error {
 }
 
 // Each calls fn, in no particular order, for every blob that existed when the hold began and possibly for blobs that
-// were added later. The method Each may report a blob twice. If a blob's file is moved before fn reads it, Each reports
+// were added later. The Each method may report a blob twice. If a blob's file is moved before fn reads it, Each reports
 // the blob again.
 func (h *Held) Each(ctx context.Context, fn func(File) error) error {
 	err := h.f.list(ctx, "", func(i Info) error { return fn(h.f.file(h.f.path(i.Key), i.Key)) })
 	if err != nil {
 		return err
 	}
-	// The folder keptName contains the blobs that were deleted before their shard was read.
+	// The keptName folder contains the blobs that were deleted before their shard was read.
 	kept := filepath.Join(h.f.root, keptName)
 	return listShard(ctx, kept, "", func(i Info) error {
 		return fn(h.f.file(filepath.Join(kept, strings.ReplaceAll(i.Key, "/", slash)), i.Key))

@@ -5,11 +5,11 @@ import (
 	"sync/atomic"
 )
 
-// WithAddition returns a context that adds writes, such as an audit entry, to a transaction that changes data. The
-// function add runs at the end of the first [DB.Update] or [DB.UpdateTogether] call that uses this context, changes
-// data and commits. The function add runs in the same transaction as the change, so its writes are stored if and only
-// if the change is stored. The function add must only queue statements. The function add runs again if the update runs
-// again, or if an earlier update with the context was not committed or has an unknown outcome.
+// WithAddition returns a context that adds writes, such as an audit entry, to a transaction that changes data. The add
+// function runs at the end of the first [DB.Update] or [DB.UpdateTogether] call that uses this context, changes data
+// and commits. The add function runs in the same transaction as the change, so its writes are stored if and only if the
+// change is stored. The add function must only queue statements. The add function runs again if the update runs again,
+// or if an earlier update with the context was not committed or has an unknown outcome.
 //
 // Queued statements count as changes, and so do statements that return rows, except SELECTs. Transactions without
 // changes and [DB.UpdateApart] transactions do not run the addition.

@@ -35,7 +35,7 @@ func (c *clock) now() time.Time {
 }
 
 // heard stores a reading of the server's clock; asked and answered are the times of the request and of the response.
-// The longer a reading takes, the less accurate it is. The function heard drops a reading that took longer than both
+// The longer a reading takes, the less accurate it is. The heard method drops a reading that took longer than both
 // clockGood and the stored reading, unless the stored reading is older than clockOld.
 func (c *clock) heard(asked, answered, server time.Time) {
 	took := answered.Sub(asked)

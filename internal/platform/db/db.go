@@ -105,7 +105,7 @@ func (r Reader) QueryRow(ctx context.Context, sql string, args ...any) Row {
 	return r.q.queryRow(ctx, sql, args)
 }
 
-// Collect reads all rows with the function scan and closes the Rows. The caller's query must limit the number of rows.
+// Collect reads all rows with the scan function and closes the Rows. The caller's query must limit the number of rows.
 func Collect[T any](rows Rows, err error, scan func(Row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -363,7 +363,7 @@ func (d *DB) UpdateApart(ctx context.Context, fn func(*Tx) error) error {
 }
 
 // Repeat runs step in consecutive transactions until a transaction changes no rows. Repeat is for work on many rows;
-// each transaction should handle a bounded number of rows. The function step returns how many rows it changed, and must
+// each transaction should handle a bounded number of rows. The step function returns how many rows it changed, and must
 // not select those rows again. Repeat stops at the first error; the caller may call Repeat again later.
 func (d *DB) Repeat(ctx context.Context, step func(*Tx) (int64, error)) error {
 	for n := int64(1); n > 0; {

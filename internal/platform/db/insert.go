@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// InsertRows inserts many rows and returns how many it inserted or updated. The parameter into lists the table and its
+// InsertRows inserts many rows and returns how many it inserted or updated. The into parameter lists the table and its
 // columns, such as `things (id, name)`; conflict is an ON CONFLICT clause or "". Each argument is the content of one
 // column: a list with one value for each row ([]string, []int64, []float64 or []bool), or a single value for all rows.
 // At least one argument must be a list, and all lists must have the same length.
@@ -81,7 +81,7 @@ func pgType(column any) (name string, list bool) {
 	panic(fmt.Sprintf("db: rows have no columns of the type %T", column))
 }
 
-// eachRow calls the function do once per row, with the INSERT statement for one row and the row's arguments.
+// eachRow calls the do function once per row, with the INSERT statement for one row and the row's arguments.
 func eachRow(into, conflict string, columns []any, do func(text string, args []any) error) error {
 	places := make([]string, len(columns))
 	rows := -1

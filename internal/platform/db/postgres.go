@@ -299,7 +299,7 @@ func (p *postgresDB) unique(err error) (string, bool) {
 	return e.ConstraintName, true
 }
 
-// migrate calls the function run with a transaction that holds the migration lock. If another node is migrating,
+// migrate calls the run function with a transaction that holds the migration lock. If another node is migrating,
 // migrate waits for it.
 func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error {
 	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime}

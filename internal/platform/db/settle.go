@@ -12,7 +12,7 @@ import (
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
 // may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
-// client does not know that id: the server would have sent the id with the lost answer. The function settle checks
+// client does not know that id: the server would have sent the id with the lost answer. The settle method checks
 // whether the connection's server process still exists, and whether the row that the [Tx.Proof] query looks for exists.
 // Only this transaction can have inserted that row. If the row exists, the transaction was committed. If neither the
 // process nor the row exists, nothing was stored and nothing will be stored.
@@ -26,8 +26,8 @@ type backend struct {
 
 const backendKey = "postrider backend"
 
-// stillLimit sets how long a transaction may be idle, unless the server already has a shorter limit. The functions
-// current_setting and pg_stat_get_activity take half as long as the views pg_settings and pg_stat_activity.
+// stillLimit sets how long a transaction may be idle, unless the server already has a shorter limit. The
+// current_setting and pg_stat_get_activity functions take half as long as the pg_settings and pg_stat_activity views.
 const stillLimit = `SELECT set_config('idle_in_transaction_session_timeout', $1, false)
 	WHERE CAST(current_setting('idle_in_transaction_session_timeout') AS INTERVAL)
 	NOT BETWEEN '1 ms' AND CAST($1 AS INTERVAL)`
@@ -102,7 +102,7 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 
 // look checks once whether the server process exists and then whether the proof's row exists. If the server process has
 // ended, the proof's row cannot appear later. If endIt is true, look terminates the process, because after a network
-// failure the process might still read the COMMIT later. The function look does not terminate a process that waits for
+// failure the process might still read the COMMIT later. The look function does not terminate a process that waits for
 // a standby, because its transaction is committed but not yet replicated.
 func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) (committed, ended bool, err error) {
 	var standby, lives bool

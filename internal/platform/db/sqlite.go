@@ -188,7 +188,7 @@ func (w wholeReads) query(ctx context.Context, text string, args []any) (Rows, e
 	return w.sqliteDB.query(ctx, "WITH whole AS MATERIALIZED ("+text+") SELECT * FROM whole", args)
 }
 
-// ready runs a query on a reader. The method ready does not check whether the writer can write.
+// ready runs a query on a reader. The ready method does not check whether the writer can write.
 func (s *sqliteDB) ready(ctx context.Context) error {
 	var one int
 	return s.queryRow(ctx, `SELECT 1`, nil).Scan(&one)
@@ -503,7 +503,7 @@ func (s *sqliteDB) loadIndexes() map[string]string {
 	return m
 }
 
-// migrate calls the function run with a transaction on the writer connection.
+// migrate calls the run function with a transaction on the writer connection.
 func (s *sqliteDB) migrate(ctx context.Context, run func(writer) error) error {
 	return s.update(ctx, func(t *Tx) error { return run(t.w) })
 }
@@ -521,7 +521,7 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 	})
 }
 
-// At intervals of hintPoll, listen calls the function got with each hint that other processes have stored. Hints from
+// At intervals of hintPoll, listen calls the got function with each hint that other processes have stored. Hints from
 // before the node started are not needed, but are harmless.
 func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)

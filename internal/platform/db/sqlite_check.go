@@ -59,7 +59,7 @@ func markStopped(path string) {
 	}
 }
 
-// check returns an error if the database file is damaged. After checkMax, the function check logs a warning, stops
+// check returns an error if the database file is damaged. After checkMax, the check method logs a warning, stops
 // checking and returns nil.
 func (s *sqliteDB) check(ctx context.Context, path string, log *slog.Logger) error {
 	start := time.Now()

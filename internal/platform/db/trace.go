@@ -18,14 +18,14 @@ type traced struct {
 	tracer
 }
 
-// tracer passes each statement to the function trace, and makes a statement fail if the function breaks returns true
-// for it. The functions trace and breaks may be nil.
+// tracer passes each statement to the trace function, and makes a statement fail if the breaks function returns true
+// for it. The trace and breaks functions may be nil.
 type tracer struct {
 	trace  func(Statement)
 	breaks func(Statement) bool
 }
 
-// report passes a statement to the function trace and returns the statement to run. If the statement must fail, report
+// report passes a statement to the trace function and returns the statement to run. If the statement must fail, report
 // returns the invalid statement broken.
 func (t tracer) report(sql string, args []any) (string, []any) {
 	s := Statement{sql, args}

@@ -9,7 +9,7 @@ import (
 const walkRows = 2000 // number of rows that one step of Walk reads
 
 // Walk iterates over the rows of a query in steps, in order of an id column. Each call to step receives a range of ids,
-// which excludes after and includes upTo. The parameter from is a table name with a condition, such as "request_logs
+// which excludes after and includes upTo. The from parameter is a table name with a condition, such as "request_logs
 // WHERE team_id = $1"; args are the condition's arguments. If no condition is needed, the table name must be followed
 // by WHERE TRUE. Walk is for queries that no index supports. If step returns an error, Walk stops and returns it.
 func Walk(ctx context.Context, r Reader, from, column string, args []any, step func(after, upTo string) error) error {

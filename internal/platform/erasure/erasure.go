@@ -10,7 +10,7 @@
 //
 // No index supports searching text for an address, because each new email would have to update that index. An erasure
 // reads each table once from end to end, in steps and outside of transactions. Letters are compared without regard to
-// case, as [message.Address.Key] does. The function LOWER differs between the engines: SQLite converts only ASCII, and
+// case, as [message.Address.Key] does. The LOWER function differs between the engines: SQLite converts only ASCII, and
 // PostgreSQL follows its locale. SQL therefore only preselects rows with a pattern, and Go code makes the exact
 // comparison.
 //

@@ -212,7 +212,7 @@ type Contact struct {
 	CreatedAt    time.Time
 	UpdatedAt    time.Time
 
-	// The fields Switched and Topics are for listeners; webhooks do not contain them.
+	// The Switched and Topics fields are for listeners; webhooks do not contain them.
 	Switched bool          // whether Unsubscribed changed, or is true for a new contact
 	Topics   []TopicChange // new choices
 }

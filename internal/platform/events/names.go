@@ -44,7 +44,7 @@ func CanonicalName(event string) string {
 }
 
 // CheckName returns an Invalid or a Missing fault if a string is not a valid event name. Names with a reserved prefix
-// are valid; callers that reject such names use [ReservedPrefix]. The parameter field is the request field that
+// are valid; callers that reject such names use [ReservedPrefix]. The field parameter names the request field that
 // contains the name.
 func CheckName(field, name string) error {
 	var problem string

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// fill acquires slots for an owner, one at a time, until the pool grants no more. The function fill returns how many
+// fill acquires slots for an owner, one at a time, until the pool grants no more. The fill function returns how many
 // slots it acquired.
 func fill(p *fairshare.Pool, owner string) (n int) {
 	for p.TryAcquire(owner, 1) {

@@ -20,7 +20,7 @@ type Turns struct {
 	owners  []string                   // keys of waiting, in the order in which owners are served
 }
 
-// NewTurns returns a Turns with limit slots, all free. The parameter reserve is the number of slots that are kept for
+// NewTurns returns a Turns with limit slots, all free. The reserve parameter is the number of slots that are kept for
 // owners that hold no slots.
 func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}

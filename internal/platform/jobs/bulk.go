@@ -32,7 +32,7 @@ func count[K comparable](m map[K]int, key K, n int) {
 	}
 }
 
-// bulkRoom returns how many more bulk jobs an owner may claim. The parameter planned is the number of bulk jobs that
+// bulkRoom returns how many more bulk jobs an owner may claim. The planned parameter is the number of bulk jobs that
 // the current claim already contains. The reserve for other jobs is computed from all workers that the owner holds or
 // may still acquire.
 func (k *dispatcher) bulkRoom(owner string, planned int) int {

@@ -23,7 +23,7 @@ const (
 //
 // Each lane known to the dispatcher is waiting, ready, paused or held. A waiting lane has an alarm set for its next
 // job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at its
-// limit. Only the method run uses the fields that mu does not guard.
+// limit. Only the run method uses the fields that mu does not guard.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -194,7 +194,7 @@ func (k *dispatcher) release(e ended) {
 	k.freed[e.group] = true
 }
 
-// available returns how many more jobs in a group an owner may claim. The parameter total is the number of claimed jobs
+// available returns how many more jobs in a group an owner may claim. The total parameter is the number of claimed jobs
 // in the group, and own is the number of those jobs that the owner holds. The maximum for one owner is twice the limit
 // minus the number of claimed jobs in the group. A single owner therefore gets the limit, and the next owner can start
 // a job immediately, even if the first owner's jobs take a long time. Limits that end at a known time, and the limits

@@ -150,7 +150,7 @@ func (q *Queue) End(ctx context.Context, j Job) error {
 	})
 }
 
-// Retry ends an attempt and makes the job due again at the given time. The parameter why is stored as the job's last
+// Retry ends an attempt and makes the job due again at the given time. The why parameter is stored as the job's last
 // error.
 func (q *Queue) Retry(ctx context.Context, tx *db.Tx, j Job, at time.Time, why string) {
 	tx.QueueOne(ctx, lost("retry", j), retryJob, j.ID, j.Attempt, at.UnixMicro(), db.Text(why, whyMax),

@@ -168,7 +168,7 @@ func (r *Runner) end() error {
 func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
 
 // giveBack makes a job that this node holds due immediately. No worker may be running the job. If the update fails, the
-// method tend repeats giveBack.
+// tend method repeats giveBack.
 func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()

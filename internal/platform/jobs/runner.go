@@ -76,7 +76,7 @@ type Runner struct {
 	owed []Job // jobs for which giveBack failed and must be repeated
 }
 
-// NewRunner returns a runner for the queue. The parameter grace is how long running jobs may continue when the runner
+// NewRunner returns a runner for the queue. The grace parameter is how long running jobs may continue when the runner
 // stops.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
 	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},

@@ -49,7 +49,7 @@ const (
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
-// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The query scanLanes
+// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The scanLanes query
 // needs one index look-up per lane.
 const scanLanes = `WITH RECURSIVE l (lane) AS (
 	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2

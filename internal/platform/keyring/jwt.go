@@ -10,8 +10,8 @@ import (
 )
 
 // JWT returns claims as a signed token in compact form (RFC 7519). The token also contains `iat` and `exp` in whole
-// seconds, which replace claims with these names. The parameter claims must be a struct or a map[string]any. Anybody
-// who has the token can read the claims. The parameter life must be at least one second. The algorithm is always HS256
+// seconds, which replace claims with these names. The claims parameter must be a struct or a map[string]any. Anybody
+// who has the token can read the claims. The life parameter must be at least one second. The algorithm is always HS256
 // (RFC 7518 section 3.2).
 func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Duration) (string, error) {
 	if life < time.Second {
@@ -31,7 +31,7 @@ func (k *Keyring) JWT(purpose string, claims any, now time.Time, life time.Durat
 }
 
 // VerifyJWT checks a token that JWT created for the same purpose. The token's claims are decoded into the value to
-// which the parameter claims points; claims may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
+// which the claims parameter points; claims may be nil. VerifyJWT returns ErrForged or ErrExpired if the token is not
 // valid. VerifyJWT rejects tokens without `exp` and tokens with an algorithm other than HS256, including `none` (RFC
 // 8725 section 3.1). The caller must check claims other than `exp`.
 func (k *Keyring) VerifyJWT(purpose, token string, now time.Time, claims any) error {

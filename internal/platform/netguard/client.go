@@ -154,7 +154,7 @@ func (f *Fetched) Close() error {
 // seconds, after at most 3 redirects. The body may have at most maxBytes bytes; it must arrive within 30 seconds from
 // the first Read, at a rate of at least 4 KB per second.
 //
-// The parameter owner is the team for which the URL is fetched. An owner may run 4 fetches at a time from each host and
+// The owner parameter is the team for which the URL is fetched. An owner may run 4 fetches at a time from each host and
 // from each address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
 // may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in use, Fetch
 // waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return ErrRefused, ErrTooLarge, ErrSlow, a
@@ -259,7 +259,7 @@ func (l *limited) CloseIdleConnections() {
 	l.next.CloseIdleConnections()
 }
 
-// capped is a response body from which only a limited number of bytes can be read. The field left is the number of
+// capped is a response body from which only a limited number of bytes can be read. The left field holds the number of
 // bytes that remain.
 type capped struct {
 	io.ReadCloser

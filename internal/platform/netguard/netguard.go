@@ -90,7 +90,7 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 	return g.dialer.DialContext(ctx, network, address)
 }
 
-// DialAdmitted connects like DialContext, but first calls the function admit for each allowed address. If admit returns
+// DialAdmitted connects like DialContext, but first calls the admit function for each allowed address. If admit returns
 // an error, DialAdmitted does not connect to that address.
 func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	admit func(netip.AddrPort) error) (net.Conn, error) {

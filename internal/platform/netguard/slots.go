@@ -46,7 +46,7 @@ func newSlots() *slots {
 	return &slots{hosts: map[string]*counts{}, owners: map[hostOwner]*counts{}, slow: map[hostOwner]time.Time{}}
 }
 
-// acquire waits for a free slot for a host. The returned function leave releases the slot; a second call to leave does
+// acquire waits for a free slot for a host. The returned leave function releases the slot; a second call to leave does
 // nothing.
 func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), err error) {
 	k := hostOwner{host, owner}

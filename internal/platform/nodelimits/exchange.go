@@ -238,7 +238,7 @@ func (r row) differs(old row, limit float64) bool {
 }
 
 // share computes this node's share of a limit from the rows of all nodes. While these rows are unknown, or other nodes
-// may not know this node, the function share returns an even share.
+// may not know this node, the share method returns an even share.
 func (s *Shares) share(e *entry, all []demand, now time.Time) float64 {
 	if all == nil || now.Before(s.settled) {
 		n := s.even(e.limit)

@@ -109,7 +109,7 @@ type Shares struct {
 	left    bool                 // whether this node's rows must be deleted
 	lost    bool                 // whether other nodes have deleted this node's rows
 
-	// Only the method exchange uses these fields.
+	// Only the exchange method uses these fields.
 	written map[Key]row // this node's rows
 	moves   int         // number of consecutive exchanges after which shares had not settled
 }
@@ -132,16 +132,16 @@ type entry struct {
 	known bool // whether share is the result of an exchange
 	born  time.Time
 
-	// Only the method exchange uses these fields.
+	// Only the exchange method uses these fields.
 	text    string
 	askedAt time.Time
 	recent  float64   // want, decaying slowly
-	decayed time.Time // time at which the field recent was last reduced
+	decayed time.Time // time at which the recent field was last reduced
 	held    int
 	target  float64 // this node's share according to the last exchange
 }
 
-// New returns the shares for the node with the given id. The parameter every is the time between exchanges; 0 means one
+// New returns the shares for the node with the given id. The every parameter is the time between exchanges; 0 means one
 // second.
 func New(d *db.DB, node string, log *slog.Logger, every time.Duration) *Shares {
 	if every <= 0 {
@@ -221,7 +221,7 @@ func (s *Shares) Rate(key Key, limit, want float64) float64 {
 	return min(e.share, limit)
 }
 
-// Places returns how many slots this node may use now. The parameter limit is the number of slots for all nodes
+// Places returns how many slots this node may use now. The limit parameter is the number of slots for all nodes
 // together. The share for a new key is unknown for a few milliseconds; the kind's Changed callback is called once the
 // share is known.
 func (s *Shares) Places(key Key, limit int) (n int, known bool) {

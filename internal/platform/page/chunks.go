@@ -21,8 +21,8 @@ type Chunks[T any] struct {
 	newestFirst bool // whether the list is newest first; set only for a page before a cursor
 }
 
-// NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. The function
-// id returns an item's cursor.
+// NewChunks returns the chunks of a page, with at most size items each. The page has at most Most items. The id
+// function returns an item's cursor.
 func NewChunks[T any](p Page, size int, read func(Page) (items []T, more bool, err error),
 	id func(T) string) *Chunks[T] {
 	return &Chunks[T]{page: p, size: size, read: read, id: id, before: p.Before, left: Most}

@@ -106,7 +106,7 @@ const chunk = 500
 
 // All iterates over a whole list, in list order. All reads the list in chunks: at most one chunk is in memory, and All
 // holds no connection or transaction while the caller processes items. All omits rows that are inserted after the
-// iteration has begun. The function id returns an item's id. If a query fails, All yields the error and ends.
+// iteration has begun. The id function returns an item's id. If a query fails, All yields the error and ends.
 func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T, error),
 	id func(T) string) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
@@ -133,7 +133,7 @@ func All[T any](ctx context.Context, r db.Reader, s Select, scan func(db.Row) (T
 // some consists of the same text followed by the condition. The arguments of the condition follow the arguments of the
 // whole query. Each call reads n rows using the list's index, even if few rows match, so callers can read the whole
 // list with short queries. Part omits rows that are inserted after the first call. The id column must be named id; the
-// function id returns the id of an item.
+// id function returns the id of an item.
 func Part[T any](ctx context.Context, r db.Reader, all, some Select, after string, n int,
 	scan func(db.Row) (T, error), id func(T) string) (items []T, next string, err error) {
 	p := Page{Limit: n, After: after}

@@ -132,7 +132,7 @@ func (p *phrase) time(now time.Time) (time.Time, bool) {
 	return d.resolve(c, zone, now), true
 }
 
-// clock is a time of day. The field zone is set only if the user wrote the zone without a space before it.
+// clock is a time of day. The zone field is set only if the user wrote the zone without a space before it.
 type clock struct {
 	hour, min, sec, nano int
 	zone                 *time.Location

@@ -29,8 +29,8 @@ const (
 	lockName     = "lock"
 )
 
-// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. The function
-// newFolder also removes the folders of killed processes.
+// newFolder creates a folder in dir, or in the system's folder for temporary files if dir is empty. The newFolder
+// function also removes folders that killed processes left behind.
 func newFolder(dir, name string) (*folder, error) {
 	dir = cmp.Or(dir, os.TempDir())
 	removeUnused(dir)

@@ -133,7 +133,7 @@ func tableOf(text, name string, tables map[string][][2]string) string {
 }
 
 // ofEvents reports whether a condition of a subquery compares email_id with the email_id of an event outside of the
-// subquery. The parameter prefix is the subquery's alias for its table followed by a dot, or "".
+// subquery. The prefix parameter is the subquery's alias for its table followed by a dot, or "".
 func ofEvents(condition, prefix, text string, tables map[string][][2]string) bool {
 	m := regexp.MustCompile(`\b` + regexp.QuoteMeta(prefix) + `email_id = (\w+)\.`).FindStringSubmatch(condition)
 	return m != nil && tableOf(text, m[1], tables) == "email_events"

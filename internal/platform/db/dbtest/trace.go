@@ -18,8 +18,8 @@ type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
-	// EachBroken sets left to the number of statements before the statement to break, or to -1 to break none. The field
-	// broken contains the text of the statement that EachBroken made fail.
+	// EachBroken sets left to the number of statements before the statement to break, or to -1 to break none. The
+	// broken field contains the text of the statement that EachBroken made fail.
 	left   int
 	broken string
 
@@ -101,11 +101,11 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls the function act repeatedly, and each time makes a different statement in act fail as if a table
+// EachBroken calls the act function repeatedly, and each time makes a different statement in act fail as if a table
 // were missing, until every statement has failed once. If a statement fails, act must return an error for which
-// fault.Ours is true, unless the statement contains one of the strings in mayFail. The function prepare runs before
+// fault.Ours is true, unless the statement contains one of the strings in mayFail. The prepare function runs before
 // each call to act, and check runs after each call. EachBroken does not break statements in prepare or check. The
-// functions prepare and check may be nil.
+// prepare and check functions may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()
@@ -140,8 +140,8 @@ func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, chec
 	return failed
 }
 
-// set lets the given number of statements run and makes the next one fail; if left is -1, no statement fails. The
-// function set returns the text of the statement that has failed since the last call to set.
+// set lets the given number of statements run and makes the next one fail; if left is -1, no statement fails. The set
+// method returns the text of the statement that has failed since the last call to set.
 func (tr *Trace) set(left int) (broken string) {
 	tr.mu.Lock()
 	defer tr.mu.Unlock()

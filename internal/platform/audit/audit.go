@@ -6,9 +6,9 @@
 // An entry and the change that it describes are written in the same transaction, so neither exists without the other.
 // Entries never change. Entries contain no secrets and no content of emails.
 //
-// Each request is recorded once. By default, the entry in the request's context is written (see [With]). The package
-// that makes a change may record its own entry in place of the context's entry (see [Log.Record]). [Log.Also] records a
-// consequence of a change in an additional entry.
+// Each request is recorded once. By default, the entry that the request's context carries is written (see [With]). The
+// package that makes a change may record its own entry in place of the context's entry (see [Log.Record]). [Log.Also]
+// records a consequence of a change in an additional entry.
 //
 // # Failures
 //

@@ -118,8 +118,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 }
 
 // Get opens a blob for reading; the caller must close the reader. Get returns ErrNotFound if the blob does not exist;
-// other errors mean that the store is not available. If a blob is replaced or deleted while it is read, a reader of a
-// folder is not affected, but a reader of a bucket may fail.
+// other errors mean that the store is not available. If a blob is replaced or deleted while it is read, a reader from a
+// folder store is not affected, but a reader from a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err
@@ -155,7 +155,7 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 // sweepPage is the maximum number of keys that Sweep passes to its callback in one call.
 const sweepPage = 500
 
-// Sweep deletes unused blobs whose key begins with prefix and that were written before the given time. Sweep passes up
+// Sweep deletes unused blobs that were written before the given time and whose keys begin with prefix. Sweep passes up
 // to 500 keys at a time to the callback used, which returns the keys that are in use. If callers record the use of a
 // blob only after they write it, the given time must be far enough in the past.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
@@ -192,7 +192,7 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	return sweep()
 }
 
-// Close closes the store. Close invalidates open readers of a bucket, but not open readers of a folder.
+// Close closes the store. Close invalidates open readers from a bucket, but not open readers from a folder store.
 func (s *Store) Close() error { return s.b.close() }
 
 // CheckKey returns an error unless key is valid: 1 to MaxKey characters of a-z, 0-9, "_", "-", "." and "/". No path

@@ -476,9 +476,9 @@ const (
 	closeTime = 5 * time.Second       // time limit for sending hints in Close
 )
 
-// Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. A node on
-// an SQLite file only receives hints, because no other process listens on that file. If listening fails, Run logs the
-// error and retries every 2 s. On PostgreSQL, hints that are sent before the retry succeeds are lost.
+// Run sends hints to other processes, receives hints from them, and reads the server's time, until ctx ends. A node
+// that runs on an SQLite file only receives hints, because no other process listens on that file. If listening fails,
+// Run logs the error and retries every 2 s. On PostgreSQL, hints that are sent before the retry succeeds are lost.
 func (d *DB) Run(ctx context.Context) error {
 	h := &d.hints
 	var topics []string

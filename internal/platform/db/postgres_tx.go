@@ -145,8 +145,8 @@ func failed(err error, missing error) error {
 	return err
 }
 
-// send sends the batch with one more statement, and reads all answers except the answer to that statement, which the
-// caller reads.
+// send sends the batch together with one more statement, and reads all answers except the answer to that statement,
+// which the caller reads.
 func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResults, error) {
 	if t.err != nil {
 		return nil, t.err

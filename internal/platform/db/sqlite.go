@@ -239,8 +239,8 @@ func (s *sqliteDB) updateApart(ctx context.Context, fn func(*Tx) error) error {
 	return s.update(ctx, fn)
 }
 
-// run is the writer goroutine. The writer commits all updates that were queued during the previous commit in one
-// transaction; no timer is used.
+// run is the writer goroutine. The writer commits, in one transaction, all updates that were queued during the previous
+// commit; no timer is used.
 func (s *sqliteDB) run() {
 	defer close(s.done)
 	group := make([]*pendingUpdate, 0, groupMax)

@@ -4,7 +4,7 @@
 // # What is erased
 //
 // Rows that concern only the address are deleted. In rows with several addresses, [Placeholder] replaces the address.
-// Each package changes its own rows, in transactions of a few rows.
+// Each package changes its own rows, in transactions of a few rows each.
 //
 // # How it is found
 //

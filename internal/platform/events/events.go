@@ -86,8 +86,8 @@ type Event struct {
 	Email func() (*Email, error)
 
 	// For email events, Data is a *Bounce, *Failed, *Suppressed, *Complaint, *Open, *Click or *Received. For contact,
-	// broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events Data has the type of
-	// the changed resource.
+	// broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events, Data has the type
+	// of the changed resource.
 	Data any
 }
 

@@ -26,8 +26,8 @@
 // connection. A node declares another node dead after 20 seconds without a new heartbeat from that node, measured by
 // its own monotonic clock. During these 20 seconds, the declaring node must not have lost contact with the database for
 // more than 12 seconds. A node whose own heartbeats fail is unsure of its jobs after 12 seconds. Until a heartbeat
-// succeeds, an unsure node begins no irreversible action (see [Job.Sure]). A node that starts on SQLite makes all
-// claimed jobs due, because no other process can hold jobs.
+// succeeds, an unsure node does not begin any irreversible action (see [Job.Sure]). A node that starts on SQLite makes
+// all claimed jobs due, because no other process can hold jobs.
 //
 // The attempt column is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
 // Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job

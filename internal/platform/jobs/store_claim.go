@@ -84,7 +84,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 	return all, nil
 }
 
-// nextDue returns for each lane the due time of its next unclaimed job. Lanes without an unclaimed job are omitted.
+// nextDue returns the due time of each lane's next unclaimed job. Lanes without an unclaimed job are omitted.
 func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[string]int64, error) {
 	all := map[string]int64{}
 	if len(lanes) == 0 {

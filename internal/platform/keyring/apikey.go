@@ -12,7 +12,7 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewAPIKey returns a new API key: "re_", 8 characters that may be shown, "_", and 24 secret characters, which are
+// NewAPIKey returns a new API key: "re_", 8 characters that may be shown, "_", and 24 secret characters, which contain
 // 142 random bits (API reference section 3).
 func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)

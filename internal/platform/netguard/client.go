@@ -37,7 +37,7 @@ func (e *StatusError) Error() string {
 }
 
 // Client returns an HTTP client that checks the address of each connection. A request, including its body, ends after
-// timeout. If redirects is 0, the client returns a redirect as the response. If redirects is greater, the client
+// timeout. If redirects is 0, the client returns a redirect as the response. If redirects is greater than 0, the client
 // follows at most that many redirects, each to a URL that CheckURL accepts. Reading more than maxBody bytes of a
 // decompressed body returns ErrTooLarge. Each client has its own connection pool, so callers should create a client
 // once and reuse it.

@@ -83,7 +83,7 @@ func part(ctx context.Context, r db.Reader, teamID string, f Filter, after strin
 		func(e Entry) string { return e.ID })
 }
 
-// deleteBefore deletes up to limit entries whose ids are less than before, across all teams, oldest first.
+// deleteBefore deletes up to limit of the oldest entries, across all teams, whose ids are below the given id.
 func deleteBefore(ctx context.Context, tx *db.Tx, before string, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE id < $1 ORDER BY id
 		LIMIT $2)`,

@@ -156,8 +156,8 @@ func (s *Store) List(ctx context.Context, prefix string, fn func(Info) error) er
 const sweepPage = 500
 
 // Sweep deletes unused blobs that were written before the given time and whose keys begin with prefix. Sweep passes up
-// to 500 keys at a time to the callback used, which returns the keys that are in use. If callers record the use of a
-// blob only after they write it, the given time must be far enough in the past.
+// to 500 keys at a time to its callback, which returns the keys that are in use. If callers record the use of a blob
+// only after they write it, the given time must be far enough in the past.
 func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 	used func(ctx context.Context, keys []string) ([]string, error)) error {
 	var page []string

@@ -37,9 +37,9 @@ type File struct {
 }
 
 // Hold keeps the files of blobs that are deleted between this call and the call to Release. If the folder and the
-// database are copied during the hold, the copied folder has every blob that the copied database refers to. Delete does
-// not wait for the end of a hold. When a process ends, its hold is released. Only one hold can exist at a time; other
-// callers of Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.
+// database are copied during the hold, the copied folder contains every blob that the copied database refers to. Delete
+// does not wait for the end of a hold. When a process ends, its hold is released. Only one hold can exist at a time;
+// other callers of Hold wait for its release until their ctx ends. If the store is a bucket, Hold returns ErrNoFolder.
 func (s *Store) Hold(ctx context.Context) (*Held, error) {
 	f, ok := s.b.(*folder)
 	if !ok {

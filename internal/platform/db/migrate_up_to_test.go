@@ -7,8 +7,8 @@ import (
 	"testing/fstest"
 )
 
-// MigrateUpTo applies the migrations up to and including last. Tests use MigrateUpTo to run a migration while a node on
-// the previous release is running.
+// MigrateUpTo applies all migrations up to and including the given one. Tests use MigrateUpTo to run a migration while
+// a node on the previous release is running.
 func MigrateUpTo(t *testing.T, d *DB, last string) {
 	t.Helper()
 	files := fstest.MapFS{}

@@ -7,9 +7,9 @@ import (
 )
 
 var (
-	// ErrUnavailable means that the database could not be reached or could not execute a statement. With ErrUnavailable,
-	// nothing was stored, and a retry may succeed. Causes are a lost or refused connection, a full disk, or a server that
-	// answers too late, is starting, is stopping or is a standby.
+	// ErrUnavailable means that the database could not be reached or could not execute a statement. If an operation
+	// returns ErrUnavailable, nothing was stored, and a retry may succeed. Causes are a lost or refused connection, a
+	// full disk, or a server that answers too late, is starting, is stopping or is a standby.
 	ErrUnavailable = errors.New("the database is not available")
 
 	// ErrUnknown means that the outcome of a COMMIT is unknown: its answer was lost, or SQLite's disk failed during the

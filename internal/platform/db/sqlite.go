@@ -21,7 +21,7 @@ import (
 
 const (
 	groupMax   = 256                  // maximum number of updates that share one commit
-	groupTime  = 8 * time.Millisecond // a group that has run for this time accepts no more updates
+	groupTime  = 8 * time.Millisecond // a group that has run for this long accepts no more updates
 	queueDepth = 1024                 // maximum number of waiting updates; additional callers block
 )
 
@@ -95,7 +95,7 @@ func openSQLite(ctx context.Context, o Options) (*sqliteDB, error) {
 	return s, nil
 }
 
-// open opens another handle on the file, with the usual pragmas and the pragmas in extra.
+// open opens another handle to the file, with the usual pragmas and the pragmas in extra.
 func (s *sqliteDB) open(extra ...string) (*sql.DB, error) {
 	q := url.Values{}
 	for _, p := range append(append([]string{}, pragmas...), extra...) {

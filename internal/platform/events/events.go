@@ -185,8 +185,8 @@ type Received struct {
 	Attachments []ReceivedFile
 }
 
-// Approval describes an email that a person must approve or has approved or rejected. An Approval does not contain the
-// email itself.
+// Approval describes an email that is waiting for a person's approval, or that a person has approved or rejected. An
+// Approval does not contain the email itself.
 type Approval struct {
 	ID         string
 	State      string

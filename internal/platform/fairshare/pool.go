@@ -77,7 +77,7 @@ func (p *Pool) Acquire(ctx context.Context, owner string, n int64) error {
 	p.grant()
 	p.mu.Unlock()
 	select {
-	case <-r.granted: // checked before the end of ctx, because a single select would choose at random
+	case <-r.granted: // checked before ctx.Done, because a single select would choose at random
 		return nil
 	default:
 	}

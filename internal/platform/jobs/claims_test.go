@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// Many lanes with one job each are claimed in one transaction, with few statements. In a lane with many jobs, all jobs
-// are still claimed and finished.
+// Many lanes with one job each are claimed in one transaction, with only a few statements. In a lane with many jobs,
+// all jobs are still claimed and finished.
 func TestClaimsOfManyLanes(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		b := newBench(t, d)

@@ -44,7 +44,7 @@ func TestRoomInAGroup(t *testing.T) {
 	}
 }
 
-// Bulk jobs leave a quarter of the workers free, and at least one.
+// Bulk jobs leave a quarter of the workers free, but at least one worker.
 func TestReserve(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 0, 2: 1, 3: 1, 4: 1, 7: 1, 8: 2, 100: 25} {
 		if got := reserve(n); got != want {

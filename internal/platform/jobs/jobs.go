@@ -51,8 +51,8 @@
 //
 // # Out of scope
 //
-// The queue does not run a job exactly once and keeps no history of finished jobs. The queue orders the jobs in a lane
-// only by their due time. The package contains no code specific to email.
+// The queue does not guarantee that a job runs exactly once, and keeps no history of finished jobs. The queue orders
+// the jobs in a lane only by their due time. The package contains no code specific to email.
 package jobs
 
 import (
@@ -206,7 +206,7 @@ func lost(what string, j Job) error {
 
 const hintTopic = "jobs"
 
-// wake tells every node after the commit that the lane has a job due at the given time.
+// wake tells every node, after the commit, that the lane has a job due at the given time.
 func (q *Queue) wake(tx *db.Tx, kind, lane string, at time.Time) {
 	tx.AfterCommit(func() {
 		q.d.Hint(hintTopic, kind+"\t"+lane+"\t"+strconv.FormatInt(at.UnixMicro(), 36))

@@ -26,7 +26,7 @@ type doubts struct {
 	count map[string]*[3]int // number of jobs by owner and Doubt
 }
 
-// bound returns how many of n more jobs an owner may claim in a group. The own parameter is the owner's number of
+// bound returns how many more jobs, up to n, an owner may claim in a group. The own parameter is the owner's number of
 // claimed and planned jobs in the group.
 func (d *doubts) bound(n int, s share, own int) (int, Doubt) {
 	k := d.k

@@ -65,7 +65,7 @@ type Parked struct {
 	CreatedAt                         time.Time
 }
 
-// ParkedJobs returns up to limit parked jobs whose id is greater than after, oldest first.
+// ParkedJobs returns up to limit parked jobs, oldest first, starting after the given id.
 func ParkedJobs(ctx context.Context, r db.Reader, after string, limit int) ([]Parked, error) {
 	rows, err := r.Query(ctx, `SELECT id, kind, lane, team_id, last_error, failures, created_at FROM jobs
 		WHERE parked AND id > $1 ORDER BY id LIMIT $2`, after, limit)

@@ -82,7 +82,7 @@ func create(path string) error {
 	defer os.Remove(f.Name())
 
 	master := make([]byte, MasterSize)
-	rand.Read(master) // rand.Read never returns an error; if it fails, it ends the program
+	rand.Read(master) // rand.Read never returns an error; if it fails, it crashes the program
 	_, err = f.WriteString(hex.EncodeToString(master) + "\n")
 	if err == nil {
 		err = f.Sync()

@@ -37,7 +37,7 @@ func New(t testing.TB) *Bucket {
 	return b
 }
 
-// Hold delays all writes until release is called, which the caller must do exactly once. The channel waiting receives a
+// Hold delays all writes until release is called, which the caller must do exactly once. The waiting channel receives a
 // value for each delayed write, up to a hundred values.
 func (b *Bucket) Hold() (waiting <-chan struct{}, release func()) {
 	b.mu.Lock()

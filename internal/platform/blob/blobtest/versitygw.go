@@ -28,10 +28,9 @@ var setKeys = sync.OnceValue(func() error {
 	return errors.Join(os.Setenv("AWS_ACCESS_KEY_ID", accessKey), os.Setenv("AWS_SECRET_ACCESS_KEY", secretKey))
 })
 
-// Versitygw starts an S3 server that verifies signatures and stores objects in a temporary folder. Versitygw returns
-// the URL of a bucket for blob.Open and the folder that stores the bucket's objects. The server stops when the test
-// ends. The first use on a machine compiles the server, which takes minutes; the binary is stored in the user's cache
-// folder.
+// Versitygw starts an S3 server that verifies signatures and stores objects in a temporary folder. Versitygw returns a
+// bucket's URL for blob.Open, and the folder that stores the bucket's objects. The server stops when the test ends. The
+// first use on a machine compiles the server, which takes minutes; the binary is stored in the user's cache folder.
 //
 // The server stores objects as files, so the keys "raw" and "raw/1" cannot both exist.
 func Versitygw(t testing.TB) (url, dir string) {

@@ -38,7 +38,7 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 }
 
 // SQLiteTraced is like EachTraced, but only on SQLite. Tests that break each statement in turn use SQLiteTraced,
-// because a service handles failed statements in the same way on both engines. The packages db and jobs break
+// because a service handles failed statements in the same way on both engines. Tests in the db and jobs packages break
 // statements on both engines.
 func SQLiteTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()

@@ -134,8 +134,9 @@ func (p *Proxy) DropCommits(n int) {
 	p.drop = n
 }
 
-// Tear closes connections in the middle of an answer. After forwarding skip rows and statement results, the proxy sends
-// only half of each of the next n answers. If n is negative, all subsequent answers are cut until Pass is called.
+// Tear closes connections in the middle of an answer. The proxy forwards the given number of rows and statement
+// results, and then sends only half of each of the next n answers. If n is negative, all subsequent answers are cut
+// until Pass is called.
 func (p *Proxy) Tear(skip, n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -40,9 +40,9 @@ type Request struct {
 // challenge matches an S256 challenge: a SHA-256 in base64url without padding.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// CheckRequest checks an authorization request. If the error is an [Error] and the result has a RedirectURI, redirect
-// the browser there with the error. If the result has no RedirectURI, show the error to the user, because no redirect
-// URI is trusted (RFC 6749 section 4.1.2.1).
+// CheckRequest checks an authorization request. If CheckRequest returns an [Error] and the request has a RedirectURI,
+// redirect the browser there with the error. If the request has no RedirectURI, show the error to the user, because no
+// redirect URI can be trusted (RFC 6749 section 4.1.2.1).
 func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err error) {
 	if p.ClientID == "" {
 		return r, refuse(InvalidRequest, "client_id is missing.")
@@ -84,8 +84,8 @@ func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err er
 	return r, err
 }
 
-// resource normalizes a token's resource URI, which may use an alias of this installation's URL. A resource that
-// Config.Resources does not list causes an InvalidTarget error.
+// resource normalizes a token's resource URI, which may use an alias of this installation's URL. A resource that is not
+// listed in Config.Resources causes an InvalidTarget error.
 func (s *Service) resource(text string) (string, error) {
 	text = strings.TrimRight(text, "/")
 	for _, alias := range s.Aliases {
@@ -115,8 +115,8 @@ func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) erro
 	return nil
 }
 
-// isFull reports whether a team has the maximum number of active grants. The service calls isFull at the consent, so
-// that the user sees the error, and again under a lock when it creates the grant.
+// isFull reports whether a team has the maximum number of active grants. The service calls isFull when the user
+// consents, so that the user sees the error, and again under a lock when it creates the grant.
 func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	n, err := countActive(ctx, r, teamID, grantsMax)
 	if err != nil {
@@ -125,14 +125,13 @@ func isFull(ctx context.Context, r db.Reader, teamID string) (bool, error) {
 	return n >= grantsMax, nil
 }
 
-// covers reports whether a grant for the resource granted may have a token for the resource asked. An empty string
-// means any resource.
+// covers reports whether a grant for one resource permits a token for another. An empty string means any resource.
 func covers(granted, asked string) bool { return asked == "" || granted == "" || asked == granted }
 
-// Approve consents to a request on behalf of the actor's team and returns the code for the client. The parameter by is
-// the actor that consents: a member of the team or an API key. The client receives only the requested scopes that the
-// consenting actor also has. Approve fails if the actor has none of the requested scopes, or if the team has 1,000
-// active grants.
+// Approve consents to a request on behalf of the actor's team and returns the authorization code for the client. The
+// parameter by is the actor that consents: a member of the team or an API key. The client receives only the requested
+// scopes that the consenting actor also has. Approve fails if the actor has none of the requested scopes, or if the
+// team has 1,000 active grants.
 func (s *Service) Approve(ctx context.Context, r Request, by teams.Actor) (code string, granted Scopes, err error) {
 	granted = r.Scopes.Intersect(by.Scopes)
 	if granted.Empty() {

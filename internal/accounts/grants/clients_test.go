@@ -186,8 +186,8 @@ func TestCLI(t *testing.T) {
 	})
 }
 
-// Unauthenticated clients can create only a bounded number of rows. The sweep keeps the newest 2,000 unused clients,
-// and the audit log records a client only at its first consent.
+// Unauthenticated clients can create only a bounded number of rows. The sweep keeps the 2,000 newest unused clients,
+// and a client appears in the audit log only after its first consent.
 func TestStrangersWriteLittle(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.code(f.Acme, "full_access")
@@ -211,8 +211,8 @@ func TestStrangersWriteLittle(t *testing.T) {
 	})
 }
 
-// Sweep deletes clients unused for 30 days and expired codes, and expires grants whose clients did not renew their
-// tokens.
+// Sweep deletes expired codes and clients that have been unused for 30 days, and expires grants whose clients did not
+// renew their tokens.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		day := (24 * time.Hour).Microseconds()

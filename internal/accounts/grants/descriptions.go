@@ -2,8 +2,8 @@ package grants
 
 import "github.com/postrider/postrider/internal/accounts/teams"
 
-// DescribeScopes returns a sentence for each scope, the most important first. If limited is true, the sentences
-// describe an app with sending limits, which may do less with some scopes.
+// DescribeScopes returns a sentence for each scope, with the most important scopes first. For an app with sending
+// limits, some sentences differ, because such an app may do less with some scopes.
 func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	for _, x := range scopeDescriptions {
 		switch {
@@ -17,9 +17,9 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 	return all
 }
 
-// DescribeSending returns the ways in which an app with these scopes can send emails without a person's action, or nil
-// if it cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person
-// created. The sentences of [DescribeScopes] mention emails of automations that a person created.
+// DescribeSending describes how an app with these scopes can send emails without human action, or returns nil if it
+// cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person created. The
+// sentences that [DescribeScopes] returns mention emails sent by automations that a person created.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {
@@ -40,7 +40,7 @@ var sendingDescriptions = []struct {
 	{teams.EventsSend, "by events that start automations"},
 }
 
-// scopeDescriptions describes each scope. Scopes that allow less to an app with sending limits have a second
+// scopeDescriptions describes each scope. A scope that permits less when the app has sending limits has a second
 // description for such apps.
 var scopeDescriptions = []struct {
 	scope          teams.Scope

@@ -28,8 +28,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// A grant that needs approvals cannot send without a person, and a grant with limits cannot send emails that its limits
-// do not count.
+// A grant that needs approvals cannot send emails on its own. A grant with limits cannot send emails that do not count
+// toward its limits.
 func TestWays(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()

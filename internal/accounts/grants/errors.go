@@ -2,10 +2,10 @@ package grants
 
 import "fmt"
 
-// Code is the name of an error in the OAuth standards.
+// Code is an error code defined by the OAuth standards.
 type Code string
 
-// Error names from RFC 6749 sections 4.1.2.1 and 5.2, RFC 7009 section 2.2.1, RFC 7591 section 3.2.2 and RFC 8707
+// Error codes from RFC 6749 sections 4.1.2.1 and 5.2, RFC 7009 section 2.2.1, RFC 7591 section 3.2.2 and RFC 8707
 // section 2.
 const (
 	InvalidRequest          Code = "invalid_request"
@@ -23,15 +23,14 @@ const (
 	TooManyRequests         Code = "too_many_requests" // API reference section 24.2
 )
 
-// Error is the reason why an OAuth client's request was refused. The text of an Error is meant for the developers of
-// the OAuth client. The text contains only printable ASCII characters except quotes and backslashes (RFC 6749 section
-// 5.2).
+// Error says why an OAuth client's request was refused. The text of an Error is meant for the developers of the OAuth
+// client. The text contains only printable ASCII characters except quotes and backslashes (RFC 6749 section 5.2).
 type Error struct {
 	Code Code
 	Text string
 }
 
-// Error returns the OAuth error name and the text.
+// Error returns the OAuth error code and the text.
 func (e *Error) Error() string { return string(e.Code) + ": " + e.Text }
 
 func refuse(c Code, format string, args ...any) error {

@@ -54,8 +54,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	hash := keyring.HashAPIKey(x.Code)
 	hashed := sha256.Sum256([]byte(x.Verifier))
 	challenge := base64.RawURLEncoding.EncodeToString(hashed[:])
-	// Check that tokens can be signed before the code is marked as used. If signing failed after the code is marked, the
-	// client's retry would count as a second use and revoke the grant.
+	// Before the code is marked as used, check that tokens can be signed. If signing failed after the code was marked as
+	// used, the client's retry would count as a second use and revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -101,8 +101,8 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 	return s.tokens(ctx, &g, 1, g.Scopes)
 }
 
-// revokeReused revokes the grant of an authorization code that is used a second time, because the first or the second
-// use may be by an attacker (RFC 6749 section 4.1.2).
+// revokeReused revokes the grant of an authorization code that is used a second time, because one of the two uses may
+// come from an attacker (RFC 6749 section 4.1.2).
 func (s *Service) revokeReused(ctx context.Context, tx *db.Tx, hash string) error {
 	c, err := getCode(ctx, tx.Reader, hash)
 	if errors.Is(err, db.ErrNoRows) {

@@ -25,7 +25,7 @@ const (
 	mcp      = testnode.PublicURL + "/mcp"
 )
 
-// fixture is a grants service on a node with the teams Acme and Other and one registered client.
+// fixture is a grants service on a node that has the teams Acme and Other and one registered client.
 type fixture struct {
 	*testnode.Node
 	*grants.Service
@@ -54,7 +54,7 @@ func each(t *testing.T, f func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { f(t, newFixture(t, d)) })
 }
 
-// register registers the client n and fills its empty fields with defaults.
+// register registers a client and fills its empty fields with defaults.
 func (f *fixture) register(n grants.NewClient) grants.Client {
 	f.T.Helper()
 	if n.Name == "" {
@@ -73,13 +73,13 @@ func challengeOf(verifier string) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:])
 }
 
-// params returns the parameters of a valid authorization request of the fixture's client.
+// params returns the parameters of a valid authorization request from the fixture's client.
 func (f *fixture) params() grants.Params {
 	return grants.Params{ClientID: f.client.ID, ResponseType: "code", RedirectURI: redirect, State: "s",
 		Challenge: challengeOf(verifier), ChallengeMethod: "S256"}
 }
 
-// code consents to scopes and returns the parameters that exchange the resulting authorization code.
+// code consents to the given scopes and returns the parameters for exchanging the resulting authorization code.
 func (f *fixture) code(by teams.Actor, scopes string) grants.ExchangeParams {
 	f.T.Helper()
 	p := f.params()
@@ -103,7 +103,7 @@ func (f *fixture) refresh(token string) (grants.Tokens, error) {
 	return f.Refresh(f.T.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: token})
 }
 
-// only returns the grant of the team Acme and fails unless there is exactly one.
+// only returns the only grant of the team Acme. It fails the test if Acme has no grant or more than one.
 func (f *fixture) only() grants.Grant {
 	f.T.Helper()
 	all, more, err := f.List(f.T.Context(), f.Acme.TeamID, page.Page{})
@@ -114,7 +114,7 @@ func (f *fixture) only() grants.Grant {
 	return all[0]
 }
 
-// member creates a user with a role in Acme.
+// member creates a user and adds it to Acme with the given role.
 func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	f.T.Helper()
 	u, err := f.Users.Create(f.T.Context(), users.NewUser{Email: email})
@@ -127,7 +127,7 @@ func (f *fixture) member(email string, role teams.Role) teams.Actor {
 	return by
 }
 
-// works checks that an access token is accepted, or refused if the expected result is false.
+// works checks whether an access token is accepted, and fails the test if the result is not the expected one.
 func (f *fixture) works(token string, want bool) teams.Actor {
 	f.T.Helper()
 	by, err := f.Node.Teams.Authenticate(f.T.Context(), token)
@@ -146,13 +146,13 @@ func (f *fixture) exec(text string, args ...any) {
 	})
 }
 
-// recorded returns the number of audit log entries with an action.
+// recorded returns the number of audit log entries for an action.
 func (f *fixture) recorded(action string) int {
 	f.T.Helper()
 	return f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = $1`, action)
 }
 
-// wantCode checks that an error is an OAuth error with the given name, and that its text has only the characters that
+// wantCode checks that an error is an OAuth error with the given code, and that its text has only the characters that
 // RFC 6749 allows.
 func wantCode(t *testing.T, err error, want grants.Code) {
 	t.Helper()

@@ -15,7 +15,7 @@
 // tokens are renewed, and the service recognizes every older refresh token.
 //
 // A user may limit what a grant sends ([Limits]): the number of recipients per email and the number of emails per day.
-// A user may also require that a person approves each email. The transaction that accepts an email of an app also
+// A user may also require that a person approves each email. The transaction that accepts an email from an app also
 // counts the email in the row of the app's grant.
 //
 // # Invariants
@@ -24,14 +24,14 @@
 // current role. A grant never has the scope [teams.OwnersWrite]. A grant has the scope [teams.ApprovalsWrite] only with
 // full access. A grant with limits has no scopes with which an app could circumvent the limits.
 //
-// An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created. A
-// use with wrong parameters makes the code invalid. A second use of the code also revokes the grant. A grant is revoked
-// when the user who consented to it leaves the team. A team has at most [grantsMax] active grants.
+// An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created.
+// Using the code with wrong parameters invalidates it. A second use of the code also revokes the grant. A grant is
+// revoked when the user who consented to it leaves the team. A team has at most [grantsMax] active grants.
 //
-// Only the newest refresh token of a grant works. The use of an older refresh token revokes the grant, with one
-// exception. Within [retryTime], a client that did not receive the response may use the same refresh token again, if no
-// newer refresh token was used. When a client retries a refresh, the service replaces the refresh token that the client
-// did not receive.
+// Only the newest refresh token of a grant works. Using an older refresh token revokes the grant, with one exception.
+// Within [retryTime], a client that did not receive the response may use the same refresh token again, if no newer
+// refresh token was used. When a client retries a refresh, the service replaces the token that the client did not
+// receive with a new one.
 //
 // Each use of a code or a refresh token is decided in one transaction on the grant's row. The node that revokes a grant
 // refuses its tokens immediately. Other nodes refuse the tokens of a revoked grant when they receive the
@@ -40,8 +40,8 @@
 // # Failures
 //
 // If a cache-invalidation hint is lost, other nodes accept the tokens of a revoked grant for at most [checkedFor].
-// Errors that a client causes have the type [Error] with the error names of RFC 6749. Errors that users and teams cause
-// have the types of package fault.
+// Errors caused by a client have the type [Error] and the error codes of RFC 6749. Errors caused by users and teams are
+// faults from package fault.
 //
 // # Out of scope
 //
@@ -66,8 +66,8 @@ const (
 	accessLife  = 15 * time.Minute    // lifetime of access tokens (API reference section 24.4)
 	refreshLife = 60 * 24 * time.Hour // lifetime of refresh tokens
 	codeLife    = 10 * time.Minute
-	retryTime   = 10 * time.Second // period in which a client that did not receive a response may retry
-	checkedFor  = 5 * time.Second  // maximum delay of a revocation on other nodes if the cache-invalidation hint is lost
+	retryTime   = 10 * time.Second // how long a client that did not receive a response may retry
+	checkedFor  = 5 * time.Second  // maximum delay of a revocation on other nodes when its cache-invalidation hint is lost
 	grantsMax   = 1000             // maximum number of active grants of a team
 )
 
@@ -80,13 +80,13 @@ type Client struct {
 	ID           string
 	Name         string
 	RedirectURIs []string
-	Scopes       Scopes // the scopes that the client may request, and gets by default
+	Scopes       Scopes // scopes that the client may request; also the default if it requests none
 	URI, LogoURI string // URLs of the client's home page and logo; "" if not given
-	Registered   bool   // the client registered itself
+	Registered   bool   // whether the client registered itself
 	CreatedAt    time.Time
 }
 
-// Grant is the permission of a client to act for a team.
+// Grant is a client's permission to act for a team.
 type Grant struct {
 	ID            string
 	TeamID        string
@@ -109,7 +109,7 @@ type Grant struct {
 type Reason string
 
 const (
-	FromAPI      Reason = "revoked_from_api" // the values are specified in the API reference, OAuth grants
+	FromAPI      Reason = "revoked_from_api" // the API reference specifies these values under OAuth grants
 	FromSite     Reason = "revoked_from_dashboard"
 	ByClient     Reason = "revoked_by_client"
 	TokenReused  Reason = "refresh_token_reuse" // an old refresh token was used
@@ -122,8 +122,8 @@ const (
 // Config has the settings of a [Service].
 type Config struct {
 	Issuer    string   // the URL of this installation, without a trailing slash
-	Resources []string // URLs that grants may name as resource (RFC 8707); the API's URL is the first
-	Aliases   []string // other URLs of this installation that clients may use in place of Resources
+	Resources []string // URLs that grants may name as their resource (RFC 8707); the first is the API's URL
+	Aliases   []string // other URLs of this installation that clients may use instead of those in Resources
 }
 
 // Deps are the dependencies of a [Service].
@@ -150,13 +150,13 @@ func New(c Config, d Deps) (*Service, error) {
 	return newService(c, d), nil
 }
 
-// newService is like New without the check for missing dependencies, for tests that need only some dependencies.
+// newService is like New but does not check for missing dependencies. Tests that need only a few dependencies use it.
 func newService(c Config, d Deps) *Service {
 	s := &Service{Config: c, Deps: d}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
-	// A grant's scopes depend on its user's role, which package members caches. A change of the role sends one
-	// cache-invalidation hint for package teams and a second one for package members. Between the two hints, package teams
-	// may cache an outdated role, so the cache of package teams is cleared on both hints.
+	// A grant's scopes depend on its user's role, which package members caches. A role change sends one cache-invalidation
+	// hint for package teams and another for package members. Between the two hints, package teams may cache an outdated
+	// role, so the cache of package teams is cleared on both hints.
 	for _, topic := range []string{teams.HintTopic, members.HintTopic, users.HintTopic} {
 		d.DB.OnHint(topic, func(string) { d.Teams.Forget() })
 	}

@@ -72,7 +72,7 @@ func TestGrant(t *testing.T) {
 	})
 }
 
-// A scheduled email of an app is not sent after the app's grant is revoked.
+// An app's scheduled email is not sent if the app's grant has been revoked.
 func TestScheduledByGrant(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ids := map[bool]string{}
@@ -125,8 +125,8 @@ func TestGrantOfKey(t *testing.T) {
 	})
 }
 
-// A change of the user's role changes the scopes of the user's grant immediately. The scopes of a grant never exceed
-// the scopes to which the user consented.
+// Changing a user's role immediately changes the scopes of the user's grants. The scopes of a grant never exceed the
+// scopes to which the user consented.
 func TestRoles(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner := f.member("owner@acme.example", teams.Owner)
@@ -171,7 +171,7 @@ func TestRoles(t *testing.T) {
 	})
 }
 
-// When a user leaves a team and joins it again, the user's earlier grants stay revoked and unused codes stay invalid.
+// When a user leaves a team and later rejoins it, the user's earlier grants stay revoked and unused codes stay invalid.
 func TestJoinsAgain(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		owner, ann := f.member("owner@acme.example", teams.Owner), f.member("ann@acme.example", teams.Admin)
@@ -248,7 +248,7 @@ func TestCodeManyTimesAtOnce(t *testing.T) {
 	})
 }
 
-// atOnce calls the function f n times concurrently and returns the issued tokens.
+// atOnce makes n concurrent calls to the function f and returns the issued tokens.
 func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -268,7 +268,7 @@ func atOnce(n int, f func() (grants.Tokens, error)) (all []grants.Tokens) {
 	return all
 }
 
-// An authorization code that is exchanged with wrong parameters becomes invalid.
+// An attempt to exchange an authorization code with wrong parameters invalidates the code.
 func TestWrongCodes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		other := f.register(grants.NewClient{RedirectURIs: []string{redirect, "https://a.example/"}})
@@ -366,8 +366,8 @@ func TestTooManyGrants(t *testing.T) {
 	})
 }
 
-// A team's suspension applies to tokens that are being authenticated at that moment, regardless of the order in which
-// packages clear their caches.
+// A team's suspension applies even to tokens that are being authenticated at that moment, regardless of the order in
+// which the packages clear their caches.
 func TestSuspendedMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var use func()
@@ -417,8 +417,8 @@ func TestNothingIsSigned(t *testing.T) {
 	})
 }
 
-// If the cache-invalidation hint for a role change is lost, the next look-up of the token still uses the new role, even
-// if the old role is cached.
+// Even if the cache-invalidation hint for a role change is lost and the old role is cached, the next look-up of the
+// token uses the new role.
 func TestLostHintOfARole(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -430,8 +430,8 @@ func TestLostHintOfARole(t *testing.T) {
 	})
 }
 
-// If the clock was ahead when a user joined, the user's grant stays active although the grant's creation time is before
-// the membership's.
+// If the clock was ahead when a user joined, the membership seems to be newer than the user's grant. The grant must
+// stay active nevertheless.
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)
@@ -446,7 +446,7 @@ func TestJoinedByAWrongClock(t *testing.T) {
 	})
 }
 
-// A user whom another node has removed from the team cannot consent, even if this node has not received the
+// A user who was removed from the team on another node cannot consent, even if this node has not received the
 // cache-invalidation hint.
 func TestConsentAfterLeaving(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -22,12 +22,12 @@ import (
 
 const (
 	keyPurpose = "oauth signing key"
-	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints after a change of the keys
+	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints that announce a change of the keys
 	keyLife    = 90 * 24 * time.Hour // how long a key is used to sign tokens
-	keyAhead   = 24 * time.Hour      // how long a key is published before it is used, so that cached key sets contain it
+	keyAhead   = 24 * time.Hour      // how long a key is published before it is used, so that clients can cache it
 	keyAfter   = 24 * time.Hour      // how long a replaced key stays published; longer than the lifetime of access tokens
 	keysCached = time.Minute         // how long a node caches the signing keys
-	keysRetry  = time.Second         // minimum interval between queries caused by tokens with an unknown key id
+	keysRetry  = time.Second         // minimum interval between queries for unknown key ids
 )
 
 // key is a private key that signs access tokens.
@@ -50,8 +50,8 @@ func (c *signing) forget() {
 	c.mu.Unlock()
 }
 
-// keys returns all signing keys, from the cache if its age is less than within. Concurrent callers share one database
-// query.
+// keys returns all signing keys. It uses the cache if the cache is younger than the given maximum age. Concurrent
+// callers share one database query.
 func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
 	c := &s.signing
 	c.mu.Lock()
@@ -86,7 +86,8 @@ func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error)
 	return all, nil
 }
 
-// signer returns the key that signs tokens at the time now. If there is no signing key, signer creates the first one.
+// signer returns the key with which tokens are signed at the given time. If there is no signing key, signer creates the
+// first one.
 func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	for _, within := range []time.Duration{keysCached, 0} {
 		all, err := s.keys(ctx, within)
@@ -108,7 +109,7 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 	return key{}, errors.New("the signing key that was made is not there")
 }
 
-// verifier returns the public key with the id keyID, or nil if no such key exists. Tokens with unknown key ids cause at
+// verifier returns the public key with the given id, or nil if no such key exists. Tokens with unknown key ids cause at
 // most one database query per second.
 func (s *Service) verifier(ctx context.Context, keyID string) (crypto.PublicKey, error) {
 	for _, within := range []time.Duration{keysCached, keysRetry} {
@@ -179,8 +180,8 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the signing keys that can be decrypted, and omits keys that were sealed with another secret key
-// of the installation.
+// openableKeys returns the signing keys that can be decrypted. It omits keys that were sealed with an earlier secret
+// key of the installation.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))
@@ -188,11 +189,11 @@ func (s *Service) openableKeys(all []storedKey) []storedKey {
 	})
 }
 
-// nextKey reports whether a new signing key must be created and the time from which it signs. The list of keys must be
+// nextKey reports whether a new signing key is due, and returns the time of its first use. The list of keys must be
 // sorted by signsAt.
 func nextKey(all []storedKey, now time.Time) (signsAt time.Time, due bool) {
 	if len(all) == 0 {
-		return now.Add(-keyAhead), true // no client has cached an older key set, so the key may sign immediately
+		return now.Add(-keyAhead), true // the first key may sign immediately, because no client has cached an older key set
 	}
 	ends := all[len(all)-1].signsAt.Add(keyLife)
 	if now.Add(keyAhead).Before(ends) {

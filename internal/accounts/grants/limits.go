@@ -15,15 +15,15 @@ import (
 )
 
 const (
-	recipientsMost = 150       // maximum number of recipients of an email: 50 each in to, cc and bcc
+	recipientsMost = 150       // maximum number of recipients per email: 50 each in to, cc and bcc
 	emailsMost     = 1_000_000 // maximum value of the daily email limit
 )
 
 // Limits restrict the emails that a grant may send. The zero value of Limits means no limits.
 type Limits struct {
-	Recipients int64 // maximum number of recipients of one email; 0 means no limit
-	Emails     int64 // maximum number of recipients of all emails in a UTC day; 0 means no limit
-	Approval   bool  // a person must approve each email
+	Recipients int64 // maximum number of recipients per email; 0 means no limit
+	Emails     int64 // maximum number of emails per UTC day, counted by recipient; 0 means no limit
+	Approval   bool  // whether a person must approve each email
 }
 
 // Any reports whether at least one limit is set.
@@ -77,10 +77,10 @@ func (l Limits) check() error {
 var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.GrantsWrite, teams.ApprovalsWrite,
 	teams.WebhooksWrite, teams.AutomationsWrite, teams.EventsSend)
 
-// restrict removes from set the scopes that an app with these limits may not have, and returns the remaining scopes.
-// Approvals include the sending time, so a grant that needs approvals may not reschedule emails either. A grant that
-// needs approvals may not send emails, but it may request approvals and read their results. Package emails refuses
-// broadcasts of a limited grant; see [teams.Actor.Limited].
+// restrict returns the given scopes without those that an app with these limits may not have. An approval applies to a
+// specific sending time, so a grant that needs approvals may not reschedule emails either. A grant that needs approvals
+// may not send emails, but it may request approvals and read their results. Package emails refuses broadcasts of a
+// limited grant; see [teams.Actor.Limited].
 func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	if !l.Any() {
 		return set
@@ -96,7 +96,7 @@ func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	return set
 }
 
-// RemovedScopes returns the scopes in set that an app with these limits may not have.
+// RemovedScopes returns those of the given scopes that an app with these limits may not have.
 func (l Limits) RemovedScopes(set teams.Scopes) teams.Scopes { return set &^ l.restrict(set) }
 
 // AllowedScopes returns the effective scopes of a grant, given the current scopes of the user or key that consented.
@@ -114,7 +114,7 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 			"can.")
 	}
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The row lock makes concurrent changes run one after the other, so that neither overwrites the other.
+		// The row lock serializes concurrent changes, so that none overwrites another.
 		_, err := lockRefreshState(ctx, tx, by.TeamID, grantID)
 		if errors.Is(err, db.ErrNoRows) {
 			return fault.NotFoundf("OAuth grant not found")
@@ -181,16 +181,16 @@ type Usage struct {
 	Sent int64 // today
 }
 
-// Usage returns the limits of a grant and how many emails it has sent today.
+// Usage returns a grant's limits and the number of emails that it has sent today.
 func (s *Service) Usage(ctx context.Context, teamID, grantID string) (u Usage, err error) {
 	u.Limits, u.Sent, err = limitsOf(ctx, s.DB.Reader, teamID, grantID, dayOf(s.DB.Now()))
 	return u, err
 }
 
 // ConsumeLimits counts the emails that an actor sends, in the transaction that accepts them. The parameter recipients
-// has the number of recipients of each email. ConsumeLimits does not count emails of users, API keys or grants without
-// limits. If an email has too many recipients, ConsumeLimits returns an Invalid fault. If the daily limit is exceeded,
-// ConsumeLimits returns a DailyQuota fault, so that clients do not retry before the next day.
+// holds the number of recipients of each email. ConsumeLimits does not count emails from users, API keys or grants
+// without limits. If an email has too many recipients, ConsumeLimits returns an Invalid fault. If the daily limit is
+// exceeded, ConsumeLimits returns a DailyQuota fault, so that clients do not retry before the next day.
 func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 	if by.Kind != teams.GrantActor {
 		return nil
@@ -223,9 +223,9 @@ func (s *Service) CheckLimits(ctx context.Context, by teams.Actor, recipients ..
 	return err
 }
 
-// CheckEach returns, for each email of a batch, the fault with which it would be refused, or nil. CheckEach counts
-// nothing; it assumes that all earlier emails of the batch without a fault are sent. The parameter recipients has the
-// number of recipients of each email.
+// CheckEach checks each email in a batch and returns the fault with which that email would be refused, or nil.
+// CheckEach counts nothing; it assumes that every earlier email in the batch is sent unless it has a fault. The
+// parameter recipients holds the number of recipients of each email.
 func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 	faults := make([]error, len(recipients))
 	if by.Kind != teams.GrantActor {
@@ -240,8 +240,8 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume adds the recipients of a batch of emails to the daily usage and returns the sum, or a fault if a limit is
-// exceeded.
+// consume adds the recipients of a batch of emails to the daily usage. It returns the new total, or a fault if a limit
+// is exceeded.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// limited creates a grant with limits for the client, and returns the grant as an actor.
+// limited creates a grant with limits for the fixture's client and returns the actor for that grant.
 func (f *fixture) limited(l grants.Limits) teams.Actor {
 	f.T.Helper()
 	p := f.params()
@@ -40,7 +40,7 @@ func (f *fixture) sendBy(by teams.Actor, to ...string) error {
 	return err
 }
 
-// wantLimit checks that an error is a fault with a message that names the limit.
+// wantLimit checks that an error is a fault of the given kind whose message names the limit.
 func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	t.Helper()
 	if err == nil || fault.KindOf(err) != kind || !strings.Contains(err.Error(), names) {
@@ -48,7 +48,7 @@ func wantLimit(t *testing.T, err error, kind fault.Kind, names string) {
 	}
 }
 
-// An app with sending limits cannot exceed them with any operation that sends emails.
+// No operation that sends emails lets an app exceed its sending limits.
 func TestLimits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -78,7 +78,7 @@ func TestLimits(t *testing.T) {
 		f.Must(f.sendBy(by, "a@reader.example"))
 		wantLimit(t, f.sendBy(by, "a@reader.example"), fault.DailyQuota, "may send 5 emails a day")
 
-		// The limit of an app does not apply to other actors of the team, and the app's count restarts on the next day.
+		// An app's limit does not apply to other actors of the team, and the app's count starts again at zero the next day.
 		f.Send(testnode.Hello("a@reader.example", "b@reader.example", "c@reader.example"))
 		f.exec(`UPDATE grant_volumes SET day = day - 1`)
 		f.Must(f.sendBy(by, "a@reader.example"))
@@ -88,8 +88,8 @@ func TestLimits(t *testing.T) {
 	})
 }
 
-// In a permissive batch, the emails within the app's limits are sent and the refused emails are listed as errors. If
-// the daily limit allows no email of the batch, the batch is refused with the same error as a single email.
+// In a permissive batch, the emails within the app's limits are sent, and the refused emails are listed as errors. If
+// the daily limit allows none of the emails, the whole batch is refused with the same error as a single email.
 func TestLimitsOfPermissiveBatch(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -132,8 +132,8 @@ func TestLimitsOfPermissiveBatch(t *testing.T) {
 	})
 }
 
-// Around midnight, an email that a node with a slow clock accepts counts for the new day, so that the new day's count
-// is not reset. A stored count for a day after the next one comes from a wrong clock and is ignored.
+// If a node with a slow clock accepts an email just after midnight, the email counts toward the new day, so that the
+// new day's count is not reset. A stored count for a day after the next one comes from a wrong clock and is ignored.
 func TestLimitAtMidnight(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{Emails: 2})
@@ -149,7 +149,8 @@ func TestLimitAtMidnight(t *testing.T) {
 	})
 }
 
-// Concurrent emails do not exceed the daily limit, and refused emails count neither for the app nor for the team.
+// Concurrent emails do not exceed the daily limit, and refused emails do not count toward the limits of the app or the
+// team.
 func TestLimitAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.Must(f.Quotas.Set(t.Context(), f.Node.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 1000 }))
@@ -177,7 +178,7 @@ func TestLimitAtOnce(t *testing.T) {
 	})
 }
 
-// An app with limits cannot send broadcasts, because the number of a broadcast's recipients is unlimited.
+// An app with limits cannot send broadcasts, because a broadcast can have any number of recipients.
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
@@ -254,8 +255,8 @@ func TestGrantsEndWithTheirUser(t *testing.T) {
 	})
 }
 
-// Two concurrent changes of limits do not undo each other, for example if a person requires approval while a script
-// sets a number.
+// Two concurrent changes to limits do not undo each other, for example if a person requires approval while a script
+// sets a daily limit.
 func TestSetLimitsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.limited(grants.Limits{})

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-const uriMax = 2048 // maximum length in characters of a client's redirect URIs and other URIs
+const uriMax = 2048 // maximum length of a client's redirect URIs and other URIs, in characters
 
-// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser opens some of these schemes as a
-// document or a local file. Others do not return to the app but, for example, make a phone call.
+// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser would open some of these URIs as a
+// document or a local file. Others would not lead back to the app but, for example, make a phone call.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
 
-// loopbacks are the host names and addresses of the user's own machine. Apps on the user's own machine do not know
-// their port in advance, so loopback redirect URIs may have any port (RFC 8252 section 7.3).
+// loopbacks are the host names and addresses of the user's own machine. Apps on the user's machine do not know their
+// port in advance, so loopback redirect URIs may have any port (RFC 8252 section 7.3).
 var loopbacks = []string{"127.0.0.1", "[::1]", "localhost"}
 
 // checkRedirect returns the reason why a redirect URI is refused, or "" if it is allowed. The allowed schemes are
@@ -43,15 +43,15 @@ func checkRedirect(uri string) (problem string) {
 	return ""
 }
 
-// isURIText reports whether a string has only characters that are allowed in a URI (RFC 3986 appendix A). The allowed
-// characters do not include spaces, which separate stored redirect URIs.
+// isURIText reports whether a string has only characters that are allowed in a URI (RFC 3986 appendix A). Spaces are
+// not allowed, so redirect URIs can be stored separated by spaces.
 func isURIText(uri string) bool {
 	return !strings.ContainsFunc(uri, func(r rune) bool {
 		return r <= ' ' || r > '~' || strings.ContainsRune("\"<>\\^`{|}", r)
 	})
 }
 
-// withoutPort returns a loopback http URI without the scheme and the port.
+// withoutPort returns a loopback http URI without its scheme and port.
 func withoutPort(uri string) (rest string, ok bool) {
 	rest, ok = strings.CutPrefix(uri, "http://")
 	if !ok {

@@ -54,8 +54,8 @@ func TestRedirects(t *testing.T) {
 	}
 }
 
-// For any registered and requested URIs, a browser is redirected only to a registered URI, except that the port of a
-// loopback URI may differ.
+// For any combination of registered and requested URIs, a browser is redirected only to a registered URI. Only the port
+// of a loopback URI may differ.
 func FuzzRedirects(f *testing.F) {
 	for _, s := range []string{"https://a.example/cb", "http://127.0.0.1/cb", "http://[::1]:1/cb?x",
 		"http://localhost:1@a.example/",

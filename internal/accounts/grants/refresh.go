@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// refreshPurpose is the keyring purpose with which refresh tokens are signed.
+// refreshPurpose is the keyring purpose for signing refresh tokens.
 const refreshPurpose = "oauth refresh token"
 
 // RefreshParams are the parameters of a client's request for new tokens (RFC 6749 section 6). Scope and Resource narrow
@@ -25,8 +25,8 @@ var errInvalidRefresh = refuse(InvalidGrant,
 	"The refresh token is unknown, has expired, was used before or has been revoked, or "+
 		"belongs to another client. Ask for authorization again.")
 
-// Refresh exchanges the newest refresh token of a grant for new tokens. The use of an older refresh token revokes the
-// grant; the package comment describes the exception.
+// Refresh exchanges the newest refresh token of a grant for new tokens. Using an older refresh token revokes the grant;
+// the package comment describes the one exception.
 func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) {
 	client, err := s.Client(ctx, x.ClientID)
 	if err != nil {
@@ -65,8 +65,8 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if err := s.checkGrantor(ctx, &g); err != nil {
 		return Tokens{}, err
 	}
-	// Check that tokens can be signed before the refresh token is marked as used. If signing failed after the token is
-	// marked as used, a late retry of the client would revoke the grant.
+	// Before the refresh token is marked as used, check that tokens can be signed. If signing failed after the token was
+	// marked as used, a late retry by the client would revoke the grant.
 	if _, err := s.signer(ctx, s.DB.Now()); err != nil {
 		return Tokens{}, err
 	}
@@ -79,7 +79,7 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 }
 
 // checkGrantor revokes a grant if its user is no longer a member of the team, or if its API key was deleted. In most
-// cases, [Service.RevokeUser] has revoked the grant before. The check also covers grants that were not revoked because
+// cases, [Service.RevokeUser] has already revoked the grant. The check also covers grants that were not revoked because
 // a clock was wrong when the user joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
 	_, err := s.grantorActor(ctx, g)
@@ -127,20 +127,20 @@ func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err e
 
 // refreshState is the state of a grant's refresh tokens.
 type refreshState struct {
-	newest    int64     // the generation of the valid token
-	retried   int64     // the generation that was exchanged for the newest; 0 if none
-	rotatedAt time.Time // when the token of the generation retried was first used
+	newest    int64     // generation of the valid token
+	retried   int64     // generation of the token exchanged for the newest; 0 if none
+	rotatedAt time.Time // when the token of generation retried was first used
 }
 
 // use records the use of a refresh token with the given generation, and reports whether the use is allowed. The newest
-// refresh token may be used. The previous refresh token may be used a second time within [retryTime], for a client that
-// did not receive the response. A second use of the previous refresh token replaces the newest one. If a client
-// received the replaced token after all, using it counts as the use of an old token.
+// refresh token may be used. The previous refresh token may be used a second time within [retryTime], because the
+// client may not have received the response. A second use of the previous refresh token replaces the newest one. If a
+// client received the replaced token after all, that token now counts as an old one.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:
 		l.retried, l.rotatedAt = generation, now
-	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // Abs, because a clock may go back
+	case generation == l.retried && now.Sub(l.rotatedAt).Abs() < retryTime: // Abs, as the clock may have been set back
 	default:
 		return false
 	}

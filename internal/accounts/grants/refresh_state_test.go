@@ -41,8 +41,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// For any sequence of token uses by a client and a thief, a lost response can be replaced once. If two parties hold
-// refresh tokens of a grant, using any but the newest token revokes the grant.
+// Whatever the order in which a client and a thief use their tokens, a lost response can be replaced once. If two
+// parties hold refresh tokens for one grant, using any token but the newest revokes the grant.
 func TestRefreshStateHasOneHolder(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 )
 
-// The use of an old refresh token revokes the grant for both holders of its tokens.
+// Using an old refresh token revokes the grant for everyone who holds one of its tokens.
 func TestRefreshTokenReused(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.granted(f.Acme, "full_access")
@@ -85,7 +85,7 @@ func TestRefreshManyTimesAtOnce(t *testing.T) {
 	})
 }
 
-// take removes and returns one of the tokens.
+// take removes a token from the set and returns it.
 func take(tokens map[string]bool) string {
 	taking.Lock()
 	defer taking.Unlock()

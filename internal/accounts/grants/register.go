@@ -19,15 +19,15 @@ const (
 	clientNameMax  = 200 // maximum length in characters (API reference section 24.2)
 	redirectsMax   = 10
 	registerTime   = time.Hour
-	registeredHour = 20  // maximum number of registrations by one address within registerTime
-	registeredAll  = 500 // maximum number of unused clients registered by all addresses within registerTime
+	registeredHour = 20  // maximum number of registrations from one address within registerTime
+	registeredAll  = 500 // maximum number of unused clients registered from all addresses within registerTime
 )
 
 // NewClient contains the metadata of a client to register (RFC 7591 section 2).
 type NewClient struct {
 	Name          string
 	RedirectURIs  []string
-	GrantTypes    []string // nil means all supported grant types; likewise for ResponseTypes
+	GrantTypes    []string // nil means all supported types, here and in ResponseTypes
 	ResponseTypes []string
 	AuthMethod    string
 	Scope         string
@@ -35,9 +35,10 @@ type NewClient struct {
 	Address       string // IP address of the client that sends the request
 }
 
-// Register registers a client. One address may register 20 clients an hour, and all addresses together 500, counted
-// across all nodes. Register refuses further clients with the error TooManyRequests. The audit log records a client
-// only at its first consent, so that unauthenticated clients cannot flood the log.
+// Register registers a client. At most 20 clients may be registered from one address per hour, and all addresses
+// together may register at most 500 clients that stay unused. Both limits apply across all nodes. If a limit is
+// reached, Register returns a TooManyRequests error. The audit log records a client only at its first consent, so that
+// unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {
@@ -45,8 +46,8 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	}
 	c.ID, c.CreatedAt, c.Registered = id.New(), db.Now(), true
 	address := Network(n.Address)
-	// Check the limit before the transaction, so that a flood of registrations does not wait for the write lock, which
-	// other transactions need.
+	// Check the limit before the transaction begins, so that a flood of registrations does not compete with other
+	// transactions for the write lock.
 	if err := s.mayRegister(ctx, s.DB.Reader, address, s.DB.Now()); err != nil {
 		return Client{}, err
 	}
@@ -64,7 +65,7 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	return c, err
 }
 
-// mayRegister returns an error if an hourly limit of registrations is reached.
+// mayRegister returns an error if an hourly registration limit has been reached.
 func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, now time.Time) error {
 	own, all, err := countRecent(ctx, r, address, now.Add(-registerTime))
 	if err != nil {
@@ -117,8 +118,7 @@ func (n *NewClient) check() (c Client, err error) {
 	return c, nil
 }
 
-// scopesOf parses a list of scope names. If the list is empty, scopesOf returns the default scopes in the parameter
-// otherwise.
+// scopesOf parses a list of scope names. If the list is empty, scopesOf returns the given default scopes.
 func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	if strings.TrimSpace(text) == "" {
 		return otherwise, nil
@@ -132,8 +132,8 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// isInvisible reports whether a character is invisible or changes the text direction. Invisible characters could make a
-// client's name look like another name.
+// isInvisible reports whether a character is invisible or changes the text direction. With such characters, one
+// client's name could be made to look like another's.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError
 }
@@ -144,7 +144,7 @@ func isPage(uri string) bool {
 	return err == nil && len(uri) <= uriMax && isURIText(uri) && u.Scheme == "https" && u.Hostname() != "" && u.User == nil
 }
 
-// Network returns the network to which the rate limits apply: an IPv4 address itself, or the /64 of an IPv6 address.
+// Network returns the network to which the rate limits apply: the address itself for IPv4, or its /64 for IPv6.
 func Network(address string) string {
 	a, err := netip.ParseAddr(address)
 	if err != nil {

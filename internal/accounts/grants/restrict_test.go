@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// TestRestrict lists the scopes that a grant with limits lacks compared to full access. Before you add a new scope
-// here, check that an app cannot use it to send uncounted emails.
+// TestRestrict lists the scopes of full access that a grant with limits lacks. Before you add a new scope here, check
+// that an app cannot use it to send uncounted emails.
 func TestRestrict(t *testing.T) {
 	t.Parallel()
 	full := Scopes{Full: true}.All()

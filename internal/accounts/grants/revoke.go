@@ -25,7 +25,7 @@ func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason
 // RevokeBy revokes a grant on behalf of a dashboard user. Users may revoke grants to which they consented; revoking any
 // other grant requires the scope grants:write.
 func (s *Service) RevokeBy(ctx context.Context, by teams.Actor, grantID string) error {
-	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // a grant's user never changes, so no lock is needed
+	g, err := getGrant(ctx, s.DB.Reader, by.TeamID, grantID) // no lock is needed, because a grant's user never changes
 	if err == nil && (by.Kind != teams.UserActor || g.UserID != by.ID) {
 		err = by.Require(teams.GrantsWrite)
 	}
@@ -71,8 +71,8 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 }
 
 // RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. RevokeUser deletes
-// the user's unused codes before it revokes the grants. If a code is being exchanged, the deletion waits for that
-// exchange, so RevokeUser also revokes the grant that the exchange creates.
+// the user's unused codes before it revokes the grants. If a code is being exchanged, the deletion waits for the
+// exchange to finish, so RevokeUser also revokes the grant that results from it.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)
@@ -133,7 +133,7 @@ func (s *Service) ScopesOf(ctx context.Context, r db.Reader, teamID string, by t
 		if err != nil {
 			return 0, err
 		}
-		may := teams.FullAccess.Scopes() // for a grant to which an API key consented
+		may := teams.FullAccess.Scopes() // an API key consented to the grant
 		if g.UserID != "" {
 			may, err = s.Members.Scopes(ctx, r, teamID, teams.ActorRef{Kind: teams.UserActor, ID: g.UserID})
 		}
@@ -147,9 +147,9 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.DB.Hint(teams.HintTopic, teamID) })
 }
 
-// RevokeToken revokes the grant of a refresh token for its client (RFC 7009). RevokeToken ignores an invalid token or a
-// token of another client and returns no error. RevokeToken refuses access tokens, because they cannot be revoked
-// individually.
+// RevokeToken revokes the grant to which a client's refresh token belongs (RFC 7009). If the token is invalid or
+// belongs to another client, RevokeToken does nothing and returns no error. RevokeToken rejects access tokens, because
+// they cannot be revoked individually.
 func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string) error {
 	client, err := s.Client(ctx, clientID)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 	})
 }
 
-// Active reports whether a scheduled request of a grant may still be carried out: the grant is not revoked, and its
+// Active reports whether a grant's scheduled request may still be carried out: the grant has not been revoked, and its
 // user may still act for the team.
 func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)

@@ -56,8 +56,8 @@ func TestRevokedOnAnotherNode(t *testing.T) {
 	wg.Go(func() { far.DB.Run(ctx) })
 	t.Cleanup(func() { stop(); wg.Wait() })
 
-	// The other node misses a cache-invalidation hint that is sent before it listens. The test first deletes an API key,
-	// to find out when the other node listens.
+	// A cache-invalidation hint that is sent before the other node listens is lost. The test first deletes an API key to
+	// find out when the other node has begun to listen.
 	key, token := f.Key(f.Acme.TeamID, teams.NewKey{Name: "x"})
 	_, err := far.Teams.Authenticate(t.Context(), token)
 	f.Must(err)
@@ -106,7 +106,8 @@ func TestKeyDeleted(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_grants WHERE revoked_reason = $1`, string(grants.KeyDeleted)); n != 1 {
 			t.Errorf("%d grants ended with the key", n)
 		}
-		// If an older release, which has no grants, deletes an API key, the grants of that key stop working.
+		// If a node with an older release, which does not support grants, deletes an API key, the grants to which that key
+		// consented stop working.
 		key, token = f.Key(f.Acme.TeamID, teams.NewKey{Name: "dev"})
 		by, err = f.Node.Teams.Authenticate(ctx, token)
 		f.Must(err)

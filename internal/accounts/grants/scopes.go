@@ -10,19 +10,19 @@ import (
 // fullAccess is the name for all scopes that a grant may have (API reference section 24.7).
 const fullAccess = string(teams.FullAccess)
 
-// unnamed are the scopes that no client may request by name. An app must not take the team away from its owners or make
-// decisions that are reserved for people. Full access includes approvals:write, as it does for API keys. An app with
-// full access may send any email anyway, and could create an API key with full access.
+// unnamed contains the scopes that no client may request by name. An app must not take the team away from its owners or
+// make decisions that are reserved for people. Full access includes approvals:write, as it does for API keys. An app
+// with full access may send any email without approval, and could also create an API key with full access.
 var unnamed = teams.NewScopes(teams.OwnersWrite, teams.ApprovalsWrite)
 
 // Scopes are the scopes that a client requested or was granted. The zero value of Scopes contains no scopes.
 type Scopes struct {
-	Full bool         // full_access: all scopes of an API key with full access, also those of later releases
+	Full bool         // full_access: all scopes of an API key with full access, including any that later releases add
 	Each teams.Scopes // scopes that the client requested by name
 }
 
-// ParseScopes parses names separated by spaces (RFC 6749 section 3.3). The result ok is false if a scope is unknown or
-// may not be requested by name.
+// ParseScopes parses names separated by spaces (RFC 6749 section 3.3). If a scope is unknown or may not be requested by
+// name, ParseScopes returns ok == false.
 func ParseScopes(text string) (set Scopes, ok bool) {
 	for name := range strings.FieldsSeq(text) {
 		if name == fullAccess {
@@ -66,14 +66,14 @@ func (set Scopes) All() teams.Scopes {
 // Empty reports whether the scopes allow nothing.
 func (set Scopes) Empty() bool { return set.All() == 0 }
 
-// Covers reports whether the scopes s include all scopes in other.
+// Covers reports whether a set of scopes includes all scopes of another set.
 func (set Scopes) Covers(other Scopes) bool {
 	return other.All()&^set.All() == 0 && (set.Full || !other.Full)
 }
 
-// Intersect returns the scopes that are also in the set may. Intersect keeps the name full_access only if may includes
-// every scope of full access. If may lacks a scope of full access, Intersect returns individual scopes, so that the
-// result does not grow with the user's role.
+// Intersect returns the scopes that are also in the given set. The result contains the name full_access only if the
+// given set includes every scope of full access. Otherwise it contains individual scopes, so that the result does not
+// grow with the user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set

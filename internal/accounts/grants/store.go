@@ -44,7 +44,7 @@ func listGrants(ctx context.Context, r db.Reader, teamID string, p page.Page) ([
 		ON c.id = g.client_id WHERE g.team_id = $1`, ID: "g.id", Args: []any{teamID}}, p, scanGrant)
 }
 
-// countActive returns the number of active grants of a team, or most if there are more.
+// countActive counts a team's active grants, up to the given maximum.
 func countActive(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT id FROM oauth_grants WHERE team_id = $1
 		AND revoked_reason = '' LIMIT $2) active`, teamID, most).Scan(&n)
@@ -66,9 +66,9 @@ func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
 		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
 }
 
-// dayUsed returns the number of emails that a grant has sent on a day. A count that is stored for the next day is also
-// used, because a transaction that began before midnight must not reset the count of the new day. A count for a later
-// day comes from a wrong clock and is ignored.
+// dayUsed returns the number of emails that a grant has sent on a given day, counted by recipient. A count that is
+// stored for the next day is also used, because a transaction that began before midnight must not reset the count of
+// the new day. A count for any later day comes from a wrong clock and is ignored.
 func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64) (used int64, err error) {
 	err = r.QueryRow(ctx, `SELECT used FROM grant_volumes WHERE team_id = $1 AND grant_id = $2
 		AND day - $3 IN (0, 1)`, teamID, grantID, day).Scan(&used)
@@ -78,8 +78,8 @@ func dayUsed(ctx context.Context, r db.Reader, teamID, grantID string, day int64
 	return used, err
 }
 
-// countDay adds n to the number of emails that a grant has sent on a day. If the sum would exceed the limit, countDay
-// returns false and counts nothing. The caller must check that n alone does not exceed the limit.
+// countDay adds n to the number of emails that a grant has sent on a given day. If the total would exceed the limit,
+// countDay returns false and changes nothing. The caller must check that n alone does not exceed the limit.
 func countDay(ctx context.Context, tx *db.Tx, teamID, grantID string, day, n, limit int64) (bool, error) {
 	changed, err := tx.Exec(ctx, `INSERT INTO grant_volumes (team_id, grant_id, day, used) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (team_id, grant_id) DO UPDATE SET
@@ -118,8 +118,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
-// value, but on PostgreSQL it locks the row. With this lock, the second of two concurrent uses of a refresh token sees
-// the effect of the first.
+// value, but on PostgreSQL it locks the row. Because of this lock, the second of two concurrent uses of a refresh token
+// sees the effect of the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
@@ -135,9 +135,9 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
-// expireGrants revokes a batch of grants with expired refresh tokens, of all teams. The outer conditions of the UPDATE
-// check rows again that a concurrent transaction has changed. The outer conditions are written so that the query
-// planner does not use a partial index for them.
+// expireGrants revokes a batch of grants, across all teams, whose refresh tokens have expired. The outer conditions of
+// the UPDATE recheck rows that a concurrent transaction has changed. They are written so that the query planner does
+// not use a partial index for these conditions.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -150,7 +150,7 @@ func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int6
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// storedCode is an authorization code with the data of its request.
+// storedCode is an authorization code together with the data of the authorization request.
 type storedCode struct {
 	Hash, GrantID, TeamID, UserID, KeyID, ClientID, Scope, Resource, RedirectURI, Challenge string
 	Limits                                                                                  Limits
@@ -188,7 +188,7 @@ func getCode(ctx context.Context, r db.Reader, hash string) (storedCode, error) 
 	return scanCode(r.QueryRow(ctx, `SELECT `+codeColumns+` FROM oauth_codes WHERE hash = $1`, hash))
 }
 
-// deleteCodes deletes a batch of codes of all teams that expired before a time.
+// deleteCodes deletes a batch of authorization codes, across all teams, that expired before the given time.
 func deleteCodes(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_codes WHERE hash IN (SELECT hash FROM oauth_codes WHERE expires_at < $1
 		ORDER BY expires_at, hash LIMIT $2)`, before.UnixMicro(), limit)
@@ -234,8 +234,8 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
 }
 
-// countRecent counts the clients that one address registered since a time, and all unused clients that were registered
-// since then. Both counts of clients are small, because the registration limits bound them.
+// countRecent returns two counts for the period since the given time: the clients registered from one address, and all
+// unused clients. Both counts are small, because the registration limits bound them.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
@@ -244,16 +244,16 @@ func countRecent(ctx context.Context, r db.Reader, address string, since time.Ti
 	return own, all, err
 }
 
-// markUsed marks a client as used at its first consent, and returns the address that registered it. If the client is
-// already marked as used, markUsed returns ErrNoRows.
+// markUsed marks a client as used at its first consent, and returns the IP address from which it was registered. If the
+// client is already marked as used, markUsed returns ErrNoRows.
 func markUsed(ctx context.Context, tx *db.Tx, clientID string) (address string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE oauth_clients SET used_at = $2 WHERE id = $1 AND used_at = 0 RETURNING address`,
 		clientID, tx.Now().UnixMicro()).Scan(&address)
 	return address, err
 }
 
-// unusedBefore returns the time before which unused clients are to be deleted. The result is the parameter before, or a
-// later time if more than most unused clients would remain.
+// unusedBefore returns a cutoff time: unused clients that were created earlier are to be deleted. The cutoff is the
+// given time, or a later time if too many unused clients would remain.
 func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) (time.Time, error) {
 	var at int64
 	err := r.QueryRow(ctx, `SELECT created_at FROM oauth_clients WHERE used_at = 0 ORDER BY created_at DESC, id DESC
@@ -270,8 +270,8 @@ func unusedBefore(ctx context.Context, r db.Reader, before time.Time, most int) 
 	return before, nil
 }
 
-// deleteClients deletes a batch of unused clients. Like expireGrants, deleteClients checks again that the clients are
-// still unused.
+// deleteClients deletes a batch of unused clients. Like expireGrants, deleteClients rechecks that the clients are still
+// unused.
 func deleteClients(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM oauth_clients WHERE id IN (SELECT id FROM oauth_clients WHERE used_at = 0
 		AND created_at < $1 ORDER BY created_at, id LIMIT $2) AND used_at <= 0`, before.UnixMicro(), limit)

@@ -36,8 +36,8 @@ type claims struct {
 	GrantID  string           `json:"grant_id"`
 }
 
-// tokens issues a new access token and refresh token for a grant. The access token is for the grant's resource. Call
-// tokens after the transaction commits, because signing takes time.
+// tokens issues a new access token and a new refresh token for a grant. The access token is valid for the grant's
+// resource. Call tokens after the transaction commits, because signing takes time.
 func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)
@@ -77,8 +77,8 @@ func badToken() error {
 			"the refresh token, or ask for authorization again.")
 }
 
-// Authenticate returns the actor of an access token and the time until which the result may be cached, at most 5 s. A
-// hint with the topic [teams.HintTopic] invalidates the cached result.
+// Authenticate returns the actor for an access token, and the time until which the result may be cached, which is at
+// most 5 s away. A hint with the topic [teams.HintTopic] invalidates the cached result.
 func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, time.Time, error) {
 	now := s.DB.Now()
 	c, err := s.verify(ctx, token, now)
@@ -115,12 +115,13 @@ func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, erro
 	if g.KeyID != "" {
 		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
 	}
-	t, err := s.Teams.Get(ctx, g.TeamID) // grants of keys from earlier releases have no key id
+	t, err := s.Teams.Get(ctx, g.TeamID) // grants to keys by earlier releases have no key id
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
 }
 
-// singleResource returns the resource of an access token as stored in actors, or "" if the token is for all resources.
+// singleResource returns the only resource for which an access token is valid, in the form used by actors, or "" if the
+// token is valid for all resources.
 func (s *Service) singleResource(audience jwt.Audience) string {
 	all := slices.DeleteFunc(slices.Clone(s.Resources), func(one string) bool { return !audience.Contains(one) })
 	if len(all) != 1 {

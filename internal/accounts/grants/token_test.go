@@ -106,7 +106,7 @@ func TestForgedTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The test signs a token with the public key as HMAC secret. A verifier that trusts the algorithm in the token's
+	// The test signs a token, using the public key as an HMAC secret. A verifier that trusts the algorithm in the token's
 	// header would accept the token.
 	public, err := x509.MarshalPKIXPublicKey(k.private.Public())
 	if err != nil {
@@ -155,8 +155,8 @@ func TestUnknownKeys(t *testing.T) {
 	}
 }
 
-// Signing keys are rotated without a gap. The next key is published a day before it signs, and an old key stays
-// published as long as its tokens are valid.
+// Signing keys are rotated without a gap. The next key is published a day before its first use, and an old key stays
+// published as long as tokens signed with it are valid.
 func TestRotateKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -213,7 +213,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// Nodes that start at the same time create only one first signing key.
+// Nodes that start at the same time together create only one signing key.
 func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Sign-in attempts are counted across all nodes, for an hour from the first attempt. Each account address has a count,
-// even if no such account exists, and each client network has a count. An IPv6 client belongs to three networks (/64,
-// /56 and /48). Without counts for the larger networks, an attacker with a /48 could use thousands of /64 networks to
-// make unlimited guesses and create unlimited rows. A larger network has a higher limit, so that one subscriber of a
-// provider cannot lock out the provider's other subscribers.
+// Sign-in attempts are counted across all nodes, for an hour from the first attempt. There is one count per account
+// address, even if no such account exists, and one per client network. An IPv6 client belongs to three networks (/64,
+// /56 and /48). Without counts for the larger networks, an attacker with a /48 could switch between thousands of /64
+// networks to make almost unlimited guesses and create almost unlimited rows. A larger network has a higher limit, so
+// that one customer of an internet provider cannot lock out the provider's other customers.
 //
 // An attempt is counted before the password or code is checked, and refunded if it succeeds, so that concurrent
 // attempts cannot exceed the limit. A successful sign-in does not reset the count of failed attempts, because it would
@@ -27,19 +27,19 @@ const (
 	attemptsFor      = time.Hour
 	clocksDiffer     = time.Minute // maximum expected clock difference between nodes
 	passwordsAccount = 10          // wrong passwords for an account
-	codesAccount     = 10          // wrong second-factor codes for an account
-	resetsAccount    = 5           // requested reset links for an account
+	codesAccount     = 10          // wrong two-factor codes for an account
+	resetsAccount    = 5           // password reset links requested for an account
 	perNetwork       = 50          // from a network: wrong passwords or codes, or codes that the OIDC provider refused
 	resetsNetwork    = 20
 )
 
-// limit is the name of a counter of attempts and its maximum.
+// limit is the name and the maximum of an attempt counter.
 type limit struct {
 	name string
 	most int64
 }
 
-// passwordLimits returns the limits of password attempts for an account, identified by its email address, and for the
+// passwordLimits returns the limits on password attempts for the account with the given email address and for the
 // client's networks.
 func passwordLimits(email string, c Client) []limit {
 	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
@@ -53,15 +53,16 @@ func resetLimits(email string, c Client) []limit {
 	return append([]limit{{"reset:" + hashToken(email), resetsAccount}}, networkLimits("resets", c, resetsNetwork)...)
 }
 
-// widerNetworks are the larger networks that contain the /64 of an IPv6 client: the /56 that a household often has, and
-// the /48 of a site. The field times is the limit of a wider network as a multiple of the limit of a /64.
+// widerNetworks lists the sizes of the larger networks that contain an IPv6 client's /64: a /56, which a household
+// often has, and a /48, which a site has. The field times says how many times higher a wider network's limit is than
+// the limit of a /64.
 var widerNetworks = []struct {
 	bits  int
 	times int64
 }{{56, 3}, {48, 10}}
 
-// networkLimits returns the limits for a client's networks, smallest network first. The fixed order prevents deadlocks
-// between concurrent attempts.
+// networkLimits returns the limits for a client's networks, starting with the smallest network. The fixed order
+// prevents deadlocks between concurrent attempts.
 func networkLimits(kind string, c Client, most int64) []limit {
 	names := networks(c.Address)
 	limits := []limit{{kind + ":" + names[0], most}}
@@ -89,8 +90,8 @@ func networks(address string) []string {
 	return names
 }
 
-// consumeAttempts counts an attempt for each of the limits. If a limit is already reached, consumeAttempts counts
-// nothing and returns a TooFast fault that says how long to wait.
+// consumeAttempts counts one attempt against each limit. If a limit is already reached, consumeAttempts counts nothing
+// and returns a TooFast fault that says how long to wait.
 func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		now := s.now()
@@ -107,8 +108,8 @@ func (s *Service) consumeAttempts(ctx context.Context, limits []limit) error {
 	})
 }
 
-// refundAttempt refunds an attempt if its password or code could not be checked because of err, and returns err.
-// Without the refund, users who retry while the server is busy would reach the limit.
+// refundAttempt refunds an attempt whose password or code could not be checked because of the given error, and returns
+// that error. Without the refund, users who retry while the server is busy would reach the limit.
 func (s *Service) refundAttempt(ctx context.Context, limits []limit, err error) error {
 	failed := s.DB.Update(context.WithoutCancel(ctx), func(tx *db.Tx) error {
 		refundAttempts(ctx, tx, limits)

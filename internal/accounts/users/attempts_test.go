@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 		x.pass(time.Minute)
 		x.session("ada@example.com", password)
 
-		// All addresses of an IPv6 /64 count as one network; a /56 and a /48 have higher limits.
+		// All addresses in an IPv6 /64 count as one network; a /56 and a /48 have higher limits.
 		count := func(network string, n int) {
 			x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := tx.Exec(t.Context(), `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, $3)
@@ -82,8 +82,8 @@ func (x *fixture) attempts() (n int) {
 	return n
 }
 
-// TestAttemptsThatAreNotJudged checks that sign-in attempts do not count if their password could not be checked because
-// too many hashes were being computed.
+// TestAttemptsThatAreNotJudged checks that a sign-in attempt does not count if the server was too busy with other
+// password hashes to check the password.
 func TestAttemptsThatAreNotJudged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -102,8 +102,8 @@ func TestAttemptsThatAreNotJudged(t *testing.T) {
 	})
 }
 
-// TestLimitsAfterAWrongClock checks that attempts counted while the clock was wrong do not lock an account longer after
-// the clock is corrected.
+// TestLimitsAfterAWrongClock checks that attempts counted while the clock was wrong do not keep an account locked once
+// the clock has been corrected.
 func TestLimitsAfterAWrongClock(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -126,7 +126,7 @@ func TestLimitsAfterAWrongClock(t *testing.T) {
 	})
 }
 
-// TestAttemptsAtOnce checks that concurrent requests with wrong passwords do not exceed the limit of attempts.
+// TestAttemptsAtOnce checks that concurrent requests with wrong passwords cannot exceed the attempt limit.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

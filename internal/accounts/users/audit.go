@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Actions of the audit log that only this package uses.
+// Audit log actions that only this package uses.
 const (
 	userDeleted     = "user.deleted"
 	resetRequested  = "user.reset_asked"
@@ -25,8 +25,8 @@ func (s *Service) recordByUser(ctx context.Context, tx *db.Tx, u User, action, d
 		Action: action, Target: u.ID, Detail: detail, Address: c.Address, UserAgent: c.UserAgent})
 }
 
-// recordByOthers records an action of another person on a user in the audit log. The actor comes from the context;
-// without one, the actor is the operator.
+// recordByOthers records in the audit log that somebody else changed a user. The actor comes from the context; if the
+// context has none, the actor is the operator.
 func (s *Service) recordByOthers(ctx context.Context, tx *db.Tx, u User, action, detail string) error {
 	return s.record(ctx, tx, u, audit.Entry{Action: action, Target: u.ID, Detail: detail})
 }

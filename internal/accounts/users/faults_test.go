@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A wrong password and a request for a reset link run the same SQL statements with and without an active account, so
-// that the response time does not reveal which accounts exist.
+// A sign-in with a wrong password runs the same SQL statements whether or not an active account exists, and so does a
+// request for a reset link. Therefore the response time does not reveal which accounts exist.
 func TestSameWork(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -42,8 +42,8 @@ func TestSameWork(t *testing.T) {
 	})
 }
 
-// TestBroken makes each SQL statement fail in turn. TestBroken checks that each failure is an internal error and can be
-// retried, because a failed transaction does not consume a code, link or challenge.
+// TestBroken makes each SQL statement fail in turn. It checks that each failure is an internal error and that the
+// operation can be retried, because a failed transaction does not consume a code, link or challenge.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -116,7 +116,7 @@ func TestBroken(t *testing.T) {
 	})
 }
 
-// breakLinks runs the operations on links and users with failing SQL statements.
+// breakLinks runs the operations on links and users while SQL statements fail.
 func (x *fixture) breakLinks(u users.User, try func(name string, least int, act func() error)) {
 	ctx := x.Context()
 	x.must(x.RequestReset(ctx, u.Email, home))
@@ -145,7 +145,7 @@ func (x *fixture) breakLinks(u users.User, try func(name string, least int, act 
 	})
 }
 
-// breakReads runs the sweep and the read-only operations with failing SQL statements.
+// breakReads runs the sweep and the read-only operations while SQL statements fail.
 func (x *fixture) breakReads(u users.User, try func(name string, least int, act func() error)) {
 	ctx := x.Context()
 	try("Sweep", 3, func() error { return x.Sweep(ctx) })

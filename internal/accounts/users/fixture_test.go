@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a users service with its own clock that collects sent emails and audit entries.
+// fixture is a users service with its own clock. It collects the emails that the service sends and its audit entries.
 type fixture struct {
 	*testing.T
 	*users.Service
@@ -31,7 +31,7 @@ type fixture struct {
 	mu     sync.Mutex
 	at     time.Time
 	mails  []string
-	logged map[string]bool // ids of the audit entries that the method took has returned
+	logged map[string]bool // ids of the audit entries that took has already returned
 }
 
 // each runs a test on both database engines.
@@ -89,7 +89,7 @@ func (x *fixture) settle() {
 	x.must(x.Service.Run(ctx))
 }
 
-// took returns the actions of the audit entries that were written since its last call.
+// took returns the actions of the audit entries that were written since the last call to took.
 func (x *fixture) took() string {
 	x.Helper()
 	x.settle()
@@ -105,7 +105,7 @@ func (x *fixture) took() string {
 	return strings.Join(all, " ")
 }
 
-// mailed returns the emails that were sent since its last call.
+// mailed returns the emails that were sent since the last call to mailed.
 func (x *fixture) mailed() []string {
 	x.settle()
 	x.mu.Lock()
@@ -149,7 +149,7 @@ func (x *fixture) attempt(email, password string) (users.Outcome, error) {
 	return x.SignIn(x.Context(), users.Attempt{Email: email, Password: password, Client: home})
 }
 
-// session signs in and returns the session.
+// session signs in with an email address and password and returns the new session.
 func (x *fixture) session(email, password string) users.Session {
 	x.Helper()
 	out, err := x.attempt(email, password)
@@ -157,7 +157,7 @@ func (x *fixture) session(email, password string) users.Session {
 	return x.of(out)
 }
 
-// of returns the session that a successful sign-in began.
+// of returns the session that was created by a successful sign-in.
 func (x *fixture) of(out users.Outcome) users.Session {
 	x.Helper()
 	if out.Token == "" || out.Pending != "" {

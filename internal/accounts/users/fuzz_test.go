@@ -33,7 +33,7 @@ func FuzzAssertion(f *testing.F) {
 
 // FuzzCode checks that only the correct TOTP code is accepted.
 func FuzzCode(f *testing.F) {
-	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // test secret of RFC 6238, which gives the code 287082 at 59 s
+	const secret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ" // test secret from RFC 6238; its code at 59 s is 287082
 	at := time.Unix(59, 0)
 	for _, seed := range []string{"", "287082", " 287-082 ", "000000", "287083", "\xff\xff\xff\xff\xff\xff"} {
 		f.Add(seed)
@@ -49,7 +49,7 @@ func FuzzCode(f *testing.F) {
 				digits += string(r)
 			}
 		}
-		// The times 29 s, 59 s and 89 s are in the TOTP steps 0, 1 and 2. A valid code never has step 0.
+		// The times 29 s, 59 s and 89 s are in the TOTP steps 0, 1 and 2. No code is valid in step 0.
 		want := map[string]int64{"287082": 1, "359152": 2}[digits]
 		if step != want {
 			t.Errorf("%q matches step %d, want %d", code, step, want)

@@ -49,14 +49,14 @@ func (s *Service) SetupLink(ctx context.Context) (string, error) {
 	return s.link("/setup", token), nil
 }
 
-// firstUser is the name of the lock for checking whether users exist.
+// firstUser is the name of the lock that is held while checking whether any user exists.
 const firstUser = "first user"
 
 func (s *Service) link(path, token string) string {
 	return s.c.PublicURL + path + "?token=" + url.QueryEscape(token)
 }
 
-// CheckSetup returns a NotFound fault unless the token of a set-up link is valid.
+// CheckSetup returns a NotFound fault if the token from a set-up link is not valid.
 func (s *Service) CheckSetup(ctx context.Context, token string) error {
 	switch ok, err := hasToken(ctx, s.DB.Reader, hashToken(token), setupToken, s.now()); {
 	case err != nil:
@@ -87,9 +87,9 @@ func (s *Service) UseSetupIn(ctx context.Context, tx *db.Tx, token string) error
 	return nil
 }
 
-// RequestReset mails a password reset link to an address if a user has that address. The result and the response time
-// are the same for unknown addresses, because the email is sent in the background. If the installation cannot send
-// email, RequestReset returns a fault for every address.
+// RequestReset mails a password reset link to an address if a user has that address. The email is sent in the
+// background, so the result and the response time do not reveal whether the address is known. If the installation
+// cannot send email, RequestReset returns a fault for every address.
 func (s *Service) RequestReset(ctx context.Context, email string, c Client) error {
 	email, err := Address(email)
 	if err != nil {
@@ -170,8 +170,8 @@ func (s *Service) CheckReset(ctx context.Context, token string) (User, error) {
 	return u, err
 }
 
-// Reset sets a new password with a reset link, and ends all sessions of the user. Reset does not sign the user in,
-// because access to the mailbox does not prove the second factor.
+// Reset uses a reset link to set a new password, and ends all sessions of the user. Reset does not sign the user in,
+// because access to the mailbox does not prove possession of the second factor.
 func (s *Service) Reset(ctx context.Context, token, password string, c Client) error {
 	u, err := s.CheckReset(ctx, token)
 	if err != nil {

@@ -33,7 +33,7 @@ func (s *Service) ByEmail(ctx context.Context, email string) (User, error) {
 	return r.User, err
 }
 
-// List returns up to limit users with ids greater than after, oldest first.
+// List returns the users whose ids are greater than after, oldest first, up to the given limit.
 func (s *Service) List(ctx context.Context, after string, limit int) ([]User, error) {
 	return listUsers(ctx, s.DB.Reader, after, limit)
 }
@@ -44,7 +44,7 @@ func (s *Service) Any(ctx context.Context) (bool, error) {
 	return len(all) > 0, err
 }
 
-// Address normalizes an email address for looking up users, and returns a fault if the address is invalid.
+// Address normalizes an email address for a user look-up, and returns a fault if the address is invalid.
 func Address(email string) (string, error) {
 	a, err := message.ParseAddress(email)
 	if err != nil {
@@ -81,8 +81,8 @@ func newDraft(email, name string) Draft {
 	return u
 }
 
-// CreateIn creates a user in a transaction. CreateIn returns a fault for the field email if the address is in use. A
-// conflict with a concurrent transaction appears only at the commit; convert that error with [Service.AddressError].
+// CreateIn creates a user in a transaction. If the address is in use, CreateIn returns a fault for the field email. A
+// conflict with a concurrent transaction is detected only at commit; convert that error with [Service.AddressError].
 func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error) {
 	switch _, err := byEmail(ctx, tx.Reader, u.Email); {
 	case err == nil:
@@ -97,8 +97,9 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error
 
 var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
-// AddressError converts the error of a transaction that called [Service.CreateIn]. If err violates the unique index on
-// email addresses, AddressError returns the fault that the address is in use; any other err is returned unchanged.
+// AddressError converts an error from a transaction that called [Service.CreateIn]. If err is a violation of the unique
+// index on email addresses, AddressError returns a fault that says that the address is in use. It returns any other
+// error unchanged.
 func (s *Service) AddressError(err error) error {
 	if s.DB.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)
@@ -158,7 +159,7 @@ func (s *Service) SetDisabled(ctx context.Context, userID string, disabled bool)
 	})
 }
 
-// Delete deletes a user and all data that this package stores about the user. Other packages keep only the user's id.
+// Delete deletes a user and all data that this package stores about the user. Other packages store only the user's id.
 func (s *Service) Delete(ctx context.Context, userID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		u, err := getUser(ctx, tx.Reader, userID)

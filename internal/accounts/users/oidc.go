@@ -24,8 +24,8 @@ import (
 
 const (
 	oidcFlow   = 10 * time.Minute
-	oidcWait   = 10 * time.Second // timeout of requests to the provider
-	oidcFailed = 5 * time.Second  // minimum interval between failed discovery requests
+	oidcWait   = 10 * time.Second // timeout for requests to the provider
+	oidcFailed = 5 * time.Second  // how long the error of a failed discovery is cached
 	identities = 10               // of a user
 	maxSubject = 255              // maximum length of a subject in bytes (OpenID Connect Core section 2)
 	cookieMost = 4096
@@ -49,7 +49,7 @@ var (
 type provider struct {
 	mu       sync.Mutex
 	found    *oidc.Provider
-	pending  chan struct{} // closed when the running discovery ends; nil if none is running
+	pending  chan struct{} // closed when the current discovery ends; nil if there is none
 	failed   error         // the error of the last discovery
 	failedAt time.Time
 }
@@ -62,9 +62,9 @@ func (s *Service) oidcContext(ctx context.Context) context.Context {
 	return oidc.ClientContext(ctx, oidcHTTP)
 }
 
-// provider returns the OIDC provider's configuration. Concurrent callers share one discovery request, and each caller
-// waits at most until its own context ends. A successful discovery result is cached without expiry. A discovery error
-// is cached for oidcFailed, so that a provider that fails slowly does not delay every caller.
+// provider returns the OIDC provider's configuration. Concurrent callers share one discovery request, but each caller
+// stops waiting when its own context ends. A successful discovery result is cached without expiry. A discovery error is
+// cached for oidcFailed, so that a provider that fails slowly does not delay every caller.
 func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	if s.c.OIDC.Issuer == "" {
 		return nil, errNoProvider
@@ -98,8 +98,8 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	return p.found, nil
 }
 
-// discoverProvider requests the provider's configuration with the timeout oidcWait, and closes the channel asked when
-// it is done.
+// discoverProvider requests the provider's configuration, with oidcWait as the timeout, and closes the channel asked
+// when it has finished.
 func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
 	s.oidc.mu.Lock()
@@ -136,12 +136,12 @@ type flow struct {
 	State     string `json:"state"`
 	Nonce     string `json:"nonce"`
 	Verifier  string `json:"verifier"`          // for PKCE
-	SessionID string `json:"session,omitempty"` // id of the session with the user to link
+	SessionID string `json:"session,omitempty"` // id of the session whose user is to be linked
 	Expires   int64  `json:"expires"`           // microseconds
 }
 
-// BeginOIDC begins a sign-in at the OIDC provider. If session is not nil, BeginOIDC begins to link an account to the
-// session's user, which requires a recent proof of identity. The provider redirects the browser to
+// BeginOIDC begins a sign-in at the OIDC provider. If session is not nil, BeginOIDC starts linking a provider account
+// to the session's user, which requires a recent proof of identity. The provider redirects the browser to
 // /sign-in/oidc/callback.
 func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, error) {
 	p, err := s.provider(ctx)
@@ -164,7 +164,7 @@ func (s *Service) BeginOIDC(ctx context.Context, session *Session) (OIDCFlow, er
 		oauth2.S256ChallengeOption(f.Verifier))}, nil
 }
 
-// claims are the claims about a person in the provider's ID token.
+// claims are the claims about a person in an ID token from the provider.
 type claims struct {
 	Email    string   `json:"email"`
 	Verified verified `json:"email_verified"`
@@ -180,12 +180,12 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 }
 
 // FinishOIDC finishes a sign-in at the OIDC provider. The parameters are the cookie and the query parameters of the
-// provider's redirect: state and code, or an error. The session must be the same as in the call of BeginOIDC.
+// provider's redirect: state and code, or an error. The session must be the one that was passed to BeginOIDC.
 //
-// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. A
-// sign-in of a user who is not linked requires that the provider has verified the address and that the user has no
-// other way to sign in. A user with another way to sign in must sign in and link the account, so that a person who
-// controls the address at the provider cannot take over the user. If no user has the address, the account is returned
+// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. In that
+// case, the provider must have verified the address, and the user must have no other way to sign in. A user with
+// another way to sign in must use it and then link the provider's account, so that somebody who controls the address at
+// the provider cannot take over the Postrider account. If no user has the address, the provider's account is returned
 // as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
@@ -201,8 +201,8 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		s.Log.Info("the OIDC provider refused a sign-in", "error", cut(providerError, 200), "address", c.Address)
 		return OIDCResult{}, fault.Forbiddenf("", "The provider refused the sign-in.")
 	}
-	// Anybody can begin a sign-in and send made-up codes to the callback, so the number of requests to the provider is
-	// limited.
+	// Anybody can begin a sign-in and send made-up codes to the callback, so the number of resulting requests to the
+	// provider is limited.
 	limits := networkLimits("oidc", c, perNetwork)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return OIDCResult{}, err
@@ -279,7 +279,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 }
 
 // unlinkedUser returns the id of the user with the given email address if that user has no password, passkey or linked
-// account. unlinkedUser returns "" if no user has the address, and a fault if the user has another way to sign in.
+// account. If no user has the address, unlinkedUser returns "". If the user has another way to sign in, it returns a
+// fault.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {
@@ -299,7 +300,7 @@ func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error
 	return u.ID, nil
 }
 
-// authenticateOIDC signs a user in, and links the user to the provider's account if they are not linked yet.
+// authenticateOIDC signs a user in, and links the provider's account to the user if the link does not exist yet.
 func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oidc.IDToken, email string, f *flow,
 	c Client) (OIDCResult, error) {
 	u, err := getRow(ctx, s.DB.Reader, userID)
@@ -389,7 +390,7 @@ func (s *Service) addIdentity(ctx context.Context, tx *db.Tx, u User, token *oid
 	return s.recordByUser(ctx, tx, u, audit.IdentityLinked, token.Issuer, c)
 }
 
-// person is the content of the token in a [Person].
+// person is the content of the Token field of a [Person].
 type person struct {
 	Issuer  string `json:"issuer"`
 	Subject string `json:"subject"`
@@ -414,9 +415,9 @@ func (s *Service) unknown(token *oidc.IDToken, email string, said claims, f *flo
 		Allowed: slices.Contains(s.c.OIDC.Domains, domain)}}, nil
 }
 
-// CreateFromOIDC creates a user without a password from the token of a [Person], and links the user to the provider's
-// account. The caller decides whether the person may become a user, and applies [Service.AddressError] to the
-// transaction's error.
+// CreateFromOIDC uses the token in a [Person] to create a user without a password, and links the provider's account to
+// the user. The caller must decide whether the person may become a user, and must pass the transaction's error to
+// [Service.AddressError].
 func (s *Service) CreateFromOIDC(ctx context.Context, tx *db.Tx, token string) (User, error) {
 	var p person
 	if err := s.openJSON(sealPerson, token, &p); err != nil || s.now().After(db.Time(p.Expires)) {
@@ -437,7 +438,7 @@ func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, er
 	return listIdentities(ctx, s.DB.Reader, userID)
 }
 
-// Unlink removes the link between a provider account and the session's user.
+// Unlink unlinks a provider account from the session's user.
 func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
 	if err := s.requireProof(session); err != nil {
 		return err

@@ -28,8 +28,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// issuer is an OIDC provider for tests. The issuer signs every browser in as the person that its field claims
-// describes.
+// issuer is an OIDC provider for tests. The issuer signs in every browser as the person described by the claims field.
 type issuer struct {
 	*testing.T
 	*httptest.Server
@@ -37,11 +36,11 @@ type issuer struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	claims map[string]any // claims of the next ID token in addition to the protocol's claims
+	claims map[string]any // claims to add to the next ID token, besides those of the protocol
 	change func(map[string]any)
-	codes  map[string]url.Values // authorization requests by issued code
+	codes  map[string]url.Values // authorization requests, keyed by issued code
 
-	asked    atomic.Int32         // the number of discovery requests
+	asked    atomic.Int32         // number of discovery requests received
 	discover func() (refuse bool) // called on each discovery request; may be nil
 }
 
@@ -116,7 +115,7 @@ func (i *issuer) token(w http.ResponseWriter, r *http.Request) {
 	i.answer(w, map[string]any{"access_token": "x", "token_type": "Bearer", "id_token": token})
 }
 
-// visit follows a redirect to the provider like a browser, and returns the resulting state and code.
+// visit follows a redirect to the provider as a browser would, and returns the resulting state and code.
 func (i *issuer) visit(address string, claims map[string]any) (state, code string) {
 	i.Helper()
 	u, err := url.Parse(address)
@@ -135,7 +134,7 @@ func (i *issuer) visit(address string, claims map[string]any) (state, code strin
 	return q.Get("state"), code
 }
 
-// eachOIDC runs a test with an OIDC provider on both database engines.
+// eachOIDC runs a test with an OIDC provider on each database engine.
 func eachOIDC(t *testing.T, f func(t *testing.T, x *fixture, i *issuer)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -181,7 +180,7 @@ func TestOIDC(t *testing.T) {
 		if !got.Linked || got.Token != "" {
 			t.Errorf("linked: %+v", got)
 		}
-		// an account is identified by its subject, not by its address
+		// a provider account is identified by its subject, not by its address
 		got, err = x.through(i, nil, as("s1", "another@example.com", true))
 		x.must(err)
 		if in := x.of(got.Outcome); in.UserID != u.ID {
@@ -199,7 +198,7 @@ func TestOIDC(t *testing.T) {
 		x.is(err, fault.Invalid)
 		x.is(x.Unlink(ctx, eve, all[0].ID), fault.NotFound)
 
-		// A sign-in at the provider still requires the second factor.
+		// A sign-in through the provider still requires the second factor.
 		secret, _ := x.withTOTP(s)
 		x.pass(time.Minute)
 		got, err = x.through(i, nil, as("s1", "", false))
@@ -223,7 +222,7 @@ func TestOIDC(t *testing.T) {
 	})
 }
 
-// TestOIDCOfUsersWithoutPassword checks that users whom the operator created without a password can sign in at the
+// TestOIDCOfUsersWithoutPassword checks that users whom the operator created without a password can sign in through the
 // provider.
 func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 	t.Parallel()
@@ -244,7 +243,7 @@ func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 		x.is(err, fault.Forbidden)
 		all, err := x.Identities(ctx, u.ID)
 		x.must(err)
-		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // refused: it is the user's only way to sign in
+		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // refused because it is the user's only way to sign in
 		x.must(x.SetDisabled(ctx, u.ID, true))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.BadCredential)
@@ -371,7 +370,7 @@ func TestOIDCIsChecked(t *testing.T) {
 	})
 }
 
-// TestOIDCIsLimited checks that callbacks with made-up codes cause a limited number of requests to the provider.
+// TestOIDCIsLimited checks that callbacks with made-up codes cause only a limited number of requests to the provider.
 func TestOIDCIsLimited(t *testing.T) {
 	t.Parallel()
 	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {

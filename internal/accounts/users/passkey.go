@@ -22,9 +22,9 @@ const (
 	responseMost  = 64 << 10
 )
 
-// Keyring purposes of challenges. The server does not store a challenge: the browser keeps it in a signed token, and
-// the transaction that accepts the response marks the challenge as used. Unanswered challenges therefore need no
-// storage.
+// Keyring purposes for challenges. The server stores no open challenges: the browser keeps each challenge in a signed
+// token, and the transaction that accepts the response marks the challenge as used. Unanswered challenges therefore
+// need no storage.
 const (
 	signNewPasskey = "user passkey new"
 	signPasskeyIn  = "user passkey sign-in"
@@ -38,8 +38,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns the WebAuthn relying party for a public URL. A URL without a host name causes an error, because
-// browsers do not accept IP addresses.
+// relyingParty returns the WebAuthn relying party for a public URL. It returns an error if the URL has no host name,
+// because browsers do not accept IP addresses for passkeys.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -88,7 +88,7 @@ func (s *Service) passkeyUser(ctx context.Context, userID string) (*passkeyUser,
 }
 
 // challenge returns the options for the browser and a signed token with the WebAuthn session data. The token is bound
-// to the session id in the parameter of, or to "" for a sign-in; openChallenge fails for another value.
+// to the given session id, which is "" for a sign-in; openChallenge fails if it is called with a different id.
 func (s *Service) challenge(purpose, of string, options any, data *webauthn.SessionData) (Challenge, error) {
 	kept, err := json.Marshal(data)
 	if err != nil {
@@ -101,7 +101,7 @@ func (s *Service) challenge(purpose, of string, options any, data *webauthn.Sess
 	return Challenge{s.Keys.Sign(purpose, s.now().Add(challengeLife), of, string(kept)), shown}, nil
 }
 
-// openChallenge verifies a token that challenge created and returns the WebAuthn session data in it.
+// openChallenge verifies a token created by challenge and returns the WebAuthn session data that it contains.
 func (s *Service) openChallenge(purpose, of, token string) (data webauthn.SessionData, err error) {
 	parts, err := s.Keys.Verify(purpose, token, s.now())
 	if err != nil || len(parts) != 2 || parts[0] != of {
@@ -113,7 +113,7 @@ func (s *Service) openChallenge(purpose, of, token string) (data webauthn.Sessio
 	return data, nil
 }
 
-// useChallenge marks a challenge as used, and fails if it was used before.
+// useChallenge marks a challenge as used, and fails if the challenge has been used before.
 func (s *Service) useChallenge(ctx context.Context, tx *db.Tx, data *webauthn.SessionData) error {
 	ok, err := markUsed(ctx, tx, data.Challenge, s.now().Add(challengeLife))
 	if err == nil && !ok {
@@ -208,7 +208,7 @@ func (s *Service) BeginPasskeySignIn(context.Context) (Challenge, error) {
 }
 
 // FinishPasskeySignIn signs in the owner of the passkey. A sign-in by passkey requires no second factor, because the
-// authenticator has the key and has verified the user.
+// user has the authenticator and the authenticator has verified the user.
 func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, response []byte, c Client) (Outcome, error) {
 	if s.web == nil {
 		return Outcome{}, errNoPasskeys
@@ -221,7 +221,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if err != nil {
 		return Outcome{}, err
 	}
-	var trouble error // error of the callback, which the WebAuthn library does not return
+	var trouble error // the callback's error, which the WebAuthn library does not return
 	user, used, err := s.web.ValidatePasskeyLogin(func(_, handle []byte) (webauthn.User, error) {
 		u, err := byHandle(ctx, s.DB.Reader, handle)
 		if err != nil {
@@ -275,7 +275,7 @@ func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webaut
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	// Counting the attempt limits the number of audit entries that a client can cause.
+	// The attempt is counted to limit how many audit entries a client can cause.
 	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil {
 		return err
 	}
@@ -297,7 +297,7 @@ func (s *Service) usePasskey(ctx context.Context, tx *db.Tx, userID string, used
 	return err
 }
 
-// BeginPasskeyProof begins to renew a session's proof of identity with a passkey.
+// BeginPasskeyProof begins the renewal of a session's proof of identity with a passkey.
 func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Challenge, error) {
 	if s.web == nil {
 		return Challenge{}, errNoPasskeys
@@ -406,8 +406,8 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 }
 
 // checkCanSignIn returns a fault if the user has no way left to sign in. The transaction must lock the user before it
-// deletes a factor. With this lock, if two transactions delete the last two factors, the second transaction sees the
-// first deletion.
+// deletes a factor. Because of this lock, if two transactions delete the last two factors, the second transaction sees
+// the first deletion.
 func checkCanSignIn(ctx context.Context, tx *db.Tx, u row) error {
 	if u.HasPassword {
 		return nil

@@ -40,7 +40,7 @@ func newKey() virtualwebauthn.Credential {
 	}
 }
 
-// register returns the response of the device to a challenge for a new passkey.
+// register returns the device's response to a challenge for a new passkey.
 func (v *device) register(c users.Challenge) []byte {
 	v.Helper()
 	o, err := virtualwebauthn.ParseAttestationOptions(string(c.Options))
@@ -51,7 +51,7 @@ func (v *device) register(c users.Challenge) []byte {
 	return []byte(virtualwebauthn.CreateAttestationResponse(v.site, v.authenticator, v.key, *o))
 }
 
-// sign returns the response of the device's passkey to a challenge.
+// sign returns the response to a challenge, signed with the device's passkey.
 func (v *device) sign(c users.Challenge) []byte {
 	v.Helper()
 	o, err := virtualwebauthn.ParseAssertionOptions(string(c.Options))
@@ -93,7 +93,7 @@ func TestPasskeys(t *testing.T) {
 		x.withTOTP(s)
 		x.pass(time.Minute)
 		v.key.Counter = 1
-		out, err := x.signInByPasskey(v) // a passkey needs neither a second-factor code nor an email address
+		out, err := x.signInByPasskey(v) // signing in by passkey needs neither a two-factor code nor an email address
 		x.must(err)
 		if got := x.of(out); got.UserID != u.ID || !got.Fresh(x.now()) {
 			t.Errorf("session %+v", got)
@@ -238,7 +238,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		other, err := x.BeginPasskey(ctx, eve)
 		x.must(err)
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", v.register(other))
-		x.is(err, fault.Invalid) // the id of another user's passkey
+		x.is(err, fault.Invalid) // the passkey's id belongs to another user's passkey
 		unverified := newDevice(t)
 		unverified.authenticator.Options.UserNotVerified = true
 		other, err = x.BeginPasskey(ctx, eve)
@@ -246,7 +246,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", unverified.register(other))
 		x.is(err, fault.BadCredential)
 
-		// The test checks the options for the browser.
+		// Check the options that are sent to the browser.
 		var asked struct {
 			PublicKey struct {
 				RP                     struct{ ID string }

@@ -24,8 +24,8 @@ import (
 const (
 	minPassword = 10  // characters
 	maxPassword = 256 // characters
-	maxHashes   = 4   // concurrent hash computations, each using the memory of defaultCost
-	maxWaiting  = 64  // callers that may wait for a hash computation
+	maxHashes   = 4   // maximum number of concurrent hash computations, each of which uses the memory in defaultCost
+	maxWaiting  = 64  // maximum number of callers that may wait for a hash computation
 )
 
 // hashCost contains the cost parameters of an argon2id hash (RFC 9106).
@@ -36,10 +36,10 @@ type hashCost struct {
 }
 
 // defaultCost is the cost of new hashes: the minimum that OWASP recommends for argon2id, which takes about 30 ms. With
-// a higher memory cost, a few concurrent sign-ins could use the memory that mail delivery needs.
+// a higher memory cost, a few concurrent sign-ins could use up memory that mail delivery needs.
 var defaultCost = hashCost{19 << 10, 2, 1}
 
-// maxCost is the maximum cost of a stored hash that is accepted for checking.
+// maxCost is the highest cost that a stored hash may have; hashes with higher costs are not checked.
 var maxCost = hashCost{1 << 20, 100, 16}
 
 const (
@@ -50,7 +50,7 @@ const (
 // hasher creates and checks password hashes and limits the number of concurrent computations. The zero value of hasher
 // is ready to use.
 type hasher struct {
-	cheap   hashCost // lower cost in tests; zero means defaultCost
+	cheap   hashCost // reduced cost for tests; the zero value means defaultCost
 	once    sync.Once
 	slots   chan struct{}
 	waiting chan struct{}
@@ -99,8 +99,8 @@ func (h *hasher) make(ctx context.Context, password string) (string, error) {
 	return h.cost().text(salt, h.cost().key(password, salt, keySize)), nil
 }
 
-// check reports whether a password matches a hash, and whether the hash has a different cost than new hashes. No
-// password matches an empty hash, but checking against it takes as long as against a real hash.
+// check reports whether a password matches a hash, and whether the hash's cost differs from the cost of new hashes. No
+// password matches an empty hash, but the check takes as long as for a real hash.
 func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak bool, err error) {
 	if err := h.acquire(ctx); err != nil {
 		return false, false, err
@@ -118,8 +118,8 @@ func (h *hasher) check(ctx context.Context, password, hash string) (ok, weak boo
 	return ok, p != h.cost(), nil
 }
 
-// key derives the argon2id key from a password. Passwords are normalized to NFC first, because keyboards compose
-// characters differently.
+// key derives the argon2id key from a password. The password is first normalized to NFC, because keyboards differ in
+// how they compose characters.
 func (p hashCost) key(password string, salt []byte, size uint32) []byte {
 	return argon2.IDKey([]byte(norm.NFC.String(password)), salt, p.passes, p.memory, p.threads, size)
 }
@@ -133,7 +133,7 @@ func (p hashCost) text(salt, key []byte) string {
 
 var errHash = errors.New("not a hash by argon2id of a known form")
 
-// parseHash decodes a hash that hashCost.text encoded.
+// parseHash decodes a hash that was encoded by hashCost.text.
 func parseHash(hash string) (p hashCost, salt, key []byte, err error) {
 	parts := strings.Split(hash, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -165,20 +165,20 @@ func cost(text, name string, most uint32) (uint32, error) {
 	return uint32(n), nil
 }
 
-// commonWords are words that people often use in passwords, with only a few digits before or after them.
+// commonWords are words that people often use as passwords with only a few digits added.
 var commonWords = []string{"password", "passwort", "passw0rd", "motdepasse", "contrasena", "letmein", "welcome",
 	"iloveyou",
 	"administrator", "changeme", "default", "monkey", "dragon", "sunshine", "princess", "football", "baseball",
 	"superman", "trustno", "whatever", "postrider", "resend", "secret", "qwertz", "qwerty"}
 
-// keySequences are well-known character sequences, for example of digits, letters or adjacent keys.
+// keySequences are well-known character sequences such as digits, letters or adjacent keys.
 var keySequences = []string{"01234567890123456789", "98765432109876543210", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiopasdfghjklzxcvbnm", "qwertzuiopasdfghjklyxcvbnm", "azertyuiopqsdfghjklmwxcvbn",
 	"1q2w3e4r5t6z7u8i9o0p", "1q2w3e4r5t6y7u8i9o0p",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm"}
 
-// checkPassword returns a fault for a password that is too short, too long or easily guessed. Lists of leaked passwords
-// are not checked, because the limits of sign-in attempts protect against guessing from such lists.
+// checkPassword returns a fault for a password that is too short, too long or easily guessed. Passwords are not checked
+// against lists of leaked passwords, because the limits on sign-in attempts protect against guessing from such lists.
 func checkPassword(password, email, name string) error {
 	n := utf8.RuneCountInString(password)
 	switch {
@@ -191,8 +191,8 @@ func checkPassword(password, email, name string) error {
 		return fault.Invalidf("password", "The password must have at most %d characters.", maxPassword)
 	}
 	low := strings.ToLower(norm.NFC.String(password))
-	// After removing common words and the user's own names from the password, at least six characters with a letter must
-	// remain.
+	// When common words and the user's own names have been removed from the password, at least six characters must remain,
+	// including a letter.
 	local, domain, _ := strings.Cut(email, "@")
 	host, _, _ := strings.Cut(domain, ".")
 	rest := low
@@ -213,7 +213,7 @@ func checkPassword(password, email, name string) error {
 	return nil
 }
 
-// isKeySequence reports whether a text is a part of one of keySequences, forwards or backwards, or repeats such a part.
+// isKeySequence reports whether a string is part of one of keySequences, forwards or backwards, or repeats such a part.
 func isKeySequence(text string) bool {
 	for _, run := range keySequences {
 		back := []rune(run)
@@ -224,7 +224,7 @@ func isKeySequence(text string) bool {
 			if strings.Contains(r, text) {
 				return true
 			}
-			// This loop finds texts that repeat a part of a sequence.
+			// This loop finds strings that repeat part of a sequence.
 			for n := 4; n <= len(text)/2; n++ {
 				rest := strings.ReplaceAll(text, text[:n], "")
 				if strings.Contains(r, text[:n]) && strings.Trim(rest, "0123456789!.") == "" {

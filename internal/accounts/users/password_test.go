@@ -42,8 +42,8 @@ func TestHash(t *testing.T) {
 	}
 }
 
-// TestHashesAreFew checks that hash computations wait while the maximum number of them is running, and that they are
-// refused while too many wait.
+// TestHashesAreFew checks that hash computations wait while the maximum number is running, and are refused while too
+// many others are waiting.
 func TestHashesAreFew(t *testing.T) {
 	t.Parallel()
 	var h hasher
@@ -142,7 +142,8 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// FuzzHash checks that each hash that the parser accepts is within the cost limits and is encoded to the same text.
+// FuzzHash checks that every hash that the parser accepts is within the cost limits and encodes to the same string
+// again.
 func FuzzHash(f *testing.F) {
 	for _, seed := range []string{"",
 		"$argon2id$v=19$m=19456,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc",
@@ -167,7 +168,7 @@ func FuzzHash(f *testing.F) {
 	})
 }
 
-// FuzzPassword checks that each password that checkPassword accepts has at least minPassword characters.
+// FuzzPassword checks that every password accepted by checkPassword has at least minPassword characters.
 func FuzzPassword(f *testing.F) {
 	for _, seed := range []string{"", "password123", "seven lamps, one bridge", "\xff", strings.Repeat("1q2w3e", 50)} {
 		f.Add(seed)

@@ -13,9 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// TestSignInWhileReset checks that a password reset during a sign-in with the old password refuses or ends the
-// resulting session. The test does not run on SQLite, where transactions cannot interleave because SQLite has one
-// writer.
+// TestSignInWhileReset checks that if a password is reset during a sign-in with the old password, no session remains.
+// The test does not run on SQLite, where transactions cannot interleave because SQLite has one writer.
 func TestSignInWhileReset(t *testing.T) {
 	t.Parallel()
 	x := newFixture(t, dbtest.Postgres(t), users.Config{PublicURL: publicURL})
@@ -27,7 +26,7 @@ func TestSignInWhileReset(t *testing.T) {
 	var asked atomic.Int32
 	reset := make(chan error, 1)
 	x.Now = func() time.Time {
-		if asked.Add(1) != 2 { // the second call comes from the transaction that begins the session
+		if asked.Add(1) != 2 { // the transaction that begins the session makes the second call
 			return x.now()
 		}
 		go func() { reset <- x.Reset(ctx, token, other, home) }()
@@ -60,7 +59,7 @@ func TestLastTwoMeansAtOnce(t *testing.T) {
 	_, one := x.passkey(s, "one")
 	linked, err := x.Identities(ctx, u.ID)
 	x.must(err)
-	// Each transaction calls TeamsOf for its audit entry, after it has checked the remaining factors.
+	// Each transaction calls TeamsOf for its audit entry after checking the remaining factors.
 	var looked atomic.Int32
 	x.TeamsOf = func(ctx context.Context, _ db.Reader, _ string) ([]string, error) {
 		looked.Add(1)

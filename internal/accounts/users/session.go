@@ -21,11 +21,11 @@ const (
 	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
 	usedEvery    = time.Minute         // minimum interval between updates of a session's time of last use
 	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
-	cacheFor     = 5 * time.Second     // maximum delay of another node's change if its cache-invalidation hint is lost
+	cacheFor     = 5 * time.Second     // maximum delay of a change made on another node if its hint is lost
 	cacheMax     = 10_000              // cached sessions
-	sessionsMax  = 50                  // maximum number of sessions of a user; a further session ends the oldest
-	maxUserAgent = 300                 // maximum number of bytes of a user agent to store
-	tokenLength  = 43                  // length of 32 bytes in base64url
+	sessionsMax  = 50                  // maximum number of sessions per user; one more ends the oldest
+	maxUserAgent = 300                 // maximum length of a stored user agent, in bytes
+	tokenLength  = 43                  // length in characters of 32 bytes in base64url
 )
 
 type cachedSession struct {
@@ -41,8 +41,7 @@ func newToken() string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// hashToken returns the hash of a token under which the token is stored. Tokens are random, so a fast hash is secure
-// enough.
+// hashToken returns the hash that is stored in place of a token. Tokens are random, so a fast hash is secure enough.
 func hashToken(token string) string {
 	h := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(h[:])
@@ -55,8 +54,8 @@ func (s *Service) forget() {
 	s.mu.Unlock()
 }
 
-// Fresh reports whether the session's proof of identity is recent enough to change authentication factors. A proof with
-// a time in the future, which a wrong clock can cause, is not recent.
+// Fresh reports whether the session's proof of identity is recent enough to change authentication factors. A proof
+// whose time is in the future, for example because of a wrong clock, does not count as recent.
 func (x *Session) Fresh(now time.Time) bool {
 	ago := now.Sub(x.ProvedAt)
 	return ago < proofLasts && ago > -clocksDiffer
@@ -72,7 +71,7 @@ func (x *Session) expires() time.Time {
 }
 
 // StartIn begins a session and returns its token. Call StartIn in the transaction that authenticates or creates the
-// user. The parameter method is the sign-in method for the audit log: password, passkey, oidc or invitation.
+// user. The audit log records the sign-in method: password, passkey, oidc or invitation.
 func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string, c Client) (string, error) {
 	now := s.now()
 	token := newToken()
@@ -94,8 +93,8 @@ func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string,
 	return token, s.recordByUser(ctx, tx, u, audit.UserSignedIn, method, c)
 }
 
-// Session returns the session that a token identifies and its user, or a BadCredential fault if the session is not
-// active.
+// Session returns the session identified by a token, and the session's user. If the session is not active, Session
+// returns a BadCredential fault.
 func (s *Service) Session(ctx context.Context, token string) (Session, User, error) {
 	if len(token) != tokenLength {
 		return Session{}, User{}, errNoSession
@@ -174,7 +173,8 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 	})
 }
 
-// EndSessions ends all sessions of a user except the session with the id except. If except is "", all sessions end.
+// EndSessions ends all sessions of a user, except for the session whose id is given as except. If except is "", it ends
+// all sessions.
 func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)
@@ -195,8 +195,8 @@ func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	})
 }
 
-// cut returns at most n bytes of an untrusted text. The result is valid UTF-8 without NUL characters, because
-// PostgreSQL rejects them.
+// cut truncates an untrusted string to at most n bytes. The result is valid UTF-8 without NUL characters, because
+// PostgreSQL rejects any other string.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]

@@ -26,7 +26,7 @@ func TestSessions(t *testing.T) {
 			x.is(err, fault.BadCredential)
 		}
 
-		// A session stays valid while it is used, but for at most 90 days.
+		// A session stays valid as long as it is used, but for at most 90 days.
 		x.pass(13 * 24 * time.Hour)
 		used := x.of(out)
 		if !used.UsedAt.Equal(x.now()) {
@@ -82,7 +82,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-// TestSessionEndsOnOtherNodes checks that ending a session also takes effect on another node that has cached it.
+// TestSessionEndsOnOtherNodes checks that a session that ends on one node also ends on another node that has cached it.
 func TestSessionEndsOnOtherNodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	factorWait  = 5 * time.Minute // time for the second factor
+	factorWait  = 5 * time.Minute // time limit for entering the second factor
 	factorTries = 5
 )
 
@@ -32,8 +32,8 @@ var (
 	errCode  = fault.Invalidf("code", "This code is wrong, or it was used already.")
 )
 
-// SignIn checks a user's password. If the sign-in fails, it returns a BadCredential fault, which does not reveal
-// whether the account exists. If a limit of attempts is reached, SignIn returns a TooFast fault.
+// SignIn checks a user's password. If the sign-in fails, SignIn returns a BadCredential fault, which does not reveal
+// whether the account exists. If too many attempts were made, SignIn returns a TooFast fault.
 func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	email, err := Address(a.Email)
 	if err != nil {
@@ -73,8 +73,8 @@ func (s *Service) SignIn(ctx context.Context, a Attempt) (Outcome, error) {
 	}, a.Client, byPassword)
 }
 
-// Names of the sign-in methods that may require a second factor. The name is part of the token that completes the
-// sign-in. A client cannot change the name, because the hash of the whole token is checked.
+// Names of the sign-in methods that may require a second factor. The name is part of the token with which the sign-in
+// is completed. A client cannot change the name in the token, because the hash of the whole token is checked.
 const (
 	byPassword = "password"
 	byProvider = "oidc"
@@ -113,8 +113,8 @@ func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx,
 	return out, nil
 }
 
-// failed logs a failed sign-in. If the account exists, failed also writes an audit entry; the limits of attempts bound
-// the number of these entries.
+// failed logs a failed sign-in. If the account exists, failed also writes an audit entry. The number of such entries is
+// bounded by the attempt limits.
 func (s *Service) failed(u User, email, why string, c Client) {
 	s.Log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
 	if u.ID == "" {
@@ -197,8 +197,8 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 	return out, nil
 }
 
-// useCode marks a TOTP code as used if step is the time step that the code matched; for step 0, it consumes a recovery
-// code. The result of useCode is the name of the second-factor method, or "" if the code is wrong.
+// useCode marks a TOTP code as used, given the time step that the code matched. If the step is 0, useCode consumes a
+// recovery code instead. It returns the name of the method used as the second factor, or "" if the code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {
@@ -254,14 +254,14 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 }
 
 // SetPassword changes the password of the session's user and ends the user's other sessions. If the user has a
-// password, the parameter current must equal it; a wrong password is an Invalid fault for the field `current`. If the
-// user has no password, the session needs a recent proof of identity.
+// password, it must be passed as current; if current is wrong, SetPassword returns an Invalid fault for the field
+// `current`. If the user has no password, the session needs a recent proof of identity.
 func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
 	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return err
 	}
-	// The new password is checked first, so that an unacceptable one does not count as a failed attempt.
+	// The new password is checked first, so that an unacceptable new password does not count as a failed attempt.
 	if err := checkPassword(password, u.Email, u.Name); err != nil {
 		return err
 	}

@@ -40,9 +40,9 @@ func getRow(ctx context.Context, r db.Reader, userID string) (row, error) {
 	return scanRow(r.QueryRow(ctx, `SELECT `+userColumns+` FROM users WHERE id = $1`, userID))
 }
 
-// lockRow reads a user's row and locks it, for transactions that begin a session or delete a factor. A concurrent
-// change of the user either waits for this transaction and then ends the new session, or commits first and is seen by
-// this transaction.
+// lockRow reads and locks a user's row, for transactions that begin a session or delete a factor. A concurrent change
+// to the user either waits for this transaction and then ends the new session, or commits first and is visible to this
+// transaction.
 func lockRow(ctx context.Context, tx *db.Tx, userID string) (row, error) {
 	text := `SELECT ` + userColumns + ` FROM users WHERE id = $1`
 	if !tx.OneWriter() {
@@ -109,7 +109,8 @@ func setSignedIn(ctx context.Context, tx *db.Tx, userID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE users SET last_sign_in_at = $2 WHERE id = $1`, userID, db.Micros(at))
 }
 
-// replacePassword replaces a user's password hash if it still equals old, and reports whether it was replaced.
+// replacePassword replaces a user's password hash if the stored hash is still the given old one, and reports whether
+// the hash was replaced.
 func replacePassword(ctx context.Context, tx *db.Tx, userID, old, hash string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET password = $2 WHERE id = $1 AND password = $3`, userID, hash, old)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// refundAttempts subtracts a successful attempt from each of the counters, and deletes counters that are zero. Without
-// the deletion, a user who signs in from many networks would leave a row for each network.
+// refundAttempts subtracts one attempt from each counter, and deletes the counters that reach zero. Without the
+// deletion, a user who signs in from many networks would leave a row for each network.
 func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 	for _, l := range limits {
 		tx.Queue(ctx, `UPDATE user_attempts SET n = n - 1 WHERE name = $1 AND n > 0`, l.name)
@@ -17,8 +17,8 @@ func refundAttempts(ctx context.Context, tx *db.Tx, limits []limit) {
 }
 
 // countAttempt increments the counter with the given name and returns the counter's value and start time. A counter
-// restarts after attemptsFor. A counter with a start time in the future also restarts, so that a clock that was briefly
-// wrong does not lock users out for longer.
+// restarts after attemptsFor. A counter whose start time is in the future also restarts, so that a clock that was
+// briefly wrong does not lock users out any longer.
 func countAttempt(ctx context.Context, tx *db.Tx, name string, now time.Time) (n int64, since time.Time, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `INSERT INTO user_attempts (name, since, n) VALUES ($1, $2, 1)

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// identityUser returns the id of the user to whom an OIDC provider's account is linked, or "" if no user is linked to
-// it.
+// identityUser returns the id of the user to whom an OIDC provider's account is linked, or "" if the account is not
+// linked.
 func identityUser(ctx context.Context, r db.Reader, issuer, subject string) (userID string, err error) {
 	err = r.QueryRow(ctx, `SELECT user_id FROM user_identities WHERE issuer = $1 AND subject = $2`, issuer, subject).
 		Scan(&userID)

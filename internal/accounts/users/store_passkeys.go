@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// passkey is a passkey with its WebAuthn credential as stored in the database.
+// passkey is a passkey together with its WebAuthn credential as stored in the database.
 type passkey struct {
 	Passkey
 	userID     string

@@ -53,7 +53,7 @@ func listSessions(ctx context.Context, r db.Reader, userID string) ([]Session, e
 	})
 }
 
-// lastTeam returns the id of the team that the user's latest session viewed, or "" if there is none.
+// lastTeam returns the id of the team that was viewed last in the user's newest session, or "" if there is none.
 func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, err error) {
 	err = r.QueryRow(ctx, `SELECT last_team FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1`, userID).
 		Scan(&teamID)
@@ -63,8 +63,8 @@ func lastTeam(ctx context.Context, r db.Reader, userID string) (teamID string, e
 	return teamID, nil
 }
 
-// trimSessions ends all of a user's sessions except the newest ones, up to the number keep, and reports whether it
-// ended any session.
+// trimSessions ends the oldest sessions of a user so that at most keep sessions remain, and reports whether it ended
+// any session.
 func trimSessions(ctx context.Context, tx *db.Tx, userID string, keep int) (bool, error) {
 	var oldest string
 	err := tx.QueryRow(ctx, `SELECT id FROM user_sessions WHERE user_id = $1 ORDER BY id DESC LIMIT 1 OFFSET $2`,
@@ -83,7 +83,8 @@ func deleteSessions(ctx context.Context, tx *db.Tx, userID, except string) {
 	tx.Queue(ctx, `DELETE FROM user_sessions WHERE user_id = $1 AND id <> $2`, userID, except)
 }
 
-// clean converts an untrusted text into valid UTF-8 without control characters. PostgreSQL rejects NUL.
+// clean converts an untrusted string into valid UTF-8 without control characters. PostgreSQL would reject invalid UTF-8
+// and NUL characters.
 func clean(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r < 0x20 || r == 0x7f {
@@ -105,7 +106,7 @@ func setProved(ctx context.Context, tx *db.Tx, sessionID, userID string, at time
 		userID, db.Micros(at))
 }
 
-// setTeam stores the team that a session views and returns the id of the session's user.
+// setTeam stores which team is viewed in a session, and returns the id of the session's user.
 func setTeam(ctx context.Context, tx *db.Tx, sessionID, teamID string) (userID string, err error) {
 	err = tx.QueryRow(ctx, `UPDATE user_sessions SET last_team = $2 WHERE id = $1 RETURNING user_id`, sessionID,
 		teamID).Scan(&userID)

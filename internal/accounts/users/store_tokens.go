@@ -26,8 +26,7 @@ func tokenUser(ctx context.Context, r db.Reader, hash, kind string, now time.Tim
 	return userID, nil
 }
 
-// tryToken counts an attempt to use a token, and returns false if the token's maximum number of attempts was already
-// reached.
+// tryToken counts an attempt to use a token, and returns false if the maximum number of attempts had already been made.
 func tryToken(ctx context.Context, tx *db.Tx, hash, kind string, most int, now time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE user_tokens SET tries = tries + 1
 		WHERE hash = $1 AND kind = $2 AND expires_at > $3 AND tries < $4`, hash, kind, db.Micros(now), most)
@@ -47,8 +46,8 @@ func takeToken(ctx context.Context, tx *db.Tx, hash, kind string, now time.Time)
 	return n == 1, nil
 }
 
-// markUsed marks a challenge as used, and returns false if the challenge was already used. The row that marks the
-// challenge is kept until the challenge expires.
+// markUsed marks a challenge as used, and returns false if the challenge had already been used. The row that marks it
+// as used is kept until the challenge expires.
 func markUsed(ctx context.Context, tx *db.Tx, challenge string, expires time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, '', 0, $3)
 		ON CONFLICT (hash) DO NOTHING`, hashToken(challenge), usedToken, db.Micros(expires))
@@ -68,12 +67,13 @@ func hasToken(ctx context.Context, r db.Reader, hash, kind string, now time.Time
 	return n > 0, nil
 }
 
-// deleteKind deletes a user's tokens of one kind. An empty user id selects tokens without a user.
+// deleteKind deletes a user's tokens of one kind. If the user id is empty, it deletes the tokens that belong to no
+// user.
 func deleteKind(ctx context.Context, tx *db.Tx, kind, userID string) {
 	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, userID)
 }
 
-// endToken deletes a token. If the token does not exist, the transaction fails with the error missing.
+// endToken deletes a token. If the token does not exist, the transaction fails with the given error.
 func endToken(ctx context.Context, tx *db.Tx, missing error, hash string) {
 	tx.QueueOne(ctx, missing, `DELETE FROM user_tokens WHERE hash = $1`, hash)
 }

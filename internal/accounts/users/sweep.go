@@ -10,7 +10,7 @@ import (
 
 const sweepRows = 500 // maximum number of rows that one transaction deletes
 
-// Sweep deletes expired sessions, tokens and counters of sign-in attempts.
+// Sweep deletes expired sessions, tokens and counters for sign-in attempts.
 func (s *Service) Sweep(ctx context.Context) error {
 	now := s.now()
 	for _, old := range []struct {

@@ -13,8 +13,8 @@ const (
 )
 
 // enqueue queues the function f for [Service.Run], which calls it in a separate transaction. If the queue is full,
-// enqueue returns false. Use enqueue for work whose duration in the request would reveal whether an account exists.
-// Queued tasks are lost if the program crashes.
+// enqueue returns false. Use enqueue for work that would make a request take longer if an account exists. Queued tasks
+// are lost if the program crashes.
 func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) error) bool {
 	select {
 	case s.tasks <- task{what, f}:
@@ -30,8 +30,8 @@ type task struct {
 	f    func(ctx context.Context, tx *db.Tx) error
 }
 
-// Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. The tasks record
-// failed sign-ins and mail reset links.
+// Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. These tasks record
+// failed sign-ins and email reset links.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

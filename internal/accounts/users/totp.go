@@ -24,7 +24,7 @@ import (
 
 const (
 	totpStep      = 30 // seconds (RFC 6238 section 4.1)
-	totpDrift     = 1  // number of steps by which the user's clock may differ
+	totpDrift     = 1  // number of steps by which the user's clock may be off
 	totpSetup     = 15 * time.Minute
 	recoveryCodes = 10
 	qrSize        = 240 // pixels
@@ -58,14 +58,14 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err := png.Encode(&image, code); err != nil {
 		return TOTPSetup{}, fmt.Errorf("encode a QR code: %w", err)
 	}
-	// The token is signed but not encrypted, because the page shows the TOTP secret anyway. The signature proves that this
-	// installation created the secret.
+	// The token is signed but not encrypted, because the page displays the TOTP secret anyway. The signature proves that
+	// this installation created the secret.
 	token := s.Keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
 	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
 }
 
-// siteName returns the name that authenticator apps show for this installation; it contains the installation's host
-// name.
+// siteName returns the name that authenticator apps display for this installation, which contains the installation's
+// host name.
 func (s *Service) siteName() string {
 	u, err := url.Parse(s.c.PublicURL)
 	if err != nil || u.Hostname() == "" {
@@ -74,9 +74,9 @@ func (s *Service) siteName() string {
 	return "Postrider " + u.Hostname()
 }
 
-// ConfirmTOTP turns on the TOTP second factor, which replaces an earlier one, and returns new recovery codes. The
-// recovery codes cannot be read later. For a wrong code, ConfirmTOTP returns an Invalid fault for the field `code`, and
-// the user may try again.
+// ConfirmTOTP turns on TOTP as the second factor, replacing any earlier TOTP secret, and returns new recovery codes.
+// The recovery codes cannot be displayed again later. For a wrong code, ConfirmTOTP returns an Invalid fault for the
+// field `code`, and the user may try again.
 func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
@@ -111,8 +111,8 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	})
 }
 
-// DisableTOTP turns off the TOTP second factor and deletes the recovery codes. If the factor is off, DisableTOTP does
-// nothing.
+// DisableTOTP turns off the TOTP second factor and deletes the recovery codes. If the factor is already off,
+// DisableTOTP does nothing.
 func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 	if err := s.requireProof(session); err != nil {
 		return err
@@ -167,8 +167,8 @@ func (s *Service) matchTOTP(u *row, code string) (int64, error) {
 	return matchSecret(string(secret), code, s.now(), u.totpStep)
 }
 
-// matchSecret returns the time step at which a TOTP secret has the given code, or 0 if the code is wrong. The step must
-// be within totpDrift of the current step and later than used, the last step that was used.
+// matchSecret returns the time step at which a TOTP secret yields the given code, or 0 if the code is wrong. The time
+// step must be within totpDrift of the current step and later than the last used step.
 func matchSecret(secret, code string, now time.Time, used int64) (int64, error) {
 	code = strings.NewReplacer(" ", "", "-", "").Replace(code)
 	if len(code) != int(otp.DigitsSix) {
@@ -234,8 +234,8 @@ func (s *Service) setRecovery(ctx context.Context, tx *db.Tx, userID string, cod
 	replaceRecovery(ctx, tx, userID, hashes)
 }
 
-// hashRecovery returns the keyed hash of a recovery code that is stored. The hash ignores case, spaces and hyphens. The
-// hash depends on the master key, so that the short codes cannot be guessed from a copy of the database.
+// hashRecovery returns the keyed hash that is stored for a recovery code. The hash ignores case, spaces and hyphens.
+// The hash depends on the master key, so that the short recovery codes cannot be guessed from a copy of the database.
 func (s *Service) hashRecovery(userID, code string) string {
 	code = strings.ToLower(strings.NewReplacer(" ", "", "-", "").Replace(code))
 	return hex.EncodeToString(s.Keys.Tag(tagBackup, []byte(userID+"\x00"+code), 32))

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// code returns the TOTP code of a secret at a given time.
+// code returns the TOTP code for a secret at a given time.
 func code(t *testing.T, secret string, at time.Time) string {
 	t.Helper()
 	c, err := totp.GenerateCode(secret, at)
@@ -48,7 +48,7 @@ func (x *fixture) pending(u users.User) string {
 	return out.Pending
 }
 
-// A TOTP secret becomes the second factor when the user for whom it was created confirms it with a code.
+// A TOTP secret becomes the second factor only when the user for whom it was created confirms it with a code.
 func TestConfirmTOTP(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -81,7 +81,7 @@ func TestConfirmTOTP(t *testing.T) {
 	})
 }
 
-// A TOTP code works once, may differ by one time step, and must be entered within five minutes after the password.
+// A TOTP code works once, may be off by one time step, and must be entered within five minutes after the password.
 func TestTOTP(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {
@@ -115,7 +115,7 @@ func TestTOTP(t *testing.T) {
 		_, err = second(x.pending(u), code(t, secret, x.now().Add(30*time.Second)))
 		x.must(err)
 		_, err = second(x.pending(u), code(t, secret, x.now()))
-		x.is(err, fault.Invalid) // refused: the code is of an earlier step than the last used code
+		x.is(err, fault.Invalid) // refused because a code from a later step has been used
 
 		// The second factor must be entered before the pending sign-in expires.
 		x.pass(time.Hour)
@@ -126,7 +126,7 @@ func TestTOTP(t *testing.T) {
 	})
 }
 
-// Each recovery code works once, and creating new recovery codes makes the old ones invalid.
+// Each recovery code works once, and creating new recovery codes invalidates the old ones.
 func TestRecoveryCodes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

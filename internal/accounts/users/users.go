@@ -7,11 +7,11 @@
 // [message.Address.Key] returns. Session tokens and link tokens are random and stored as hashes, passwords are stored
 // as argon2id hashes, and TOTP secrets are stored encrypted. Each sign-in creates a new session. Codes, links and
 // challenges work once: the transaction that accepts a code, link or challenge also deletes it or marks it as used. A
-// change that withdraws a right takes effect on this node before the method returns, and on other nodes when they
-// receive the cache-invalidation hint.
+// change that withdraws a right takes effect on this node before the method returns. It takes effect on other nodes
+// when they receive the cache-invalidation hint.
 //
 // Clients that have not signed in cannot find out which email addresses have an account, because responses, limits and
-// the amount of work are the same for unknown addresses. Sign-in attempts are counted before they are checked, so
+// the amount of work are the same for unknown addresses. Each sign-in attempt is counted before it is checked, so
 // concurrent attempts cannot exceed the limit; see attempts.go.
 //
 // # Failures
@@ -21,7 +21,7 @@
 //
 // # Out of scope
 //
-// Package users does not handle teams and roles, which belong to package members, or cookies and pages. Package users
+// Package users does not handle cookies, pages, teams or roles. Package members manages teams and roles. Package users
 // does not check who may manage users, because only the operator can manage them, with the program's commands.
 package users
 
@@ -39,8 +39,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's right
-// or end a session. The payload of a hint with this topic is the user's id.
+// HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's rights
+// or end a session. The payload of such a hint is the user's id.
 const HintTopic = "users"
 
 // User is a person who can sign in.
@@ -48,9 +48,9 @@ type User struct {
 	ID           string
 	Email        string // normalized by message.Address.Key
 	Name         string // may be empty
-	Disabled     bool   // the user may not sign in
+	Disabled     bool   // whether the user is barred from signing in
 	HasPassword  bool
-	HasTOTP      bool // the user must enter a TOTP code after the password
+	HasTOTP      bool // whether the user must enter a TOTP code after the password
 	CreatedAt    time.Time
 	LastSignInAt time.Time // zero before the first sign-in
 }
@@ -62,8 +62,8 @@ type NewUser struct {
 	Password string // "" for none: the user signs in by other means, or through [Service.ResetLink]
 }
 
-// Draft is a validated NewUser with a hashed password. Passwords are hashed before the transaction, because hashing
-// takes too long to do inside it.
+// Draft is a validated NewUser with a hashed password. Passwords are hashed before the transaction begins, because
+// hashing takes too long to do inside it.
 type Draft struct {
 	User
 	hash   string
@@ -72,16 +72,16 @@ type Draft struct {
 
 // Client describes the browser or program that sent a request, for sessions and the audit log.
 type Client struct {
-	Address   string // IP address; the limits of attempts apply to its network
+	Address   string // IP address; the attempt limits apply to its network
 	UserAgent string
 }
 
 // Config contains the settings of a [Service].
 type Config struct {
-	PublicURL string // prefix of links; the host name is the relying party of passkeys
+	PublicURL string // prefix of links; its host name is the relying party for passkeys
 	OIDC      OIDCConfig
-	// HashMemory is the memory that a password hash uses, in KiB. Only tests set HashMemory, for faster hashes; 0 means
-	// the secure default.
+	// HashMemory is the memory that a password hash uses, in KiB. Only tests set HashMemory, to make hashing faster; 0
+	// means the secure default.
 	HashMemory uint32
 }
 
@@ -90,7 +90,7 @@ type Config struct {
 type OIDCConfig struct {
 	Issuer, ClientID, ClientSecret string
 	Name                           string   // the provider's name on the sign-in button
-	Domains                        []string // lower-case email domains with users who may sign in without an invitation
+	Domains                        []string // lower-case email domains whose users may sign in without an invitation
 }
 
 // Deps are the dependencies of a Service.
@@ -98,7 +98,7 @@ type Deps struct {
 	DB   *db.DB
 	Keys *keyring.Keyring
 	Log  *slog.Logger
-	// Audit is the audit log, which records changes of users and sign-ins.
+	// Audit is the audit log, which records sign-ins and changes to users.
 	Audit *audit.Log
 	// TeamsOf returns the ids of a user's teams. A user's actions appear in the audit log of each of the user's teams.
 	// Actions of a user without a team appear in no team's log.
@@ -107,8 +107,8 @@ type Deps struct {
 	OnUserDelete func(ctx context.Context, tx *db.Tx, userID string) error
 	// OnUserDisable runs in the transaction that disables a user.
 	OnUserDisable func(ctx context.Context, tx *db.Tx, userID string) error
-	// Mail enqueues an email to one address in the transaction tx. If Mail is nil, requests for password reset links are
-	// refused.
+	// Mail enqueues an email to one address as part of the transaction tx. If Mail is nil, requests for password reset
+	// links are refused.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 	// Now returns the current time. If Now is nil, the service uses the clock of package db.
 	Now func() time.Time `deps:"optional"`
@@ -126,7 +126,7 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cachedSession // keys are token hashes
-	epoch int                      // incremented by forget; a result that was read in an earlier epoch is not cached
+	epoch int                      // incremented by forget; results read in an earlier epoch are not cached
 }
 
 // New returns the service. New fails if a dependency is missing.

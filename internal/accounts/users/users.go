@@ -164,7 +164,7 @@ type Attempt struct {
 	Client
 }
 
-// Session is a browser in which a user is signed in.
+// Session represents a browser in which a user is signed in.
 type Session struct {
 	ID        string
 	UserID    string
@@ -172,12 +172,12 @@ type Session struct {
 	Address   string // IP address of the client that signed in
 	UserAgent string
 	CreatedAt time.Time
-	UsedAt    time.Time // time of last use; up to a minute too early
+	UsedAt    time.Time // time of last use; may be up to a minute out of date
 	ExpiresAt time.Time // extended if the session is used before this time
 	ProvedAt  time.Time // when the user last entered a password or used a passkey
 }
 
-// ErrProve is the error of methods that change authentication factors if the session's last proof of identity is too
+// ErrProve is returned by methods that change authentication factors if the session's last proof of identity is too
 // old. The user must enter the password or use a passkey again (see [Service.ProvePassword] and
 // [Service.FinishPasskeyProof]). Compare with errors.Is.
 var ErrProve error = fault.Forbiddenf("", "Confirm that it is you: give your password or a passkey again.")
@@ -200,8 +200,8 @@ type Passkey struct {
 
 // Challenge is a WebAuthn challenge for the browser's authenticator.
 type Challenge struct {
-	Token   string // argument of the method that finishes the operation; valid for 5 minutes
-	Options []byte // a JSON object with the member publicKey, for navigator.credentials
+	Token   string // argument for the method that finishes the operation; valid for 5 minutes
+	Options []byte // JSON object with the member publicKey, for navigator.credentials
 }
 
 // Identity is an OIDC provider account that is linked to a user.
@@ -212,7 +212,7 @@ type Identity struct {
 	CreatedAt time.Time
 }
 
-// OIDCFlow contains the URL and the cookie with which the browser signs in at the OIDC provider.
+// OIDCFlow contains the URL and the cookie that the browser needs to sign in at the OIDC provider.
 type OIDCFlow struct {
 	URL    string // where to redirect the browser
 	Cookie string // cookie that the browser must send to the callback; valid for 10 minutes
@@ -222,14 +222,14 @@ type OIDCFlow struct {
 // linked to the provider's account.
 type OIDCResult struct {
 	Outcome
-	Linked  bool    // the account was linked to the signed-in user
-	Unknown *Person // the person at the provider, with a verified address, if no such user exists
+	Linked  bool    // whether the account was linked to the signed-in user
+	Unknown *Person // the person with a verified address, if no such user exists
 }
 
-// Person is an identity from the OIDC provider for which no user exists yet. The Token of a Person is the argument of
+// Person is an identity from the OIDC provider for which no user exists yet. The Token of a Person is the argument for
 // [Service.CreateFromOIDC] and is valid for 10 minutes.
 type Person struct {
 	Email, Name string
-	Allowed     bool // OIDCConfig.Domains allows the person to sign in without an invitation
+	Allowed     bool // whether OIDCConfig.Domains allows the person to sign in without an invitation
 	Token       string
 }

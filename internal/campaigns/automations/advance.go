@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// maxStepsAtOnce is the maximum number of a run's steps that one transaction carries out. The limit on steps is small
+	// maxStepsAtOnce is the maximum number of steps of a run that one transaction carries out. The limit on steps is low
 	// because the transaction blocks all other writes on SQLite.
 	maxStepsAtOnce = 20
-	// maxTurns is the maximum number of consecutive transactions of a run before its worker may serve other runs.
+	// maxTurns is the maximum number of consecutive transactions for one run before its worker may serve other runs.
 	maxTurns = 10
 	// suspendedWait is the interval at which a run of a suspended team checks whether the team may send again.
 	suspendedWait = 5 * time.Minute
 	maxQuotaWait  = time.Hour
 )
 
-// quotaWait returns how long a run waits after its team has used up a quota. A run waits until the quota resets, but at
-// most maxQuotaWait, because the operator may raise the quota earlier.
+// quotaWait returns how long a run waits after its team has used up a quota. The run waits until the quota resets, but
+// no longer than maxQuotaWait, because the operator may raise the quota in the meantime.
 func quotaWait(now time.Time, k fault.Kind) time.Duration {
 	return min(quotas.Resets(k, now).Sub(now), maxQuotaWait)
 }
@@ -66,8 +66,8 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// advanceOnce carries out a run's next steps in one transaction. The result more is true if another transaction must
-// continue the run, and false if the job has ended or waits.
+// advanceOnce carries out a run's next steps in one transaction. It returns true if another transaction must continue
+// the run, and false if the run's job has ended or is waiting.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	if at.cancelReason != "" {
 		return false, s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
-	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run does not wait, because waitUntil is zero
+	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run is not waiting, because waitUntil is then zero
 		if err := s.prepareEmails(ctx, at); err != nil {
 			return false, err
 		}
@@ -100,7 +100,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	return more && err == nil, err
 }
 
-// runState contains a run and the data for its next steps that was read before the transaction.
+// runState contains a run, and the data for its next steps that was read before the transaction began.
 type runState struct {
 	row          row
 	run          *engine.Run
@@ -137,7 +137,7 @@ func (s *Service) loadRunState(ctx context.Context, r *row) (*runState, error) {
 	return at, nil
 }
 
-// facts converts a contact into the facts that the engine needs. If the contact m is nil, the facts contain only the
+// facts converts a contact into the facts that the engine needs. If there is no contact, the facts contain only the
 // time.
 func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *contacts.Member) engine.Facts {
 	f := engine.Facts{Now: now}
@@ -162,8 +162,8 @@ type walkResult int
 
 const (
 	walkContinues walkResult = iota // the run continues in another transaction
-	walkWaits                       // the run waits until a time
-	walkCalls                       // the next step is a webhook, which needs a job of callKind
+	walkWaits                       // the run waits until a given time
+	walkCalls                       // the next step is a webhook, which needs a job of kind callKind
 	walkEnded                       // the run has ended
 	walkSuspended                   // the team is suspended
 	walkOverQuota                   // the team's quota is used up
@@ -183,7 +183,7 @@ type walk struct {
 	opened bool       // the current step already has a database row
 	end    walkResult // set by runSteps
 	until  time.Time  // for walkWaits
-	lane   string     // lane of the job that calls a webhook
+	lane   string     // lane of the job that calls the webhook
 	quota  fault.Kind // which quota is used up, for walkOverQuota
 }
 
@@ -194,7 +194,7 @@ func (at *runState) walk(s *Service, tx *db.Tx) *walk {
 }
 
 // runSteps carries out steps until the run waits, ends, reaches maxStepsAtOnce, or needs data that must be prepared
-// outside the transaction. At the end, runSteps saves the run.
+// outside the transaction. Before it returns, runSteps saves the run.
 func (w *walk) runSteps(ctx context.Context) error {
 	waited := w.row.waitFor
 	var failed *engine.Failure
@@ -247,7 +247,7 @@ func (w *walk) runSteps(ctx context.Context) error {
 	return nil
 }
 
-// pause makes a run wait at its current step, unless it already waits there.
+// pause makes a run wait at its current step, unless the run is already waiting there.
 func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error {
 	w.end, w.until = walkWaits, a.Wait.Until
 	if w.opened {
@@ -261,7 +261,7 @@ func (w *walk) pause(ctx context.Context, a engine.Action, f engine.Facts) error
 	return insertStep(ctx, w.tx, &w.row, &rec)
 }
 
-// record stores the record of a step that is done.
+// record stores the record of a completed step.
 func (w *walk) record(ctx context.Context, rec *engine.Record) error {
 	if w.opened {
 		w.opened = false

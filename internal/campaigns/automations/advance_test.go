@@ -11,7 +11,7 @@ import (
 
 const ann = "ann@reader.example"
 
-// welcome creates an automation with emails, a delay, a condition, and a wait for an event.
+// welcome creates an automation with emails, a delay, a condition, and a step that waits for an event.
 func (s *fixture) welcome() string {
 	s.T.Helper()
 	s.template("tips", "Tips")

@@ -1,33 +1,33 @@
-// Package automations sends contacts through graphs of steps. An event of a contact begins a run of each enabled
-// automation that has a trigger for the event (API reference section 22). Package engine parses graphs and plans the
+// Package automations sends contacts through graphs of steps. An event for a contact begins a run of every enabled
+// automation that has a trigger for that event (API reference section 22). Package engine parses graphs and plans the
 // steps of a run.
 //
 // # How a run advances
 //
 // A run is a database row and has one job until it ends. The job's handler plans the run's next step. One transaction
 // writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled for
-// the end of the wait. If a step waits for an event, the transaction also inserts a row by which that event finds the
-// run. Every change of a run increments its revision, and fails if the revision has changed since the run was read. If
-// a due job, an event and a cancellation change a run concurrently, the first commit wins, and the other two read the
-// run again.
+// the end of the wait. If a step waits for an event, the transaction also inserts a row that is used to find the run
+// when the event arrives. Every change to a run increments its revision, and fails if the revision has changed since
+// the run was read. If a due job, an event and a cancellation try to change a run concurrently, the first to commit
+// wins, and the other two read the run again.
 //
 // # Invariants
 //
-// A run keeps the version of the automation with which it began, because versions never change. The transaction that
-// enqueues an email also advances the run, so the email is sent once. After an automation is stopped or deleted, its
-// runs carry out no further steps. Stopping or deleting increments the automation's epoch, and each step compares the
+// A run always uses the automation version with which it began, and versions never change. The transaction that
+// enqueues an email also advances the run, so the email is sent once. Once an automation has been stopped or deleted,
+// its runs carry out no more steps. Stopping or deleting increments the automation's epoch, and each step compares the
 // run's epoch with the automation's.
 //
-// Deleting a contact cancels the contact's runs. An automation's reentry rule limits the number of runs per contact, as
-// do maxActive for active runs and maxHourly for new runs in an hour. The first event in an hour that exceeds a limit
-// creates a failed run that shows the reason. A chain of runs in which each run causes the event that begins the next
-// run ends at maxDepth.
+// Deleting a contact cancels the contact's runs. The number of runs per contact is limited by the automation's reentry
+// rule, by maxActive for active runs, and by maxHourly for new runs in an hour. The first event in an hour that exceeds
+// a limit creates a failed run that states the reason. If each run causes the event that begins the next run, the chain
+// ends after maxDepth runs.
 //
 // # Failures
 //
 // An event is stored together with the runs that it begins, or not at all. If a transaction records very many events,
-// background jobs begin some of the runs later. If a step cannot be carried out, the run fails with a reason. After a
-// database error the job is retried without limit. A webhook step's URL is called at least once.
+// background jobs begin some of the runs afterwards. If a step cannot be carried out, the run fails with a reason.
+// After a database error, the job is retried without limit. A webhook step's URL is called at least once.
 //
 // # Out of scope
 //
@@ -45,16 +45,16 @@ import (
 const (
 	MaxName  = 255  // characters
 	MaxTeam  = 1000 // maximum number of automations of a team
-	MaxEvent = 50   // maximum number of enabled automations of a team with the same event name
+	MaxEvent = 50   // maximum number of enabled automations of a team that use the same event name
 
 	maxVersions = 1000 // maximum number of stored versions of an automation
 
-	maxActive = 20  // maximum number of active runs of a contact in an automation
-	maxHourly = 100 // maximum number of runs of a contact in an automation that begin within an hour
-	maxDepth  = 5   // maximum length of a chain of runs in which each run caused the event that began the next run
+	maxActive = 20  // maximum number of active runs per contact and automation
+	maxHourly = 100 // maximum number of runs per contact and automation that begin within an hour
+	maxDepth  = 5   // maximum length of a chain of runs, each of which caused the event for the next
 )
 
-// Status says whether events begin runs of an automation.
+// Status says whether events can begin runs of an automation.
 type Status string
 
 const (
@@ -78,7 +78,7 @@ type Automation struct {
 	Name      string
 	Status    Status
 	Reentry   Reentry
-	Version   int64 // the version with which new runs begin
+	Version   int64 // the version that new runs use
 	CreatedAt time.Time
 	UpdatedAt time.Time
 	Graph     *engine.Graph // nil in lists
@@ -88,7 +88,7 @@ type Automation struct {
 	revision  int64
 }
 
-// RunStatus is the status of a run. The values of RunStatus are those that the public API uses.
+// RunStatus is the status of a run. Its values are those that the public API uses for the status.
 type RunStatus string
 
 const (
@@ -127,7 +127,7 @@ type Run struct {
 	WaitsFor     string    // the name of an event; "" for none
 	CreatedAt    time.Time
 	EndedAt      time.Time // zero if the run has not ended
-	Steps        []RunStep // the steps that were begun, in order; nil in lists
+	Steps        []RunStep // the steps that were begun, in order; always nil in list results
 
 	epoch int64
 }
@@ -140,5 +140,5 @@ type RunStep struct {
 	Output      map[string]any
 	Failure     *engine.Failure
 	StartedAt   time.Time
-	CompletedAt time.Time // zero if the step is not done
+	CompletedAt time.Time // zero if the step has not completed
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// BenchmarkEvents sends events for 2,000 contacts with 64 concurrent clients. Depending on the case, an event begins no
+// BenchmarkEvents sends events for 2,000 contacts from 64 concurrent clients. Depending on the case, an event begins no
 // run, a run that waits, or a run that first sends an email. The reported event rate includes the time until all
 // effects of the events are stored.
 func BenchmarkEvents(b *testing.B) {
@@ -55,7 +55,8 @@ func BenchmarkEvents(b *testing.B) {
 	}
 }
 
-// BenchmarkWaiting measures the memory and the CPU time that a node uses while 100,000 runs wait in a delay.
+// BenchmarkWaiting measures the memory and the CPU time that a node uses while 100,000 runs are waiting in a delay
+// step.
 func BenchmarkWaiting(b *testing.B) {
 	const total = 100_000
 	for _, database := range []string{"sqlite", "postgres"} {

@@ -14,17 +14,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// callKind is the kind of the jobs that carry out webhook steps. While a run is at a webhook step, it has a job of
-// callKind instead of runKind, so that slow hosts do not occupy the workers of other runs.
+// callKind is the kind of job that carries out webhook steps. While a run is at a webhook step, it has a job of
+// callKind instead of runKind, so that slow hosts do not occupy the workers that other runs need.
 const callKind = "automations.call"
 
-// callLease is the maximum duration of one webhook call including its database writes.
+// callLease is the maximum duration of one webhook call, including its database writes.
 const callLease = 2 * time.Minute
 
-// callWaits are the delays before each retry of a failed webhook call.
+// callWaits are the delays before successive retries of a failed webhook call.
 var callWaits = []time.Duration{10 * time.Second, time.Minute, 10 * time.Minute, time.Hour, 3 * time.Hour}
 
-// callLane returns the job lane for a team's webhook calls to one URL's host.
+// callLane returns the job lane for a team's webhook calls to the host of a URL.
 func callLane(teamID, address string) string {
 	host := ""
 	if u, err := url.Parse(address); err == nil {
@@ -89,8 +89,8 @@ func (s *Service) call(ctx context.Context, j jobs.Job) error {
 
 // verdict says whether a webhook call succeeded and whether it may be retried.
 type verdict struct {
-	retry   bool // a retry may succeed
-	status  int  // 0 without a response
+	retry   bool // whether a retry may succeed
+	status  int  // 0 if there was no response
 	failure *engine.Failure
 }
 
@@ -102,7 +102,7 @@ func (v *verdict) outcome() engine.Outcome {
 	return out
 }
 
-// judge returns the verdict on a webhook call from the response status, or from the error if there was no response.
+// judge returns the verdict on a webhook call, based on the response status, or on the error if there was no response.
 func judge(status int, err error) verdict {
 	v := verdict{status: status}
 	switch {
@@ -134,7 +134,7 @@ func (s *Service) postponeCall(ctx context.Context, j jobs.Job, wait time.Durati
 	})
 }
 
-// retryCall schedules a retry of a webhook call, and stores the failure of the last call in the step.
+// retryCall schedules a retry of a webhook call, and stores the last call's failure in the step.
 func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *verdict) error {
 	wait := jobs.Jitter(callWaits[j.Tries])
 	return s.p.Queue.Record(ctx, func(tx *db.Tx) error {
@@ -145,8 +145,8 @@ func (s *Service) retryCall(ctx context.Context, j jobs.Job, at *runState, v *ve
 	})
 }
 
-// finishCall stores the result of a webhook step and advances the run to the next step. If the run ended during the
-// call, finishCall ends only the job. If the run's automation was stopped, finishCall cancels the run.
+// finishCall stores the result of a webhook step and advances the run to the next step. If the run has ended during the
+// call, finishCall only ends the job. If the run's automation has been stopped, finishCall cancels the run.
 func (s *Service) finishCall(ctx context.Context, j jobs.Job, at *runState, a *engine.Action,
 	out engine.Outcome) error {
 	err := s.p.DB.Update(ctx, func(tx *db.Tx) error {

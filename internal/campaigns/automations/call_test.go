@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// A failed webhook call is retried for several hours before the step fails. A webhook call that cannot succeed makes
-// the step fail immediately.
+// A failed webhook call is retried for several hours before the step fails. If a webhook call cannot succeed, the step
+// fails immediately.
 func TestCalls(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -60,7 +60,7 @@ func TestCalls(t *testing.T) {
 	})
 }
 
-// A webhook call that could not be started does not count as one of the attempts.
+// A webhook call that could not be started does not count as an attempt.
 func TestCallThatIsHeldUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

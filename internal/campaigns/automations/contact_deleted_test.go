@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// kept returns the personal data that a contact's runs still contain.
+// kept returns the personal data that is still stored in a contact's runs.
 func (s *fixture) kept(contactID string) (all []string) {
 	s.T.Helper()
 	for after, first := "", true; first || after != ""; first = false {
@@ -35,8 +35,8 @@ func (s *fixture) kept(contactID string) (all []string) {
 	})
 }
 
-// Deleting a contact erases its data from its runs, active or ended. The results of the deleted contact's runs are
-// kept, and so are other contacts' runs.
+// Deleting a contact erases its data from all its runs, whether active or ended. The results of those runs are kept,
+// and other contacts' runs stay unchanged.
 func TestForgottenWithTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -75,7 +75,7 @@ func TestForgottenWithTheContact(t *testing.T) {
 	})
 }
 
-// A run that deletes its own contact can still use the contact's data, which is erased when the run ends.
+// A run that deletes its own contact can go on using the contact's data, which is erased when the run ends.
 func TestForgottenAfterContactDelete(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -107,8 +107,8 @@ func TestForgottenAfterContactDelete(t *testing.T) {
 
 func answering(status int) func() (int, error) { return func() (int, error) { return status, nil } }
 
-// If a deleted contact has more runs than one transaction handles, a job erases the data of these runs, except for the
-// run that deleted the contact.
+// If a deleted contact has too many runs for one transaction, a job erases the data in these runs, except in the run
+// that deleted the contact.
 func TestManyForgotten(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// trip creates an automation with two emails, a change of the contact, a webhook, and a wait for an event.
+// trip creates an automation that sends two emails, changes the contact, calls a webhook, and waits for an event.
 func (s *fixture) trip() (automationID string) {
 	s.T.Helper()
 	s.template("bye", "Bye")
@@ -31,7 +31,7 @@ func (s *fixture) trip() (automationID string) {
 		step("bye", engine.SendEmail, `{"template": {"id": "bye"}}`))
 }
 
-// begun deletes all runs, emails, contacts and jobs, and creates the contact again.
+// begun deletes all runs, emails, contacts and jobs, and then recreates the contact.
 func (s *fixture) begun() (contactID string) {
 	s.T.Helper()
 	s.Must(s.forget())
@@ -44,7 +44,8 @@ func (s *fixture) begun() (contactID string) {
 	return s.contact(ann)
 }
 
-// travel sends the events that the automation of trip still needs and runs due jobs, until the first error.
+// travel sends the events that the automation created by trip still needs, and runs due jobs. It stops at the first
+// error.
 func (s *fixture) travel(contactID string) error {
 	var begun, paid bool
 	err := s.DB.QueryRow(s.T.Context(), `SELECT EXISTS (SELECT 1 FROM automation_runs),
@@ -82,7 +83,7 @@ func (s *fixture) tryWork() error {
 	}
 }
 
-// arrived completes the run of the automation of trip and checks that each step was carried out once.
+// arrived completes the run of the automation created by trip, and checks that each step was carried out once.
 func (s *fixture) arrived(automationID, contactID string) {
 	s.T.Helper()
 	s.giveBack()
@@ -93,7 +94,7 @@ func (s *fixture) arrived(automationID, contactID string) {
 	}
 }
 
-// If any SQL statement fails once, no step is skipped or carried out twice.
+// If any single SQL statement fails once, no step is skipped or carried out twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	sqliteTraced(t, func(t *testing.T, s *fixture) {
@@ -119,7 +120,7 @@ func TestLostAnswers(t *testing.T) {
 	}
 }
 
-// An event that arrives while a worker processes the run's job is not lost, and the step is carried out once.
+// An event that arrives while a worker is processing the run's job is not lost, and the step is carried out once.
 func TestEventWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -142,7 +143,7 @@ func TestEventWhileInHand(t *testing.T) {
 	})
 }
 
-// If a run is cancelled or its contact is deleted after the worker has read the run, the worker carries out no step.
+// If a run is cancelled, or its contact is deleted, after the worker has read the run, the worker carries out no step.
 func TestStopWhileInHand(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {
@@ -191,7 +192,7 @@ func TestListWhileRunsAreCancelled(t *testing.T) {
 	})
 }
 
-// An event is accepted even if an automation with runs that wait for it is stopped concurrently.
+// An event is accepted even if an automation whose runs are waiting for the event is stopped concurrently.
 func TestStopWhileEventIsTakenIn(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)
@@ -213,7 +214,8 @@ func TestStopWhileEventIsTakenIn(t *testing.T) {
 	}
 }
 
-// After concurrent events, steps and deletions of the same contacts, the rows of the runs are consistent.
+// After concurrent events, steps and deletions that involve the same contacts, the database rows of the runs are
+// consistent.
 func TestAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -265,7 +267,7 @@ func TestAtOnce(t *testing.T) {
 	})
 }
 
-// Many concurrent events of few contacts cause no deadlock, so no transaction is retried.
+// Many concurrent events for a few contacts cause no deadlock, so no transaction is retried.
 func TestEventsOfFewContacts(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {

@@ -20,10 +20,10 @@ import (
 )
 
 const (
-	// maxTries is the maximum number of attempts of Update if other requests change the automation concurrently. Of
-	// several concurrent attempts, at least one succeeds.
+	// maxTries is the maximum number of attempts that Update makes if other requests change the automation concurrently.
+	// At least one of several concurrent attempts always succeeds.
 	maxTries   = 100
-	copySuffix = " (copy)" // appended to the name of a copy
+	copySuffix = " (copy)" // appended to the original's name
 )
 
 // NewAutomation describes an automation to create.
@@ -84,14 +84,14 @@ func parse(steps, connections []byte) (*engine.Graph, error) {
 	return engine.Parse(steps, connections)
 }
 
-// absent reports whether a JSON text is empty or null.
+// absent reports whether a JSON value is empty or null.
 func absent(text []byte) bool {
 	text = bytes.TrimSpace(text)
 	return len(text) == 0 || string(text) == "null"
 }
 
-// add inserts an automation with its first version. Because the transaction may be retried, add sets all fields that it
-// changes to new values on each call.
+// add inserts an automation with its first version. Because the transaction may be retried, add reinitializes on each
+// call all fields that it changes.
 func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	return s.writeTriggers(ctx, tx, a)
 }
 
-// definitionsOf returns the name of the lock that serializes changes to the automations of a team. The lock is needed
+// definitionsOf returns the name of the lock that serializes changes to a team's automations. The lock is needed
 // because no database constraint limits the number of a team's automations or the number of automations with the same
 // event.
 func definitionsOf(teamID string) string { return "automations of " + teamID }
@@ -122,8 +122,8 @@ func (s *Service) addVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	insertVersion(ctx, tx, a)
 }
 
-// writeTriggers replaces the trigger rows of an automation, which say which events begin runs. A disabled automation
-// has no trigger rows. The caller must hold the lock that definitionsOf names.
+// writeTriggers replaces an automation's trigger rows, which determine which events begin runs. A disabled automation
+// has no trigger rows. The caller must hold the lock named by definitionsOf.
 func (s *Service) writeTriggers(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteTriggers(ctx, tx, a.TeamID, a.ID)
 	if a.Status != Enabled {
@@ -153,8 +153,8 @@ func (s *Service) Get(ctx context.Context, teamID, automationID string) (Automat
 	return getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
 }
 
-// List returns a page of a team's automations, newest first, without their graphs. An empty status selects automations
-// of all statuses.
+// List returns a page of a team's automations, newest first, without their graphs. If the status is empty, List returns
+// automations with any status.
 func (s *Service) List(ctx context.Context, teamID string, status Status, p page.Page) ([]Automation, bool, error) {
 	if status != "" && status != Enabled && status != Disabled {
 		return nil, false, fault.Invalidf("status", "The `status` parameter must be `enabled` or `disabled`.")
@@ -162,7 +162,7 @@ func (s *Service) List(ctx context.Context, teamID string, status Status, p page
 	return listAutomations(ctx, s.p.DB.Reader, teamID, status, p)
 }
 
-// Change describes a change of an automation. Fields that are nil stay unchanged.
+// Change describes a change to an automation. A nil field leaves the automation's value unchanged.
 type Change struct {
 	Name        *string
 	Status      *Status
@@ -203,11 +203,11 @@ func (s *Service) Update(ctx context.Context, teamID, automationID string, c Cha
 		"The automation is being changed by other requests. Try again in a moment.")
 }
 
-// errAutomationChanged means that an automation was changed after it was read.
+// errAutomationChanged means that an automation has been changed since it was read.
 var errAutomationChanged = errors.New("the automation was changed after it was read")
 
-// changeOnce reads an automation and applies a change to it. The error errAutomationChanged means that another request
-// changed the automation after it was read. The parameter g is the new graph, or nil if the graph stays unchanged.
+// changeOnce reads an automation and applies a change to it. If another request changed the automation after it was
+// read, changeOnce returns errAutomationChanged. The parameter g is the new graph, or nil to keep the current graph.
 func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c Change, g *engine.Graph) (Automation,
 	error) {
 	before, err := getWithGraph(ctx, s.p.DB.Reader, teamID, automationID)
@@ -232,7 +232,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		to.Graph = g
 	}
 	enables := to.Status == Enabled && before.Status != Enabled
-	if g != nil || enables { // objects to which the steps refer may have been deleted
+	if g != nil || enables { // objects that the steps refer to may have been deleted
 		if err := s.checkReferences(ctx, teamID, to.Graph); err != nil {
 			return before, err
 		}
@@ -266,7 +266,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// pruneVersions deletes the unused versions of an automation before its graph is replaced, and returns an error if the
+// pruneVersions deletes the unused versions of an automation before the graph is replaced. It returns an error if the
 // automation still has maxVersions versions.
 func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)
@@ -310,15 +310,15 @@ func copyName(name string) string {
 	return name + copySuffix
 }
 
-// runKind is the kind of the jobs that carry out runs. Each job carries out the due steps of one run. Lanes are teams.
+// runKind is the kind of job that carries out the due steps of a run. Lanes are teams.
 const runKind = "automations.run"
 
-// endKind is the kind of the jobs that end the runs of a stopped or deleted automation. Each stop of an automation
-// enqueues its own job, because a job that is already running may have listed the runs before the stop.
+// endKind is the kind of job that ends the runs of a stopped or deleted automation. Each call to Stop enqueues its own
+// job, because a job that is already running may have listed the runs before the call.
 const endKind = "automations.end"
 
-// Stop disables an automation and cancels its runs. The runs carry out no steps after the commit of Stop, and a job
-// then ends them.
+// Stop disables an automation and cancels its runs. Once Stop has committed, the runs carry out no more steps, and a
+// job ends them.
 func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Automation, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err = markStopped(ctx, tx, teamID, automationID)
@@ -330,8 +330,8 @@ func (s *Service) Stop(ctx context.Context, teamID, automationID string) (a Auto
 	return a, err
 }
 
-// Delete deletes an automation and cancels its runs like [Service.Stop]. [Service.Sweep] deletes the automation's rows
-// later.
+// Delete deletes an automation and, like [Service.Stop], cancels its runs. [Service.Sweep] deletes the automation's
+// rows later.
 func (s *Service) Delete(ctx context.Context, teamID, automationID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err := markDeleted(ctx, tx, teamID, automationID)

@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// author is a node with an automations service. The methods of author act for the team Acme.
+// author is a node with an automations service. Its methods act for the team Acme.
 type author struct {
 	*testnode.Node
 	a *automations.Service
@@ -49,7 +49,7 @@ const (
 	toWait = `[{"from":"start","to":"wait"}]`
 )
 
-// made creates an automation with a wait for an event in the team Acme.
+// made creates an automation for the team Acme that waits for an event.
 func (n *author) made(status automations.Status) automations.Automation {
 	n.T.Helper()
 	a, err := n.a.Create(n.T.Context(), n.Acme.TeamID, automations.NewAutomation{Name: "Welcome", Status: status,
@@ -65,7 +65,7 @@ func (n *author) change(id string, c automations.Change) automations.Automation 
 	return a
 }
 
-// happens sends an event of a contact to the automations.
+// happens sends an event for a contact to the automations service.
 func (n *author) happens(event string, c contacts.Contact, payload string) {
 	n.T.Helper()
 	n.Update(func(tx *db.Tx) error {
@@ -81,7 +81,7 @@ func (n *author) contact(address string) contacts.Contact {
 	return c
 }
 
-// refused fails the test unless err is a fault for the given field and its message contains the given text.
+// refused fails the test unless err is a fault for the given field with a message that contains the given text.
 func refused(t *testing.T, err error, field, text string) {
 	t.Helper()
 	f, ok := errors.AsType[*fault.Error](err)
@@ -233,7 +233,7 @@ func TestVersions(t *testing.T) {
 	})
 }
 
-// triggers returns the trigger rows, which say which events begin runs.
+// triggers returns the trigger rows, which determine which events begin runs.
 func (n *author) triggers() (all []string) {
 	n.T.Helper()
 	rows, err := n.DB.Query(n.T.Context(), `SELECT event_name, automation_id, version_id, epoch, reentry
@@ -284,7 +284,8 @@ func TestTriggers(t *testing.T) {
 	})
 }
 
-// Enabling an automation fails if it refers to deleted objects. Renaming and disabling do not check references.
+// Enabling an automation fails if it refers to deleted objects. Renaming or disabling an automation does not check its
+// references.
 func TestEnablingChecksAgain(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		g, err := n.Contacts.Segments.Create(t.Context(), n.Acme.TeamID, segments.Definition{Name: "x"})
@@ -302,7 +303,7 @@ func TestEnablingChecksAgain(t *testing.T) {
 	})
 }
 
-// Concurrent changes of an automation are all applied, and none overwrites another.
+// Concurrent changes to an automation are all applied, and none overwrites another.
 func TestChangesAtOnce(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Disabled)

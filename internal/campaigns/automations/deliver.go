@@ -15,28 +15,27 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// beginKind is the kind of the jobs that deliver events to automations after a transaction has recorded very many
-// events.
+// beginKind is the kind of job that delivers events to automations after a transaction has recorded very many events.
 const beginKind = "automations.begin"
 
 const (
-	// maxRunsAtOnce is the maximum number of runs that begin or receive an event in one transaction that records many
-	// events. A transaction with maxRunsAtOnce runs occupies SQLite's only writer for about 10 ms. A single event may
-	// affect more than maxRunsAtOnce runs.
+	// maxRunsAtOnce limits the number of runs that begin or receive an event in a transaction that records many events. A
+	// transaction with maxRunsAtOnce runs occupies SQLite's only writer for about 10 ms. A single event may still affect
+	// more than maxRunsAtOnce runs.
 	maxRunsAtOnce = 100
-	// maxBatchBytes is the approximate maximum size of the payload of a beginKind job.
+	// maxBatchBytes is the approximate maximum size of a beginKind job's payload.
 	maxBatchBytes = 128 << 10
 )
 
-// occurrence is an event of a contact in both its stored form and the form that the engine needs.
+// occurrence is an event for a contact, both as it is stored and in the form that the engine needs.
 type occurrence struct {
 	customevents.Occurrence
 	event engine.Event
 }
 
-// deliverAll delivers events of a team's contacts to automations. The events must be sorted by contact id. As soon as
-// the events would begin or wake more than maxRunsAtOnce runs, deliverAll enqueues jobs for the remaining events in the
-// same transaction.
+// deliverAll delivers events for a team's contacts to automations. The events must be sorted by contact id. Once the
+// next event would bring the number of runs that begin or wake to more than maxRunsAtOnce, deliverAll enqueues jobs for
+// the remaining events in the same transaction.
 func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger,
 	awaited map[string]bool, when deliveryMode) error {
 	done := 0
@@ -63,10 +62,11 @@ func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, b
 	return nil
 }
 
-// runsBegunBy returns the number of runs that an event begins, but at least 1, because the event may also wake runs.
+// runsBegunBy returns the number of runs that an event begins. It returns at least 1, because the event may also wake
+// runs.
 func runsBegunBy(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
 
-// eventBatch is the payload of a job of beginKind.
+// eventBatch is the payload of a beginKind job.
 type eventBatch struct {
 	Depth  int64          `json:"depth,omitzero"` // number of runs in the chain that caused the events
 	Events []batchedEvent `json:"events"`
@@ -80,7 +80,7 @@ type batchedEvent struct {
 	At        time.Time `json:"at"`
 }
 
-// enqueueDelivery enqueues jobs that deliver events. The events of one job begin about maxRunsAtOnce runs.
+// enqueueDelivery enqueues jobs that deliver events. The events in one job begin about maxRunsAtOnce runs.
 func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
 	for len(all) > 0 {
 		w := eventBatch{Depth: depthOf(ctx)}
@@ -104,7 +104,7 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 	return nil
 }
 
-// deliverQueued handles jobs of the kind beginKind, and skips events of contacts that were deleted after the job was
+// deliverQueued handles jobs of the kind beginKind. It skips events for contacts that were deleted after the job was
 // enqueued.
 func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
 	var w eventBatch

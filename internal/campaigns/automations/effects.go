@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// prepared is an email that a step may send, with its mailing or the reason why it cannot be sent.
+// prepared is an email that a step may send, together with its mailing or the reason why it cannot be sent.
 type prepared struct {
 	email     engine.Email
 	mailing   *emails.Mailing
@@ -23,8 +23,8 @@ type prepared struct {
 }
 
 // prepareEmails prepares the emails that a run's next steps may send. If the run takes another path or its contact
-// changes, the needed email may be missing or differ. If the prepared email does not fit, the transaction ends before
-// the step that sends it, and the email is prepared again before the next transaction.
+// changes, the email that the run needs may be missing or different. In that case, the transaction ends before the step
+// that sends the email, and the email is prepared again before the next transaction.
 func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	at.prepared = map[string]*prepared{}
 	if at.contact == nil {
@@ -71,7 +71,7 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 	return p, nil
 }
 
-// failureOfEmail converts the error with which an email was refused into the failure of its step.
+// failureOfEmail converts the error with which an email was refused into a step failure.
 func failureOfEmail(err error) *engine.Failure {
 	reason, field := "email_invalid", ""
 	if f, ok := errors.AsType[*fault.Error](err); ok {
@@ -94,8 +94,8 @@ func failureOfEmail(err error) *engine.Failure {
 	return &engine.Failure{Reason: reason, Message: err.Error()}
 }
 
-// do carries out the effect of a step. If the result stops is true, the step has to continue outside this transaction.
-// After a step that changes the contact, do reads the contact again.
+// do carries out the effect of a step. If do returns stops == true, the step must be continued outside this
+// transaction. After a step that changes the contact, do reads the contact again.
 func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, stops bool, err error) {
 	switch e := a.Effect.(type) {
 	case *engine.Email:
@@ -118,7 +118,7 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 		return out, false, nil
 	}
 	if fault.KindOf(err) == fault.NotFound {
-		err = errRunChanged // the contact was deleted; reading the run again detects this
+		err = errRunChanged // the contact was deleted, which will be noticed when the run is read again
 	}
 	if err != nil || out.Failure != nil {
 		return out, false, err
@@ -128,7 +128,7 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 	return out, false, err
 }
 
-// email enqueues the prepared email of a step if the contact may receive it at this time.
+// email enqueues a step's prepared email if the contact may receive it now.
 func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engine.Outcome, stops bool, err error) {
 	p := w.ready[key]
 	if p == nil || !reflect.DeepEqual(p.email, *e) {
@@ -210,7 +210,8 @@ func (w *walk) addToSegment(ctx context.Context, segmentID string) (out engine.O
 	return out, nil
 }
 
-// segmentFiltered is the failure reason of a step that tries to add a contact to a segment with a filter.
+// segmentFiltered is the failure reason for a step that tries to add a contact to a segment that is defined by a
+// filter.
 const segmentFiltered = "segment_filtered"
 
 func segmentGone(segmentID string) *engine.Failure {

@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// TestEffects checks that each type of step has its effect and records its output.
+// TestEffects checks that each type of step has the intended effect and records its output.
 func TestEffects(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -77,7 +77,7 @@ func (s *fixture) work1() {
 	s.Must(s.handle(s.due()[0]))
 }
 
-// A step that refers to a deleted, unpublished or forbidden object fails the run with a reason.
+// If a step refers to a deleted, unpublished or forbidden object, the run fails with a reason.
 func TestStepsThatFail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -124,7 +124,7 @@ func TestStepsThatFail(t *testing.T) {
 			if c.harm != nil {
 				c.harm()
 			}
-			s.pass(2 * time.Second) // the cached templates expire
+			s.pass(2 * time.Second) // let the cached templates expire
 			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
 			s.work()
 			got := s.runs(ids[i])[0]
@@ -144,7 +144,7 @@ func (s *fixture) topic(name string, byDefault contacts.Subscription) string {
 	return t.ID
 }
 
-// A run skips the email to a contact that opted out, and continues. An email to a suppressed address is enqueued with
+// If the contact has opted out, the run skips the email and continues. An email to a suppressed address is stored with
 // the status suppressed.
 func TestRefusedEmails(t *testing.T) {
 	t.Parallel()
@@ -203,7 +203,7 @@ func TestSuspendedTeam(t *testing.T) {
 		s.mustRun(id, "running: start")
 		s.Must(s.Teams.SetSuspended(ctx, team, false))
 		s.pass(10 * time.Minute)
-		s.work1() // sends the email and enqueues the webhook job
+		s.work1() // send the email and enqueue the webhook job
 		s.Must(s.Teams.SetSuspended(ctx, team, true))
 		s.work()
 		s.mustRun(id, "running: start mail call=running")

@@ -13,16 +13,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// deletedContactKind is the kind of the jobs that continue [Service.EndContact] if a deleted contact has very many
-// runs.
+// deletedContactKind is the kind of job that completes the work of [Service.EndContact] if a deleted contact has very
+// many runs.
 const deletedContactKind = "automations.gone"
 
 // maxEnded is the maximum number of runs that one transaction ends. Ending maxEnded runs occupies SQLite's only writer
 // for a few milliseconds.
 const maxEnded = 100
 
-// cancel marks locked runs of a team as cancelled with the given reason, and removes their jobs. A worker that is
-// already processing the job of a cancelled run detects that the run has changed.
+// cancel marks a team's locked runs as cancelled with the given reason, and removes their jobs. A worker that is
+// already processing a cancelled run's job will detect that the run has changed.
 func (s *Service) cancel(ctx context.Context, tx *db.Tx, teamID string, all []row, reason Reason) {
 	if len(all) == 0 {
 		return
@@ -48,14 +48,13 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 	})
 }
 
-// endStoppedRuns handles jobs of the kind endKind: it ends the runs of an automation that have an older epoch than the
-// automation. Runs that begin after the automation is enabled again have the current epoch and continue.
+// endStoppedRuns handles jobs of the kind endKind: it ends those runs of an automation whose epoch is older than the
+// automation's. Runs that begin after the automation has been enabled again have the current epoch and continue.
 //
-// endStoppedRuns lists the runs by id. Ids do not follow the order of commits, because each node creates ids with its
-// own clock. The list can therefore miss a run of an older epoch, but only a run that was committed after the
-// automation was stopped. A run that was committed after the stop has not carried out a step, and its first step
-// detects the old epoch. A run that waits has carried out its first step, so it was committed before the stop and is
-// not missed.
+// endStoppedRuns lists the runs by id. Ids are not in commit order, because each node creates ids with its own clock.
+// The list can therefore miss a run from an older epoch, but only if the run was committed after the automation was
+// stopped. Such a run has not carried out a step yet, and its first step detects the old epoch. A waiting run has
+// carried out its first step, so it was committed before the stop and is not missed.
 func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)
@@ -92,7 +91,7 @@ func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// pause waits for the duration d, so that other transactions can use the database.
+// pause waits for the given time, so that other transactions can use the database.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():
@@ -104,7 +103,8 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // EndContact ends a contact's runs in the transaction that deletes the contact. EndContact also erases the contact's
 // data from the runs, and deletes the contact's run counts. If the contact has too many runs for one transaction, a job
-// ends the remaining runs. A run that deletes its own contact continues, and its data is erased when the run ends.
+// ends the remaining runs. A run that deletes its own contact continues, and the data in that run is erased when the
+// run ends.
 func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID string) error {
 	deleteContactCounts(ctx, tx, teamID, contactID)
 	of := deletedContact{ContactID: contactID, Except: causeOf(ctx)}
@@ -125,7 +125,7 @@ func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID s
 	return nil
 }
 
-// deletedContact is the payload of a job of the kind deletedContactKind, and identifies a deleted contact.
+// deletedContact identifies a deleted contact. It is the payload of jobs of the kind deletedContactKind.
 type deletedContact struct {
 	ContactID string `json:"contact"`
 	Except    string `json:"except"` // the run whose step deleted the contact, or ""
@@ -145,8 +145,8 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of de
 	return int64(len(all)), nil
 }
 
-// forgetSome erases a deleted contact's data from a batch of its runs with ids greater than after. The results are the
-// last run id of the batch, and whether the contact has more runs.
+// forgetSome erases a deleted contact's data from a batch of its runs, starting after the given run id. It returns the
+// last run id in the batch, and whether the contact has more runs.
 func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact, after string) (last string, more bool,
 	err error) {
 	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)
@@ -187,7 +187,7 @@ func (s *Service) endDeletedContact(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// CancelRun cancels one run of an automation. CancelRun returns an Invalid fault if the run has ended.
+// CancelRun cancels one run of an automation. If the run has already ended, CancelRun returns an Invalid fault.
 func (s *Service) CancelRun(ctx context.Context, teamID, automationID, runID string) error {
 	r, found, err := getRow(ctx, s.p.DB.Reader, teamID, runID)
 	if err != nil {

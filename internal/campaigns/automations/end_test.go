@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// everywhere begins one run in each possible state: due, in a delay, waiting for an event, and at a webhook step.
+// everywhere creates one run in each possible state: due, in a delay, waiting for an event, and at a webhook step.
 func (s *fixture) everywhere() (automationID string, contactIDs []string) {
 	s.T.Helper()
 	is := func(key, value string) string {
@@ -53,8 +53,8 @@ func withReason(all []string, reason string) []string {
 	return all
 }
 
-// Stopping or deleting an automation, cancelling a run, and deleting a contact end runs in every state and record the
-// reason.
+// Runs in every state are ended, and the reason is recorded, when an automation is stopped or deleted, a run is
+// cancelled, or a contact is deleted.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -114,7 +114,7 @@ func TestDeletedAutomation(t *testing.T) {
 }
 
 // A run of a stopped automation carries out no step, even before the endKind job has ended it. A run that begins after
-// the automation is enabled again is not affected.
+// the automation has been enabled again is not affected.
 func TestStopBeforeItsJob(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -148,7 +148,7 @@ func TestStopBeforeItsJob(t *testing.T) {
 	})
 }
 
-// A run of an older epoch ends even if the endKind job misses it because the run was committed after the stop.
+// A run from an older epoch ends even if the endKind job misses the run because it was committed after the stop.
 func TestStopOverlooksARun(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -205,7 +205,8 @@ func TestCancelRun(t *testing.T) {
 	})
 }
 
-// If a contact was deleted without an event, for example by an erasure, the contact's run ends when it is due.
+// If a contact was deleted without an event, for example by an erasure of personal data, the contact's run ends when it
+// is due.
 func TestContactGone(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -222,7 +223,7 @@ func TestContactGone(t *testing.T) {
 	})
 }
 
-// The runs of a contact or an automation are ended in several transactions if there are very many.
+// If a contact or an automation has very many runs, they are ended in several transactions.
 func TestManyEnd(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -265,8 +266,8 @@ func TestManyEnd(t *testing.T) {
 	})
 }
 
-// After an automation is stopped and enabled again, runs from before the stop no longer count as active, even if no job
-// has ended them yet.
+// After an automation has been stopped and enabled again, runs from before the stop no longer count as active, even if
+// no job has ended them yet.
 func TestStoppedRunsDoNotCount(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

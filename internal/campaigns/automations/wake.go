@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// wakeKind is the kind of the jobs that deliver an event to waiting runs to which the event's own transaction did not
+// wakeKind is the kind of job that delivers an event to waiting runs to which the event's own transaction did not
 // deliver it.
 const wakeKind = "automations.wake"
 

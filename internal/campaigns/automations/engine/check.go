@@ -54,8 +54,7 @@ func (g *Graph) check() error {
 	return nil
 }
 
-// referencedWaits returns the names with which steps refer to received events, sorted and without the prefix
-// waitEvents.
+// referencedWaits returns the sorted names by which steps refer to received events, without the prefix waitEvents.
 func (g *Graph) referencedWaits() (paths []string) {
 	for _, s := range g.Steps {
 		c, ok := s.config.(referrer)
@@ -72,7 +71,7 @@ func (g *Graph) referencedWaits() (paths []string) {
 	return slices.Compact(paths)
 }
 
-// after returns the keys of the steps to which a step's connections lead.
+// after returns the keys of the steps to which the connections from a step lead.
 func (g *Graph) after(s *Step) (keys []string) {
 	for _, by := range s.config.exits() {
 		if to, ok := g.next[exit{s.Key, by}]; ok {
@@ -82,8 +81,8 @@ func (g *Graph) after(s *Step) (keys []string) {
 	return keys
 }
 
-// checkCycles returns an error if the graph has a cycle. checkCycles repeatedly removes the steps without incoming
-// connections. The steps that cannot be removed are on a cycle or follow a cycle.
+// checkCycles returns an error if the graph has a cycle. It repeatedly removes the steps that have no incoming
+// connections. Steps that cannot be removed in this way are on a cycle or follow a cycle.
 func (g *Graph) checkCycles() error {
 	incoming := make([]int, len(g.Steps)) // number of connections that lead to each step
 	for _, c := range g.Connections {
@@ -122,9 +121,9 @@ func (g *Graph) checkCycles() error {
 	return withStep(key, jsonread.Invalidf("connections", "has a circle, which leads back to the step."))
 }
 
-// onCycle returns the key of a step on a cycle. The counts in incoming are greater than 0 for the steps on cycles and
-// the steps after them. Each step with such a count has a predecessor with such a count, so following predecessors ends
-// on a cycle.
+// onCycle returns the key of a step on a cycle. For the steps on cycles and the steps after them, the counts in
+// incoming are greater than 0. Each step with such a count has a predecessor with such a count, so the path of
+// predecessors ends on a cycle.
 func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}
 	for _, c := range g.Connections {

@@ -8,20 +8,20 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// condition is the config of a step that follows one of two connections, depending on a rule.
+// condition is the config of a step that chooses one of two connections, depending on a rule.
 type condition struct{ rule *filter.Rule }
 
 func readCondition(o jsonread.Object) (config, error) {
-	// The whole config object is the rule. The rule is encoded again before it is parsed, because the decoded members have
-	// no order.
+	// The whole config object is the rule. The rule is encoded again before it is parsed, because the decoded members are
+	// unordered.
 	rule, err := filter.ParseAt(o.Path, encode(o.Members))
 	return condition{rule}, err
 }
 
 func (c condition) exits() []string { return []string{ConditionMet, ConditionNotMet} }
 
-// check validates the rule except for the names of contact fields, which [Graph.CheckRule] validates with the caller's
-// schema.
+// check validates the rule, except for the names of contact fields. [Graph.CheckRule] validates those against the
+// caller's schema.
 func (c condition) check(g *Graph, _ string) error {
 	return c.rule.Check(g.schema(filter.Schema{Open: []string{"contact."}, Unknown: func(string) string {
 		return "There are `event.KEY`, `wait_events.STEP.KEY` and fields of contacts, such as `contact.email` and " +
@@ -59,8 +59,8 @@ func (c condition) plan(m *stepContext) (Action, error) {
 	return a, nil
 }
 
-// refusedRule returns an action that fails the step if err is a fault that the user can cause, and returns other errors
-// unchanged.
+// refusedRule returns an action that makes the step fail if err is a fault that a user can cause. It returns any other
+// error unchanged.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {
 		return Action{}, err

@@ -16,8 +16,8 @@ import (
 // MaxContactName is the maximum length of a first or last name, in characters.
 const MaxContactName = 255
 
-// contactUpdate is the config of a step that changes the contact. Fields that are nil stay unchanged, and a null value
-// clears the contact's field.
+// contactUpdate is the config of a step that changes the contact. A nil field leaves the contact's field unchanged, and
+// a null value clears it.
 type contactUpdate struct {
 	plain
 	firstName, lastName, unsubscribed *value
@@ -69,7 +69,8 @@ func readContactName(o jsonread.Object, name string, r *valueReader) (*value, er
 	return &v, nil
 }
 
-// isContactName reports whether a text is allowed as a first or last name, by the same rules as in package contacts.
+// isContactName reports whether a string is allowed as a first or last name, according to the rules of package
+// contacts.
 func isContactName(text string) bool {
 	return utf8.RuneCountInString(text) <= MaxContactName && !strings.ContainsAny(text, "\r\n")
 }
@@ -99,13 +100,13 @@ func (c *contactUpdate) readProperties(o jsonread.Object, r *valueReader) error 
 	return nil
 }
 
-// namedValue is a member of a config with its name.
+// namedValue is a config member's value together with its name.
 type namedValue struct {
 	name string
 	v    *value
 }
 
-// givenFields returns the contact fields that the config sets, except for the properties.
+// givenFields returns the contact fields that the config sets, without the contact properties.
 func (c contactUpdate) givenFields() []namedValue {
 	all := []namedValue{{"first_name", c.firstName}, {"last_name", c.lastName}, {"unsubscribed", c.unsubscribed}}
 	return slices.DeleteFunc(all, func(m namedValue) bool { return m.v == nil })
@@ -208,7 +209,7 @@ func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failur
 	}
 }
 
-// resolveBool resolves a value to true or false. The strings "true" and "false" are also accepted.
+// resolveBool resolves a value to true or false. It also accepts the strings "true" and "false".
 func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {

@@ -13,14 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 )
 
-// Limits of the fields of an email step, in characters unless a comment says otherwise. The limits of templates are
+// Limits on the fields of an email step, in characters unless a comment says otherwise. The limits on templates are
 // stricter and in bytes.
 const (
 	maxTemplate  = 255
 	maxSubject   = 998
 	MaxMailbox   = 2000
-	maxVariables = 200       // each member of an object counts as a variable
-	maxVariable  = 512 << 10 // total size in bytes of all variables with their names, as in package emails
+	maxVariables = 200       // maximum number of variables; each member of an object counts as one
+	maxVariable  = 512 << 10 // maximum total size of all variables and their names in bytes, as in package emails
 )
 
 // email is the config of a step that sends an email from a template.
@@ -75,7 +75,7 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 		if name == "" || len(name) > maxName {
 			return nil, jsonread.Invalidf(path, "names a variable by %d bytes; a name has 1 to %d.", len(name), maxName)
 		}
-		// A variable may be an object that contains lists. A null value sets no variable.
+		// A variable may be an object that contains lists. A null value leaves the variable unset.
 		v, err := r.read(o.At(name), o.Members[name], 2)
 		if err != nil {
 			return nil, err
@@ -90,8 +90,8 @@ func readVariables(path string, text jsontext.Value) (map[string]value, error) {
 	return all, nil
 }
 
-// variableNames returns the names under which a template reads the variables. A member of an object has the name
-// OBJECT_MEMBER, because a template cannot declare names with dots.
+// variableNames returns the names by which a template refers to the variables. A member of an object is called
+// OBJECT_MEMBER, because templates cannot declare names with dots.
 func variableNames(variables map[string]value) (names []string) {
 	for name, v := range variables {
 		if v.object == nil {
@@ -152,7 +152,7 @@ func (c email) plan(m *stepContext) (Action, error) {
 		Subject: c.subject, ReplyTo: c.replyTo}}, nil
 }
 
-// variables collects the variables of an email and their total size in bytes. After a limit is exceeded, no more
+// variables collects the variables for an email and their total size in bytes. Once a limit has been exceeded, no more
 // variables are added.
 type variables struct {
 	values map[string]scalar.Value
@@ -160,7 +160,7 @@ type variables struct {
 }
 
 // add adds a variable. If the value is an object, each of its members becomes a variable. Values that cannot be
-// converted to text are omitted.
+// converted to strings are omitted.
 func (all *variables) add(name string, v any) {
 	if len(all.values) > maxVariables || all.size > maxVariable {
 		return
@@ -174,7 +174,7 @@ func (all *variables) add(name string, v any) {
 			all.add(name+"_"+key, v[key])
 		}
 	default:
-		// The size is checked before the text is created, because many variables may refer to the same long list.
+		// The size is checked before the string is created, because many variables may refer to the same long list.
 		all.size += len(name) + TextSize(v, maxVariable)
 		if all.size > maxVariable {
 			return

@@ -1,5 +1,5 @@
 // Package engine parses and validates the graphs of automations, and decides the next action of a run (API reference
-// section 22). The user documentation of graphs is docs/automations.md.
+// section 22). The user documentation for graphs is docs/automations.md.
 //
 // # How a run advances
 //
@@ -12,14 +12,14 @@
 // # Invariants
 //
 // A graph has one to 150 steps and no cycle, and every step can be reached from a trigger, so every run ends. The
-// results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can be planned
-// again with the same result.
+// results of Plan, Done and Receive depend only on their arguments. If a transaction fails, the step can therefore be
+// planned again with the same result.
 //
 // # Failures
 //
-// Parse returns Invalid and Missing faults. The field of a fault from Parse is a path, such as
-// steps[2].config.template.id, and its message contains the key of the step. If a step cannot be carried out in a run,
-// for example because a value is missing, Plan returns a [Failure] and no error.
+// Parse returns Invalid and Missing faults. Such a fault names its field by path, such as steps[2].config.template.id,
+// and its message contains the key of the step. If a run cannot carry out a step, for example because a value is
+// missing, Plan returns an action with a [Failure], but no error.
 //
 // # Out of scope
 //
@@ -33,14 +33,14 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// Limits of graphs (API reference section 22.1).
+// Limits on graphs (API reference section 22.1).
 const (
 	MaxSteps    = 150
-	MaxKey      = 100                 // maximum length of a step's key in characters
-	MaxWait     = 30 * 24 * time.Hour // longest delay and longest wait for an event
+	MaxKey      = 100                 // maximum length of a step's key, in characters
+	MaxWait     = 30 * 24 * time.Hour // maximum duration of a delay and of a wait for an event
 	MaxBranches = 10                  // maximum number of branches of a split
-	MaxText     = 256 << 10           // maximum size of the JSON of all steps and connections in bytes
-	MaxReceived = 128 << 10           // maximum size of the JSON of received events that a run stores, in bytes
+	MaxText     = 256 << 10           // maximum size of the JSON for all steps and connections, in bytes
+	MaxReceived = 128 << 10           // maximum size of the received events that a run stores as JSON, in bytes
 )
 
 // Type is the type of a step.
@@ -60,7 +60,7 @@ const (
 	WaitUntil     Type = "wait_until"
 )
 
-// The types of connections. A connection that leaves a split has the name of a branch as type.
+// The types of connections. The type of a connection that leaves a split is the name of the branch.
 const (
 	Default         = "default"
 	ConditionMet    = "condition_met"
@@ -69,29 +69,29 @@ const (
 	TimedOut        = "timeout"
 )
 
-// Event is an event of a contact, with which runs begin or for which steps wait.
+// Event is an event for a contact. An event can begin runs, or end the wait of a step.
 type Event struct {
 	Name    string
-	Payload map[string]any // a JSON object as decoded by encoding/json
+	Payload map[string]any // JSON object as decoded by encoding/json
 	At      time.Time
 }
 
-// Run is the state of a run that the engine needs.
+// Run is the part of a run's state that the engine needs.
 type Run struct {
-	ID       string           // determines the branches that the run takes at splits
+	ID       string           // determines which branches the run takes at splits
 	At       string           // the key of the current step; "" once the run has ended
-	Waits    *Wait            // set while the run waits at the current step
+	Waits    *Wait            // non-nil while the run waits at the current step
 	Event    Event            // event that began the run
-	Received map[string]Event // by key of the step that waited; only payload members to which steps refer
+	Received map[string]Event // keyed by waiting step; only the payload members that steps refer to
 }
 
-// Wait contains the time until which a run waits and the name of an event that ends the wait earlier.
+// Wait says how long a run waits, and which event can end the wait earlier.
 type Wait struct {
 	Until time.Time
 	Event string // the name of an event that ends the wait earlier; "" for none
 }
 
-// Contact is the data of a contact that steps can read.
+// Contact contains the data about a contact that steps can read.
 type Contact struct {
 	ID           string
 	Address      string
@@ -99,17 +99,17 @@ type Contact struct {
 	LastName     string
 	Unsubscribed bool
 	CreatedAt    time.Time
-	Properties   map[string]scalar.Value // by property name; only properties with a value or a fallback
+	Properties   map[string]scalar.Value // keyed by property name; only properties with a value or a fallback
 }
 
-// Facts are the data outside of the run that a step may use.
+// Facts are the data from outside the run that a step may use.
 type Facts struct {
 	Now     time.Time
-	Contact *Contact // nil after the contact was deleted
+	Contact *Contact // nil after the contact has been deleted
 
 	// Fields returns the schema of the contact fields that a rule names, and a function that returns the value of such a
 	// field for the run's contact. Plan calls Fields for conditions that read contact fields, unless Contact is nil. If
-	// Fields returns a fault, the step fails. Plan returns any other error of Fields.
+	// Fields returns a fault, the step fails. If Fields returns any other error, Plan returns that error.
 	Fields func(rule *filter.Rule) (filter.Schema, func(name string) filter.Value, error)
 }
 
@@ -122,7 +122,7 @@ type Action struct {
 	Failure *Failure
 	Skipped string         // why the step is skipped; "" if it is not
 	Branch  string         // type of the connection that the run follows
-	Output  map[string]any // output of the step that users can see; nil if there is none
+	Output  map[string]any // output of the step, visible to users; nil if there is none
 }
 
 // Failure says why a step failed. Reason is a name such as template_not_found, and Message is a sentence that tells the
@@ -138,11 +138,11 @@ type Email struct {
 	From, Subject, ReplyTo string
 }
 
-// Update is the effect of changing the contact. Fields of Update that are nil leave the contact's fields unchanged.
+// Update is the effect of changing the contact. A nil field leaves the corresponding field of the contact unchanged.
 type Update struct {
 	FirstName, LastName *string
 	Unsubscribed        *bool
-	Properties          map[string]scalar.Value // by property name; the zero Value removes the property's value
+	Properties          map[string]scalar.Value // keyed by property name; the zero Value clears the property
 }
 
 // Deletion is the effect of deleting the contact.
@@ -176,13 +176,13 @@ const (
 	StepSkipped   Status = "skipped"
 )
 
-// Record is the stored result of a step that is done, or the stored state of a step that waits.
+// Record is the stored result of a completed step, or the stored state of a waiting step.
 type Record struct {
 	Key         string
 	Type        Type
 	Status      Status
 	Output      map[string]any
 	Failure     *Failure
-	StartedAt   time.Time // zero if a record of the waiting step is already stored
+	StartedAt   time.Time // zero if a record for the waiting step is already stored
 	CompletedAt time.Time // zero while the step waits
 }

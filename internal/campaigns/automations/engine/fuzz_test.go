@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// FuzzParse checks four properties. Parse returns a graph or a fault with a path for every input. A graph can be parsed
-// from its own JSON. The runs of a graph end for all outcomes of their steps. Planning a step twice returns the same
-// action.
+// FuzzParse checks four properties. For every input, Parse returns either a graph or a fault with a path. The JSON of a
+// graph can be parsed into the same graph. Every run of a graph ends, whatever the outcomes of its steps are. Planning
+// a step twice returns the same action.
 func FuzzParse(f *testing.F) {
 	f.Add(everything, everythingConnected, uint64(1))
 	f.Add("["+start+"]", "[]", uint64(2))
@@ -51,8 +51,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// walk executes a run to its end with random outcomes, and checks that the graphs g and again plan the same actions.
-// The graph again was parsed from the JSON of g.
+// walk executes a run to its end with random outcomes, and checks that a graph and its reparsed copy plan the same
+// actions. The reparsed copy is the parameter again.
 func walk(t *testing.T, g, again *engine.Graph, event string, chance *rand.Rand) {
 	now := noon
 	r := g.Begin("run", engine.Event{Name: event, Payload: map[string]any{"a": "x", "plan": 3.0}, At: now})

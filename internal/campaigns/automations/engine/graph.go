@@ -15,11 +15,11 @@ type Graph struct {
 	Steps       []Step
 	Connections []Connection
 
-	index     map[string]int      // index in Steps by step key
+	index     map[string]int      // index in Steps, keyed by step key
 	next      map[exit]string     // key of the step to which a connection leads
-	waitNames map[string]struct{} // keys and event names of wait steps, which may follow "wait_events." in a name
-	ruleNames []string            // prefixes of the names that rules may use in addition to contact fields
-	waitPaths []string            // names with which steps refer to received events, without the prefix "wait_events."
+	waitNames map[string]struct{} // keys and event names of wait steps; these may follow "wait_events." in a name
+	ruleNames []string            // prefixes of names that rules may use in addition to contact fields
+	waitPaths []string            // names by which steps refer to received events, without the prefix "wait_events."
 }
 
 // Step is a step of a graph.
@@ -30,7 +30,7 @@ type Step struct {
 	config config
 }
 
-// Connection leads from a step to the next one. A run follows the connection if the step's outcome equals the
+// Connection leads from a step to the next one. A run follows the connection if the outcome of the step matches the
 // connection's type.
 type Connection struct {
 	From string `json:"from"`
@@ -38,7 +38,7 @@ type Connection struct {
 	Type string `json:"type"`
 }
 
-// exit identifies a connection by the key of the step that it leaves and its type.
+// exit identifies a connection by its type and the key of the step from which it leads.
 type exit struct{ from, by string }
 
 // config is the configuration of a step. Each step type has its own implementation of config.
@@ -46,11 +46,11 @@ type config interface {
 	// exits returns the types of the connections that may leave the step.
 	exits() []string
 
-	// check validates what depends on the whole graph, such as references to other steps. The parameter path is the
-	// config's path in the request.
+	// check validates everything that depends on the whole graph, such as references to other steps. The parameter path is
+	// the config's path in the request.
 	check(g *Graph, path string) error
 
-	// references returns the team's objects to which the config refers, such as templates.
+	// references returns the config's references to objects of the team, such as templates.
 	references(path string) []Reference
 
 	// plan returns the action of the step. If Facts.Fields fails, plan returns that error.

@@ -11,11 +11,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long the rows of a deleted automation are kept. After sweepAfter, every transaction that was
-// inserting a run during the deletion has ended.
+// sweepAfter is how long the rows of a deleted automation are kept. By then, every transaction that was inserting a run
+// during the deletion has ended.
 const sweepAfter = time.Hour
 
-// Sweep deletes the rows of deleted automations if all their runs have ended. A cron job calls Sweep.
+// Sweep deletes the rows of deleted automations whose runs have all ended. A cron job calls Sweep.
 func (s *Service) Sweep(ctx context.Context) error {
 	before := s.p.DB.Now().Add(-sweepAfter)
 	for after := (deleted{}); ; {
@@ -50,7 +50,7 @@ func (s *Service) clear(ctx context.Context, teamID, automationID string) error 
 	return nil
 }
 
-// EraseTeam deletes the automations of a team. The jobs of the team must be deleted first.
+// EraseTeam deletes a team's automations. The team's jobs must be deleted first.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.p.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return markAllDeleted(ctx, tx, teamID) })
 	if err != nil {
@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes a batch of runs that ended before a time, with their steps. RemoveRuns returns "" if no runs that
-// ended before the time remain. The counters that enforce the reentry rules of automations are kept.
+// RemoveRuns deletes a batch of runs that ended before the given time, together with their steps. It returns "" if no
+// such runs remain. The counters that enforce the reentry rules of automations are kept.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""
@@ -80,7 +80,7 @@ func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Tim
 		}
 		deleteRuns(ctx, tx, teamID, all)
 		if more {
-			next = "more" // any text works, because the next call does not find deleted runs
+			next = "more" // any string works, because the next call does not find deleted runs
 		}
 		return nil
 	})
@@ -97,8 +97,8 @@ const (
 )
 
 // EraseAddress deletes the runs of contacts with the given address, and replaces the address in the events and steps of
-// other runs. Call EraseAddress while the contacts can still be found by their address. EraseAddress reads all runs of
-// the teams in scope, in batches.
+// other runs. Call EraseAddress before the contacts are deleted, because it finds them by their address. EraseAddress
+// reads all runs of the teams in scope, in batches.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -174,8 +174,8 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 	return nil
 }
 
-// replaceIn replaces an address in the runs of an automation, except in the runs of one contact, which eraseContact
-// deletes.
+// replaceIn replaces an address in an automation's runs. It omits the runs of the given contact, because eraseContact
+// deletes those.
 func (s *Service) replaceIn(ctx context.Context, teamID, automationID, contactID string, a erasure.Address, dry bool,
 	found *erasure.Report) error {
 	for after := ""; ; {

@@ -25,14 +25,14 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a node with an automations service for the team Acme. The field answer of the fixture supplies the
-// responses to webhook calls.
+// fixture is a node with an automations service for the team Acme. The fixture's field answer supplies the responses to
+// webhook calls.
 type fixture struct {
 	*testnode.Node
 	a     *automations.Service
 	trace *dbtest.Trace // of eachTraced
 
-	called []string // bodies of the webhook calls, in order
+	called []string // request bodies of the webhook calls, in order
 	ids    []string // and their ids
 	answer func() (status int, err error)
 }
@@ -78,10 +78,10 @@ func tracedFixture(f func(t *testing.T, s *fixture)) func(t *testing.T, d *db.DB
 }
 
 // between calls act once, after a worker has read the next run and prepared its email, but before the worker's
-// transaction.
+// transaction begins.
 func (s *fixture) between(act func()) { s.trace.Before("FROM teams", act) }
 
-// template creates and publishes a template with an alias and a subject.
+// template creates and publishes a template with the given alias and subject.
 func (s *fixture) template(alias, subject string, vars ...templates.Declaration) {
 	s.T.Helper()
 	text := "<p>Dear reader"
@@ -107,7 +107,7 @@ func trigger(event string) string {
 // sends returns the JSON of a step that sends the template hello.
 func sends(key string) string { return step(key, engine.SendEmail, `{"template": {"id": "hello"}}`) }
 
-// links returns the JSON of connections that are given as "from to" or "from to type".
+// links returns the JSON for connections that are given as "from to" or "from to type".
 func links(all ...string) string {
 	var list []map[string]string
 	for _, text := range all {
@@ -125,7 +125,7 @@ func links(all ...string) string {
 	return string(text)
 }
 
-// chain returns the JSON of connections that lead from each step to the next step.
+// chain returns the JSON for connections that lead from each step to the next.
 func chain(steps []string) string {
 	var keys, all []string
 	for _, text := range steps {
@@ -141,7 +141,7 @@ func chain(steps []string) string {
 	return links(all...)
 }
 
-// automation creates an enabled automation with a linear sequence of steps.
+// automation creates an enabled automation with the given steps in sequence.
 func (s *fixture) automation(steps ...string) string {
 	s.T.Helper()
 	return s.graph(automations.NewAutomation{}, chain(steps), steps...)
@@ -165,7 +165,7 @@ func (s *fixture) contact(address string) string {
 	return c.ID
 }
 
-// happens sends an event of a contact, which is given by id or address. The payload is JSON or "".
+// happens sends an event for a contact, who is given by id or address. The payload is JSON or "".
 func (s *fixture) happens(event, contact, payload string) {
 	s.T.Helper()
 	s.Must(s.tryEvent(event, contact, payload))
@@ -199,8 +199,8 @@ func (s *fixture) tryDue() (all []jobs.Job, err error) {
 	return all, err
 }
 
-// handle claims a job and calls its handler like the job runner. If the job no longer exists, handle does nothing. If
-// the handler fails, the job becomes due again.
+// handle claims a job and calls its handler, as the job runner does. If the job no longer exists, handle does nothing.
+// If the handler fails, the job becomes due again.
 func (s *fixture) handle(j jobs.Job) error {
 	ctx := s.T.Context()
 	claimed := false
@@ -247,7 +247,7 @@ func (s *fixture) work() {
 	s.T.Fatal("the jobs do not come to an end")
 }
 
-// pass simulates that the time d has passed for runs and their jobs.
+// pass simulates, for runs and their jobs, the passing of the given time.
 func (s *fixture) pass(d time.Duration) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -295,7 +295,7 @@ func runLines(r automations.Run) string {
 	return text
 }
 
-// mustRun checks that the runs of an automation, oldest first and formatted by runLines, equal the wanted lines.
+// mustRun checks the runs of an automation, formatted by runLines, oldest first, against the expected lines.
 func (s *fixture) mustRun(automationID string, want ...string) {
 	s.T.Helper()
 	var got []string
@@ -308,9 +308,9 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks that the rows of runs, steps, jobs and waits agree; call it while no job is running. Each active
-// run must have one job and be included in its contact's run counter. Each run that waits for an event must have a row
-// for the wait.
+// consistent checks that the rows for runs, steps, jobs and waits are consistent; call it while no job is running. Each
+// active run must have one job and be included in its contact's run counter. Each run that is waiting for an event must
+// have a row for the wait.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{

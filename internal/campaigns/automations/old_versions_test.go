@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// days gives an automation a new graph with a delay of one day and n seconds.
+// days replaces an automation's graph with one that has a delay of one day and n seconds.
 func (s *fixture) days(id string, n int, status automations.Status) error {
 	s.T.Helper()
 	c := automations.Change{Steps: []byte("[" + trigger("go") + "," + step("day", engine.Delay,
@@ -36,7 +36,8 @@ func (s *fixture) versions(id string) string {
 	return strings.Trim(fmt.Sprint(all), "[]")
 }
 
-// A new version replaces the previous version if no run can have begun with it. A version that was enabled is kept.
+// A new version replaces the previous version if no run can have used the previous one. A version that was ever enabled
+// is kept.
 func TestVersionsThatBeganNothing(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -76,8 +77,8 @@ func TestVersionsThatBeganNothing(t *testing.T) {
 	})
 }
 
-// Each change of a graph deletes a batch of versions that were replaced before the oldest run began. Versions that
-// existing runs use are kept.
+// Each change to a graph deletes a batch of versions that were replaced before the oldest run began. Versions that are
+// used by existing runs are kept.
 func TestVersionsWithoutRuns(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -107,7 +108,8 @@ func TestVersionsWithoutRuns(t *testing.T) {
 	})
 }
 
-// The number of an automation's versions is limited, and the error tells the user to duplicate the automation.
+// The number of versions per automation is limited. If the limit is reached, the error advises the user to duplicate
+// the automation.
 func TestTooManyVersions(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -13,8 +13,8 @@ import (
 )
 
 // Runs returns a page of an automation's runs, newest first and without their steps. An empty list of statuses selects
-// all runs. If only a few of very many rows match, a page may have fewer runs than its limit although more exist. If a
-// page ends early, the result next is the cursor from which to continue in the same direction.
+// all runs. If only a few of very many rows match, a page may have fewer runs than its limit, even though more runs
+// exist. In that case, the result next is the cursor for continuing in the same direction.
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -49,7 +49,7 @@ func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuse
 	return all, more, next, nil
 }
 
-// closer reports whether the run id a is nearer to the page's cursor than the run id b.
+// closer reports whether run id a is nearer to the page's cursor than run id b.
 func closer(p page.Page, a, b string) bool {
 	if p.Before != "" {
 		return a < b
@@ -57,8 +57,8 @@ func closer(p page.Page, a, b string) bool {
 	return a > b
 }
 
-// mergeRuns merges runs from several lists into one page. If a run is in several lists, mergeRuns uses the run of the
-// first list. If next is not empty, one of the lists was read only up to the run id next.
+// mergeRuns merges runs from several lists into one page. If a run is in several lists, mergeRuns uses the run from the
+// first of them. If next is not empty, one of the lists was read only up to the run id in next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
 	slices.SortStableFunc(all, func(a, b Run) int {
 		if p.Before != "" {
@@ -84,8 +84,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 }
 
 // applyEpoch changes the status of a running run to cancelled if the run's epoch is older than the automation's. A job
-// ends runs of older epochs later, but users must see these runs as cancelled immediately. applyEpoch also sets the
-// message for the run's reason.
+// will end such runs later, but users must see them as cancelled immediately. applyEpoch also sets the message that
+// explains the run's reason.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped
@@ -94,7 +94,7 @@ func (r *Run) applyEpoch(epoch int64) {
 	r.Message = reasonMessages[r.Reason]
 }
 
-// reasonMessages are the messages of reasons that do not come from a step.
+// reasonMessages are the messages for reasons that do not come from a step.
 var reasonMessages = map[Reason]string{
 	Stopped:           "The automation was stopped.",
 	AutomationDeleted: "The automation was deleted.",
@@ -106,7 +106,7 @@ var reasonMessages = map[Reason]string{
 		"Further events begin no runs; a run like this one shows it once an hour.", maxActive, maxHourly),
 }
 
-// Run returns a run with the steps that were begun, in the order of their beginning.
+// Run returns a run with all steps that were begun, in the order in which they began.
 func (s *Service) Run(ctx context.Context, teamID, automationID, runID string) (Run, error) {
 	of, err := getAutomation(ctx, s.p.DB.Reader, teamID, automationID)
 	if err != nil {

@@ -25,7 +25,7 @@ func (n *author) runs(automationID string, p page.Page, statuses ...automations.
 	return all, more, next
 }
 
-// waits blocks until a given number of runs of an automation wait for an event.
+// waits blocks until the given number of an automation's runs are waiting.
 func (n *author) waits(automationID string, runs int) {
 	n.T.Helper()
 	testnode.Until(n.T, fmt.Sprint(runs, " runs wait"), func() bool {
@@ -34,7 +34,7 @@ func (n *author) waits(automationID string, runs int) {
 	})
 }
 
-// Run returns the reason and the end of a run's wait, and the output of each step.
+// Run returns what a run is waiting for, when the wait ends, and the output of each step.
 func TestRunIsShown(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a, c := n.made(automations.Enabled), n.contact("ann@one.example")
@@ -78,7 +78,8 @@ func TestRunIsShown(t *testing.T) {
 	})
 }
 
-// Runs returns and filters a run of a stopped automation as cancelled, even before a job has ended the run.
+// Runs treats a run of a stopped automation as cancelled, in its results and in its filter, even before a job has ended
+// the run.
 func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -215,7 +216,7 @@ func TestEraseTeam(t *testing.T) {
 	})
 }
 
-// RemoveRuns deletes runs that ended before the given time. The reentry rule still prevents a second run of the
+// RemoveRuns deletes runs that ended before the given time. The reentry rule still prevents a second run for the
 // contact.
 func TestRemoveRuns(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
@@ -248,7 +249,7 @@ func TestRemoveRuns(t *testing.T) {
 	})
 }
 
-// EraseAddress deletes the runs of the contact with an address, and replaces the address in other runs.
+// EraseAddress deletes the runs of the contact with the given address, and replaces the address in other runs.
 func TestEraseAddress(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)

@@ -23,8 +23,8 @@ type Deps struct {
 	Teams     *teams.Service
 	Log       *slog.Logger
 
-	// CheckURL returns an error for a URL that Call would refuse. The parameter field is the name of the request field
-	// that contains the URL.
+	// CheckURL returns an error if Call would refuse the URL. The parameter field is the name of the request field that
+	// contains the URL.
 	CheckURL func(field, url string) (string, error)
 
 	// Call sends a POST request for a team to a URL that a user configured, and returns the response status. All retries
@@ -34,7 +34,7 @@ type Deps struct {
 }
 
 // Service implements the operations on automations, begins runs, and carries them out. Register the service as a
-// listener of the event recorder after packages emails and contacts.
+// listener with the event recorder, after packages emails and contacts.
 type Service struct {
 	p        Deps
 	versions versions

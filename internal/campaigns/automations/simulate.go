@@ -11,17 +11,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Simulation contains a graph and the scenario with which to simulate it.
+// Simulation contains a graph and the scenario for its simulation.
 type Simulation struct {
 	AutomationID string // id of the automation with the graph; "" if Steps and Connections contain the graph
-	Steps        []byte // JSON; requires Connections; nil to use the automation's graph
+	Steps        []byte // JSON; requires Connections; nil means the automation's graph
 	Connections  []byte
 	Scenario     []byte // JSON in the format of simulate.ParseScenario
 }
 
-// Simulate runs a graph with a scenario in simulated time. Simulate sends no emails, calls no webhooks and changes no
-// data. The simulation uses the team's contact properties, topics and segments, and assumes that templates and senders
-// exist.
+// Simulate runs a graph in simulated time, according to a scenario. Simulate sends no emails, calls no webhooks and
+// changes no data. The simulation uses the team's contact properties, topics and segments, and assumes that templates
+// and senders exist.
 func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*simulate.Report, error) {
 	var g *engine.Graph
 	if of.AutomationID != "" {
@@ -51,7 +51,7 @@ func (s *Service) Simulate(ctx context.Context, teamID string, of Simulation) (*
 	return simulate.Run(g, scenario, w)
 }
 
-// world returns the data of a team that a simulation needs.
+// world returns the data about a team that a simulation needs.
 func (s *Service) world(ctx context.Context, teamID string) (*simulate.World, error) {
 	w := &simulate.World{Complete: true, Properties: map[string]simulate.Property{}, Topics: map[string]string{},
 		Segment: func(segmentID string) (*engine.Failure, error) {

@@ -36,8 +36,8 @@ type simulated struct {
 	name, by string // the field by is the connection type after the second step; "" for the default
 	steps    []string
 	payload  string
-	change   *contacts.Change // change of the contact during the run
-	changed  string           // the same change in the form of a scenario
+	change   *contacts.Change // change made to the contact during the run
+	changed  string           // the same change, in the form used in scenarios
 	harm     func()           // deletes an object before the run
 }
 

@@ -12,20 +12,20 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// errRunChanged means that an event or a cancellation changed a run after it was read.
+// errRunChanged means that an event or a cancellation has changed a run since the run was read.
 var errRunChanged = errors.New("the run was changed after it was read")
 
-// row is a run as it is stored.
+// row is a run as stored in the database.
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
-	contactGone     bool // the contact was deleted; an active run continues only if it deleted the contact itself
+	contactGone     bool // the contact was deleted; a run stays active only if it deleted the contact itself
 	epoch           int64
 	status          RunStatus
 	event           string
 	payload         string
 	received        string
-	receivedChanged bool // the field received differs from the stored value
+	receivedChanged bool // whether the field received differs from the stored value
 	step            string
 	waitUntil       time.Time
 	waitFor         string
@@ -34,11 +34,11 @@ type row struct {
 	steps           int64
 	eventAt         time.Time
 
-	// Fields of the automation at the time when the run was read.
+	// State of the automation at the time when the run was read.
 	current int64 // epoch of the automation; -1 if the automation no longer exists
 	deleted bool
 
-	locked bool // the current transaction has locked the run
+	locked bool // whether the current transaction has locked the run
 }
 
 // stale returns the reason why an active run must be cancelled, or "" if it may continue.
@@ -52,7 +52,7 @@ func (r *row) stale() Reason {
 	return ""
 }
 
-// storedEvent is the JSON form of an event that a run received.
+// storedEvent is an event received by a run, in the form in which it is stored as JSON.
 type storedEvent struct {
 	Name    string         `json:"name"`
 	Payload map[string]any `json:"payload,omitempty"`
@@ -111,7 +111,7 @@ func (r *row) setReceived(run *engine.Run) error {
 
 const rowColumns = headColumns + `, r.payload, r.received`
 
-// headColumns are the columns of a row except the event payloads, which may be large.
+// headColumns are all columns of a row except the event payloads, which may be large.
 const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, ` +
 	`r.status, r.event,
 	r.step, r.waits_until, r.waits_for, r.depth, r.revision, r.steps, r.event_at, COALESCE(a.epoch, -1),
@@ -129,7 +129,7 @@ func scanHead(s db.Row) (r row, err error) {
 	return r, err
 }
 
-// scan scans headColumns, followed by further columns into the destinations in more.
+// scan scans headColumns, and then scans additional columns into the destinations in more.
 func (r *row) scan(s db.Row, more ...any) error {
 	var gone, until, at, deleted int64
 	err := s.Scan(append([]any{&r.id, &r.teamID, &r.automationID, &r.versionID, &r.contactID, &gone, &r.epoch, &r.status,
@@ -139,7 +139,7 @@ func (r *row) scan(s db.Row, more ...any) error {
 	return err
 }
 
-// getRow returns a run. The result found is false if the run does not exist.
+// getRow returns a run. If the run does not exist, getRow returns found == false.
 func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, found bool, err error) {
 	at, err = scanRow(r.QueryRow(ctx, `SELECT `+rowColumns+fromRows+` WHERE r.id = $1 AND r.team_id = $2`, runID, teamID))
 	if errors.Is(err, db.ErrNoRows) {
@@ -151,7 +151,7 @@ func getRow(ctx context.Context, r db.Reader, teamID, runID string) (at row, fou
 	return at, true, nil
 }
 
-// lockRows locks the given runs, except runs that have ended, and returns the locked runs sorted by id. Other
+// lockRows locks those of the given runs that have not ended, and returns the locked runs sorted by id. Other
 // transactions cannot change the locked runs until this transaction ends.
 func lockRows(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) ([]row, error) {
 	return lock(ctx, tx, rowColumns, scanRow, teamID, runIDs)
@@ -194,17 +194,17 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
-// fenced is the end of an UPDATE statement that changes a run only if its revision has not changed since the run was
-// read.
+// fenced is the end of an UPDATE statement. It makes the statement change a run only if the run's revision has not
+// changed since the run was read.
 const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
 
-// sameEpoch is the SQL condition that the run's automation has not been stopped since the run was read.
+// sameEpoch is an SQL condition which requires that the run's automation has not been stopped since the run was read.
 const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = automation_runs.automation_id
 	AND a.team_id = $2)`
 
-// saveRow saves the progress of a run. The transaction fails with errRunChanged if, after the row was read, the run was
-// changed or its automation was stopped. A locked run is saved even if its automation was stopped; the run's job
-// detects this before the next step.
+// saveRow saves the progress of a run. The transaction fails with errRunChanged if the run has been changed or its
+// automation has been stopped since the row was read. A locked run is saved even if its automation has been stopped;
+// the run's job detects this before the next step.
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`

@@ -60,12 +60,12 @@ type config interface {
 	jsonValue() any
 }
 
-// waiter is implemented by the configs of steps that can wait. The method waitOver returns the action of the step after
-// the wait has timed out.
+// waiter is implemented by the configs of steps that can wait. The method waitOver returns the action of the step once
+// its wait is over.
 type waiter interface{ waitOver(m *stepContext) Action }
 
-// referrer is implemented by configs that can refer to values of events or contacts. The method referencedNames returns
-// the full names of the values to which the config refers.
+// referrer is implemented by configs that can refer to values from events or contacts. The method referencedNames
+// returns the full names of the values to which the config refers.
 type referrer interface{ referencedNames() []string }
 
 // plain is embedded in configs that have only a default connection, no references to the team's objects, and nothing to
@@ -97,7 +97,8 @@ func (g *Graph) Triggers() (names []string) {
 	return names
 }
 
-// TriggerOf returns a reference to the trigger that names an event. The event is a name from [Graph.Triggers].
+// TriggerOf returns a reference to the trigger that names an event. The event must be one of the names in
+// [Graph.Triggers].
 func (g *Graph) TriggerOf(event string) Reference {
 	for i, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == event {
@@ -107,7 +108,7 @@ func (g *Graph) TriggerOf(event string) Reference {
 	return Reference{Field: "steps"}
 }
 
-// The kinds of a [Reference].
+// Kinds of [Reference].
 const (
 	RefTemplate = "template"
 	RefSegment  = "segment"
@@ -119,21 +120,21 @@ const (
 	RefReplyTo  = "reply_to"
 )
 
-// Reference is a reference from a step to an object of the team or to an address, which only the caller can check.
+// Reference is a reference from a step to an object of the team or to an address. Only the caller can check it.
 type Reference struct {
 	Step  string       // the key
 	Field string       // path of the field, such as steps[2].config.template.id
 	Kind  string       // one of the kinds, such as RefTemplate
-	ID    string       // id of a template, segment or topic, alias of a template, name of a property, or an address
+	ID    string       // id of a template, segment or topic; alias of a template; name of a property; or address
 	Names []string     // sorted names of the template variables that the step sets
 	Rule  *filter.Rule // the rule of a condition
 
-	// Value is the type of the value that a contact_update step sets in a contact property: string or number. Value is
-	// empty if the type is known only in a run, or if the property is read or cleared.
+	// Value is the type of value to which a contact_update step sets a contact property: string or number. Value is empty
+	// if the type is known only during a run, or if the property is read or cleared.
 	Value string
 }
 
-// References returns all references of the steps, in the order of the steps.
+// References returns all references from the steps, in the order of the steps.
 func (g *Graph) References() (all []Reference) {
 	for i, s := range g.Steps {
 		names := s.config.references(configPath(i))
@@ -146,9 +147,9 @@ func (g *Graph) References() (all []Reference) {
 }
 
 // ReferenceError returns the error for a reference to an object that does not exist or cannot be used. ReferenceError
-// converts the fault why into an Invalid fault and puts the key of the step before the message. If the field of why
-// does not begin with the reference's field, the result has the reference's field. ReferenceError returns why unchanged
-// if it is not a fault, or is a failure of the server.
+// converts a fault into an Invalid fault whose message begins with the key of the step. If the fault's field does not
+// begin with the reference's field, the result has the reference's field. ReferenceError returns any other error, and
+// any fault caused by the server, unchanged.
 func (g *Graph) ReferenceError(r Reference, why error) error {
 	f, ok := errors.AsType[*fault.Error](why)
 	if !ok || fault.Ours(why) {
@@ -167,7 +168,8 @@ func (g *Graph) CheckRule(r Reference, contacts filter.Schema) error {
 	return withStep(r.Step, r.Rule.Check(g.schema(contacts)))
 }
 
-// schema returns the schema of contacts extended by the fields that exist only in runs, such as event fields.
+// schema returns the given schema of contact fields, extended by the fields that exist only in runs, such as event
+// fields.
 func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	s := contacts
 	s.References = true
@@ -185,7 +187,7 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// withStep puts the key of a step before the message of a fault, and returns other errors unchanged.
+// withStep prefixes the message of a fault with the key of a step. It returns other errors unchanged.
 func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

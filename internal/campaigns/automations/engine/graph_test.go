@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// The JSON of a graph has no unnecessary escapes, so that an SQL search for an address finds the address in it.
+// The JSON of a graph has no unnecessary escapes, so that addresses in it can be found by an SQL search.
 func TestStoredWithoutEscapes(t *testing.T) {
 	t.Parallel()
 	const a = `"ann\u002Bshop\u0040x.example"`
@@ -33,8 +33,8 @@ func TestStoredWithoutEscapes(t *testing.T) {
 	}
 }
 
-// Parse accepts a random graph if and only if it has no cycle and all its steps can be reached. The runs of an accepted
-// graph end.
+// Parse accepts a random graph if and only if it has no cycle and all its steps can be reached. Every run of an
+// accepted graph ends.
 func TestGraphsByChance(t *testing.T) {
 	t.Parallel()
 	accepted := 0
@@ -75,8 +75,8 @@ func TestGraphsByChance(t *testing.T) {
 	}
 }
 
-// sound follows every path of a graph and reports whether the graph has no cycle and all steps can be reached from step
-// 0.
+// sound follows every path through a graph, and reports whether the graph has no cycle and all steps can be reached
+// from step 0.
 func sound(leads [][]int) bool {
 	reached := map[int]bool{}
 	var visit func(at, depth int) bool

@@ -3,7 +3,7 @@ package engine
 import "time"
 
 // Opening contains the first steps of the runs that an event begins: the trigger and, if the step after it waits for an
-// event, that wait. With an opening, a run can begin without loading the whole graph.
+// event, that wait. With an Opening, the caller can begin a run without loading the whole graph.
 type Opening struct {
 	Trigger string        // the key
 	Next    string        // key of the step after the trigger; "" if there is none
@@ -11,7 +11,7 @@ type Opening struct {
 	Timeout time.Duration // timeout of the wait for Event; 0 for MaxWait
 }
 
-// Opening returns the opening of the runs that an event begins. Opening returns false if no trigger names the event.
+// Opening returns the opening of the runs that an event begins. If no trigger names the event, Opening returns false.
 func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	run := g.Begin("", Event{Name: event})
 	if run == nil {
@@ -24,9 +24,9 @@ func (g *Graph) Opening(event string) (o Opening, ok bool) {
 	return o, true
 }
 
-// Begin returns the run that an event begins, and the records of its first steps. If the opening has a wait, the run
-// waits; if not, the run is at the step after the trigger. The methods Begin, Plan and Done of the whole graph would
-// return the same result.
+// Begin returns the run that an event begins, and the records of the run's first steps. If the opening contains a wait,
+// the run is waiting. If not, the run is at the step after the trigger. The result is the same as with the methods
+// Begin, Plan and Done of the whole graph.
 func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error) {
 	g := &Graph{Steps: []Step{{Key: o.Trigger, Type: Trigger, config: trigger{event: e.Name}}},
 		index: map[string]int{o.Trigger: 0}, next: map[exit]string{{o.Trigger, Default}: o.Next}}

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// A run that begins with an Opening is equal to a run that begins with the whole Graph.
+// A run that is begun with an Opening equals a run that is begun with the whole Graph.
 func TestOpening(t *testing.T) {
 	t.Parallel()
 	wait := func(more string) string {

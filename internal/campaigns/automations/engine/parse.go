@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// readers contains the function that parses the config of each step type.
+// readers contains, for each step type, the function that parses the step's config.
 var readers = map[Type]func(jsonread.Object) (config, error){
 	Trigger:       readTrigger,
 	SendEmail:     readEmail,
@@ -31,7 +31,7 @@ var readers = map[Type]func(jsonread.Object) (config, error){
 var types = []Type{Trigger, SendEmail, Delay, WaitForEvent, WaitUntil, Condition, Split, ContactUpdate, ContactDelete,
 	AddToSegment, Webhook}
 
-// Parse parses the JSON lists of steps and of connections, from a request or a stored version. Parse makes every check
+// Parse parses the JSON lists of steps and connections from a request or a stored version. Parse performs every check
 // that does not depend on the team's data, and ignores unknown members. Parse returns only Invalid and Missing faults.
 func Parse(steps, connections []byte) (*Graph, error) {
 	if err := checkSize(steps, connections); err != nil {
@@ -47,8 +47,8 @@ func Parse(steps, connections []byte) (*Graph, error) {
 	if err := g.check(); err != nil {
 		return nil, err
 	}
-	// The size of the encoded graph is checked too, because this encoding is stored and parsed again later, and may be
-	// longer than the input.
+	// The size of the encoded graph is also checked, because the encoded graph is stored and parsed again later, and may
+	// be longer than the input.
 	if err := checkSize(g.StepsJSON(), g.ConnectionsJSON()); err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (g *Graph) readConnections(text []byte) error {
 	return nil
 }
 
-// readConnection parses a connection and checks that it fits the two steps that it connects.
+// readConnection parses a connection and checks that it is valid between the two steps that it connects.
 func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {
@@ -185,8 +185,8 @@ func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, 
 	return c, nil
 }
 
-// readEnds parses the keys of the two steps that a connection connects. If one of the keys is wrong, the error names
-// the other step.
+// readEnds parses the keys of the two steps at the ends of a connection. If one key is wrong, the error names the step
+// at the other end.
 func (g *Graph) readEnds(o jsonread.Object) (from, to string, err error) {
 	from, err = g.readEnd(o, "from")
 	if err != nil {
@@ -209,8 +209,8 @@ func (g *Graph) readEnd(o jsonread.Object, name string) (string, error) {
 	return key, err
 }
 
-// StepsJSON returns the steps as JSON, from which Parse returns the same steps. Durations are written in words, such as
-// "1 day".
+// StepsJSON returns the steps as JSON that Parse would parse into the same steps. Durations are written in words, such
+// as "1 day".
 func (g *Graph) StepsJSON() []byte {
 	type step struct {
 		Key    string `json:"key"`
@@ -229,8 +229,8 @@ func (g *Graph) ConnectionsJSON() []byte {
 	return encode(append([]Connection{}, g.Connections...))
 }
 
-// encode returns the JSON of a value, with a deterministic order of members. Values that cannot be encoded cause a
-// panic, but all values come from Parse or were decoded from JSON.
+// encode returns a value as JSON, with a deterministic order of members. It panics if the value cannot be encoded,
+// which cannot happen, because all values come from Parse or were decoded from JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -27,8 +27,8 @@ func parse(t testing.TB, steps, connections string) *engine.Graph {
 	return g
 }
 
-// line returns the JSON of a linear graph: a trigger followed by steps that are given as pairs of type and config. The
-// key of each step is its type.
+// line returns the JSON of a linear graph: a trigger followed by the given steps, which are passed as pairs of type and
+// config. The key of each step is its type.
 func line(all ...string) (steps, connections string) {
 	list, links, last := []string{start}, []string{}, "start"
 	for i := 0; i < len(all); i += 2 {
@@ -357,7 +357,7 @@ func TestCircle(t *testing.T) {
 	}
 }
 
-// everything contains the steps of a graph with every step type.
+// everything contains the steps of a graph that uses every step type.
 const everything = `[
 	{"key":"start","type":"trigger","config":{"event_name":"user.created","note":"ignored"},"x":1},
 	{"key":"again","type":"trigger","config":{"event_name":"resend:contact.created"}},
@@ -389,8 +389,8 @@ const everythingConnected = `[{"from":"start","to":"mail"},{"from":"again","to":
 	{"from":"half","to":"set","type":"a"},{"from":"half","to":"add","type":"b"},{"from":"set","to":"add"},
 	{"from":"add","to":"call"},{"from":"call","to":"gone"}]`
 
-// The JSON of a graph contains defaults and durations in words but no unknown members, and can be parsed as the same
-// graph.
+// The JSON of a graph contains the defaults, and writes durations in words. It contains no unknown members, and can be
+// parsed into the same graph.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)
@@ -464,7 +464,7 @@ func TestReferences(t *testing.T) {
 	}
 }
 
-// CheckRule checks a condition's rule against the fields of contacts and events.
+// CheckRule checks a condition's rule against the available contact and event fields.
 func TestCheckRule(t *testing.T) {
 	t.Parallel()
 	text := filter.Schema{Fields: map[string]filter.Field{"contact.properties.plan": {Type: filter.TextField}}}
@@ -490,7 +490,7 @@ func TestCheckRule(t *testing.T) {
 	}
 }
 
-// ReferenceError returns an error that names the step and has the path of the reference as field.
+// ReferenceError returns an error that names the step and whose field is the path of the reference.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)

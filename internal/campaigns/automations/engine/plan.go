@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reasons why steps fail. Package automations defines further reasons for failed effects.
+// Reasons why steps fail. Package automations defines more reasons, for failed effects.
 const (
 	Unresolved  = "value_missing"     // a referenced value does not exist
 	WrongValue  = "value_unusable"    // a value has the wrong type
@@ -17,7 +17,7 @@ const (
 	TooFar      = "too_far_ahead"     // the date to wait for is too far in the future
 )
 
-// Reasons why steps are skipped. Package automations defines further reasons for skipped effects.
+// Reasons why steps are skipped. Package automations defines more reasons, for skipped effects.
 const (
 	NoContact      = "contact_deleted"
 	IsUnsubscribed = "contact_unsubscribed"
@@ -25,8 +25,8 @@ const (
 	BadDate        = "date_unusable" // the value of the contact property is not a date
 )
 
-// Begin returns the run that an event begins, at the trigger with the event's name. Begin returns nil if the graph has
-// no trigger with the event's name.
+// Begin returns the run that an event begins. The run is at the trigger with the event's name. If the graph has no such
+// trigger, Begin returns nil.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {
@@ -36,8 +36,9 @@ func (g *Graph) Begin(id string, e Event) *Run {
 	return nil
 }
 
-// Plan returns the action of a run's current step at the time f.Now. If the run already waits and the wait is not over,
-// the action is the same wait. Plan returns the errors of f.Fields, and an error if the graph does not have the step.
+// Plan returns the action of a run's current step at the time f.Now. If the run is already waiting and the wait is not
+// over, the action is the same wait. Plan returns any error from f.Fields that is not a fault. It also returns an error
+// if the run's current step does not exist in the graph.
 func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	m := &stepContext{g: g, step: g.step(r.At), run: r, facts: f}
 	if m.step == nil {
@@ -60,8 +61,9 @@ func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	return a, nil
 }
 
-// Done advances a run past the step of an action and returns the step's record. For an action without effect, pass the
-// zero Outcome. If r.At is empty after Done, the run has ended; the run has failed if the record has a failure.
+// Done advances a run past the step of an action and returns the step's record. For an action without an effect, pass
+// the zero Outcome. If r.At is empty after the call, the run has ended; if the record has a failure, the run has
+// failed.
 func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 	rec := Record{Key: a.Step.Key, Type: a.Step.Type, Status: StepCompleted, Output: merge(a.Output, o.Output)}
 	if r.Waits == nil {
@@ -95,8 +97,8 @@ func (g *Graph) Done(r *Run, a Action, o Outcome, f Facts) Record {
 }
 
 // Receive delivers an event to a run and reports whether the event ends the run's wait. If the wait ends, Receive
-// advances the run to the next step, and rec is the record of the step that waited. An event at or after the end of the
-// wait does not end the wait. The run stores those payload members of the event to which steps refer. If all stored
+// advances the run to the next step and returns the record of the step that was waiting. An event at or after the end
+// of the wait has no effect. The run stores only those payload members of the event that steps refer to. If all stored
 // members together exceed MaxReceived, the step fails.
 func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	s := g.step(r.At)
@@ -130,7 +132,7 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 	return rec, true
 }
 
-// trimToReferences returns an event with only those payload members to which steps refer, or false if no step refers to
+// trimToReferences returns an event with only those payload members that steps refer to, or false if no step refers to
 // the event.
 func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Event, refers bool) {
 	kept = Event{Name: e.Name, At: e.At}
@@ -154,7 +156,7 @@ func (g *Graph) trimToReferences(key string, c waitForEvent, e Event) (kept Even
 	return kept, refers
 }
 
-// payloadBytes returns the total size in bytes of the JSON payloads of received events.
+// payloadBytes returns the total size of the JSON payloads of the received events, in bytes.
 func payloadBytes(received map[string]Event) (size int) {
 	for _, e := range received {
 		size += len(encode(e.Payload))
@@ -162,7 +164,7 @@ func payloadBytes(received map[string]Event) (size int) {
 	return size
 }
 
-// merge returns a map with the members of a and b, without changing them.
+// merge returns a map with the members of both maps, without changing either of them.
 func merge(a, b map[string]any) map[string]any {
 	if len(b) == 0 {
 		return a

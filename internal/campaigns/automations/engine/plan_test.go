@@ -38,7 +38,7 @@ const began = `{"plan":"team","n":1.5,"yes":true,"none":null,"list":["a",2,null,
 	"user":{"name":"Bo","a.b":"dot",
 	"of":{"it":3}},"user.name":"whole","empty":""}`
 
-// atStep returns a graph and a run at the third step of this graph.
+// atStep returns a graph and a run that is at the third step of the graph.
 func atStep(t testing.TB, kind, config string) (*engine.Graph, *engine.Run) {
 	t.Helper()
 	g := parse(t, `[`+start+`,{"key":"before","type":"wait_for_event","config":{"event_name":"order.placed"}},
@@ -114,7 +114,7 @@ func TestEmail(t *testing.T) {
 		t.Errorf("300 variables: %+v", a)
 	}
 
-	// The step has many variables that all refer to the same long text.
+	// The step has many variables that all refer to the same long string.
 	var many []string
 	for i := range 17 {
 		many = append(many, fmt.Sprintf(`"V%d":{"var":"event.long"}`, i))
@@ -269,12 +269,12 @@ func TestCondition(t *testing.T) {
 		}
 	}
 
-	// If the contact was deleted, contact fields have no values, and Facts.Fields is not called.
+	// If the contact has been deleted, contact fields have no values, and Facts.Fields is not called.
 	g, r := atStep(t, "condition", `{"type":"rule","field":"contact.first_name","operator":"is_empty"}`)
 	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Branch != engine.ConditionMet {
 		t.Errorf("without a contact: %+v", a)
 	}
-	// A rule that names a field missing from the schema fails the step. A database error does not fail the step.
+	// A rule that names a field missing from the schema makes the step fail. A database error does not.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"contact.properties.gone","operator":"eq","value":1}`)
 	a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann(), Fields: known})
 	if a.Failure == nil || a.Failure.Reason != engine.RuleRefused || !strings.Contains(a.Failure.Message,
@@ -297,7 +297,7 @@ func TestCondition(t *testing.T) {
 	}
 }
 
-// The branch of a split depends only on the run and the step, and each branch gets its percentage of the runs.
+// The branch chosen at a split depends only on the run and the step, and each branch gets its percentage of the runs.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	g, r := atStep(t, "split",
@@ -334,8 +334,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// waitUntilRows are the cases of TestWaitUntil. The field want is the expected end of the wait, or the reason why the
-// step does not wait.
+// waitUntilRows are the cases of TestWaitUntil. The field want contains the expected end of the wait, or the reason why
+// the step does not wait.
 var waitUntilRows = []struct{ now, config, value, want string }{
 	// In the following rows, the step waits until a time of day.
 	{"2026-08-05T12:00:00Z", `{"time":"13:00"}`, "", "2026-08-05T13:00:00Z"},
@@ -413,7 +413,7 @@ func TestWaitUntil(t *testing.T) {
 		if a.Wait == nil {
 			continue
 		}
-		// When a wait is over, Plan does not compute its end again.
+		// Once a wait is over, Plan does not compute the end of that wait again.
 		g.Done(r, a, engine.Outcome{}, f)
 		f.Now, f.Contact = a.Wait.Until, nil
 		if a := plan(t, g, r, f); a.Wait != nil || a.Branch != engine.Default {
@@ -430,7 +430,7 @@ func TestWaitUntil(t *testing.T) {
 	}
 }
 
-// Planning a waiting step several times returns the same wait. A wait ends at its time or when its event arrives.
+// Planning a waiting step repeatedly returns the same wait. A wait ends when its time has passed or its event arrives.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"pause","type":"delay","config":{"duration":"2 days"}},
@@ -539,7 +539,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-// Done continues, skips or fails the step depending on the outcome of its effect.
+// Depending on the outcome of a step's effect, Done records the step as completed, skipped or failed.
 func TestDone(t *testing.T) {
 	t.Parallel()
 	g := parse(t, `[`+start+`,{"key":"x","type":"add_to_segment","config":{"segment_id":"`+segment+`"}},
@@ -573,7 +573,7 @@ func TestDone(t *testing.T) {
 	if _, err := g.Plan(r, f); err == nil {
 		t.Error("a run that has ended was planned")
 	}
-	// A run ends if its branch has no connection.
+	// A run ends if no connection leads from its branch.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"event.plan","operator":"exists"}`)
 	if rec := g.Done(r, plan(t, g, r, f), engine.Outcome{}, f); r.At != "" || rec.Failure != nil {
 		t.Errorf("after a branch without a connection: %+v, at %q", rec, r.At)

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// A run stores only those members of a received event to which steps refer, by the key of the waiting step or the
+// A run stores only those members of a received event that steps refer to, by the key of the waiting step or by the
 // event's name.
 func TestKeptOfEvents(t *testing.T) {
 	t.Parallel()

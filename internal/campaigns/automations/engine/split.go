@@ -16,7 +16,7 @@ import (
 // fullShare is 100 percent in hundredths of a percent, the unit of branch.share.
 const fullShare = 100 * 100
 
-// split is the config of a step that distributes runs over branches by percentage.
+// split is the config of a step that distributes runs among branches by percentage.
 type split struct{ branches []branch }
 
 type branch struct {
@@ -88,8 +88,8 @@ func (c split) exits() (all []string) {
 func (c split) check(*Graph, string) error    { return nil }
 func (c split) references(string) []Reference { return nil }
 
-// plan chooses the branch by a hash of the run id and the step key. The choice is therefore the same each time that the
-// step is planned, and consecutive splits are independent.
+// plan chooses the branch by a hash of the run id and the step key. The choice is therefore the same every time that
+// the step is planned, and the choices at consecutive splits are independent.
 func (c split) plan(m *stepContext) (Action, error) {
 	sum := sha256.Sum256([]byte(m.run.ID + "\x00" + m.step.Key))
 	at := int(binary.BigEndian.Uint64(sum[:8]) % fullShare)

@@ -9,12 +9,12 @@ import (
 // ContactChange describes how a contact was created or changed.
 type ContactChange struct {
 	Created  bool
-	Switched bool            // the contact unsubscribed or subscribed again
-	Topics   map[string]bool // changed topic choices by topic id; true means opted in
+	Switched bool            // whether the contact unsubscribed or resubscribed
+	Topics   map[string]bool // changed topic choices, keyed by topic id; true means opted in
 }
 
-// Events returns the system events of a change, with their payloads (docs/custom-events.md). The receiver c is the
-// contact after the change.
+// Events returns the system events for a change to a contact, with their payloads (docs/custom-events.md). The receiver
+// is the contact after the change.
 func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	add := func(name string, more map[string]any) {
 		all = append(all, Event{Name: name, Payload: c.EventPayload(more), At: at})
@@ -40,8 +40,8 @@ func (c *Contact) Events(h ContactChange, at time.Time) (all []Event) {
 	return all
 }
 
-// EventPayload returns the payload of a system event of a contact or topic: the members that all such events have, and
-// the members in more.
+// EventPayload returns the payload of a system event about a contact or topic: the members that all such events have,
+// plus the given additional members.
 func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	p := map[string]any{"contact_id": c.ID, "email": c.Address, "first_name": c.FirstName, "last_name": c.LastName,
 		"unsubscribed": c.Unsubscribed}
@@ -49,9 +49,9 @@ func (c *Contact) EventPayload(more map[string]any) map[string]any {
 	return p
 }
 
-// EmailPayload returns the payload of a system event of an email, before the data of the email is looked up and added.
-// The payload contains the ids and the members in more. For emails that are not part of a broadcast, broadcastID must
-// be "".
+// EmailPayload returns the payload of a system event about an email, before the data of the email is looked up and
+// added. The payload contains the ids and the given additional members. If the email is not part of a broadcast,
+// broadcastID must be "".
 func EmailPayload(emailID, broadcastID string, more map[string]any) map[string]any {
 	p := map[string]any{"email_id": emailID}
 	if broadcastID != "" {

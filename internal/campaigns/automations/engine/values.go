@@ -15,17 +15,17 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
-// Limits of the values in a step's config.
+// Limits on the values in a step's config.
 const (
 	maxValues     = 1000
-	maxReferences = 100 // small, because each reference may be replaced by a whole payload
-	maxName       = 200 // maximum length of a reference in characters
+	maxReferences = 100 // low, because each reference may be replaced by a whole payload
+	maxName       = 200 // maximum length of a reference, in characters
 )
 
-// waitEvents is the prefix of names that refer to values of events that the run received.
+// waitEvents is the prefix of names that refer to values in events that the run has received.
 const waitEvents = "wait_events."
 
-// value is a JSON value in a config that may contain references. At most one field of a value is set; for null, no
+// value is a JSON value in a config that may contain references. At most one field is set; if the value is null, no
 // field is set.
 type value struct {
 	literal any // a string, a float64 or a bool
@@ -37,8 +37,7 @@ type value struct {
 // valueReader parses values and counts them.
 type valueReader struct{ values, references int }
 
-// read parses a value. The parameter levels is the number of levels of nested lists and objects that the value may
-// have.
+// read parses a value. The parameter levels limits how deeply lists and objects in the value may be nested.
 func (r *valueReader) read(path string, text jsontext.Value, levels int) (v value, err error) {
 	if r.values++; r.values > maxValues {
 		return v, jsonread.Invalidf(path, "is one too many: a step has at most %d values.", maxValues)
@@ -154,7 +153,7 @@ func checkValues(g *Graph, path string, values map[string]value) error {
 	return nil
 }
 
-// properties returns references to all contact properties that a value names.
+// properties returns references to all contact properties named in a value.
 func (v value) properties(path string) (all []Reference) {
 	if name, ok := strings.CutPrefix(filter.FullName(v.ref), PropertyPrefix); ok {
 		return []Reference{{Field: path + ".var", Kind: RefProperty, ID: name}}
@@ -193,7 +192,7 @@ func valueRefs(values map[string]value) (names []string) {
 // PropertyPrefix is the prefix of the full names of contact properties.
 const PropertyPrefix = "contact.properties."
 
-// contactFields are the contact fields, besides contact properties, that references may name.
+// contactFields are the contact fields other than contact properties that references may name.
 var contactFields = map[string]func(c *Contact) any{
 	"contact.id":           func(c *Contact) any { return c.ID },
 	"contact.email":        func(c *Contact) any { return c.Address },
@@ -232,7 +231,7 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// whyUnknown returns a correction for the user if a name refers to an event value that cannot exist, or "" for all
+// whyUnknown returns advice for the user if a name refers to an event value that cannot exist. It returns "" for all
 // other names.
 func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
@@ -250,7 +249,7 @@ func (g *Graph) whyUnknown(name string) string {
 	}
 }
 
-// stepContext contains a run, its current step and the facts with which the step is planned.
+// stepContext contains a run, its current step and the facts for planning that step.
 type stepContext struct {
 	g     *Graph
 	step  *Step
@@ -258,9 +257,9 @@ type stepContext struct {
 	facts Facts
 }
 
-// resolve replaces the references in a value by the values to which they refer. The first result is nil, a string, a
-// number, a bool, a list or an object. The second result is false if the value is a reference to a value that does not
-// exist. References to missing values inside lists and objects are omitted.
+// resolve replaces the references in a value with the values that they refer to. The first result is nil, a string, a
+// number, a bool, a list or an object. The second result is false if the value is itself a reference to a value that
+// does not exist. Inside lists and objects, references to missing values are omitted.
 func (m *stepContext) resolve(v value) (any, bool) {
 	switch {
 	case v.ref != "":
@@ -286,7 +285,7 @@ func (m *stepContext) resolve(v value) (any, bool) {
 	return v.literal, true
 }
 
-// lookUp returns the value to which a name refers, or nil if the value does not exist.
+// lookUp returns the value that a name refers to, or nil if the value does not exist.
 func (m *stepContext) lookUp(name string) any {
 	name = filter.FullName(name)
 	if path, ok := strings.CutPrefix(name, "event."); ok {
@@ -312,8 +311,8 @@ func (m *stepContext) lookUp(name string) any {
 	return nil
 }
 
-// received returns a value from an event that the run received. The path begins with the key of the step that waited or
-// with the name of the event. If several received events have the same name, received uses the latest event.
+// received returns a value from an event that the run has received. The path begins with the key of the step that
+// waited, or with the name of the event. If several received events have the same name, received uses the latest one.
 func (m *stepContext) received(path string) any {
 	var best string
 	for key := range m.run.Received {
@@ -349,8 +348,8 @@ func (g *Graph) config(key string) config {
 	return nil
 }
 
-// member returns the value at a path such as user.name in a payload, or nil if it does not exist. The keys in the
-// payload may contain dots.
+// member returns the value at a path in a payload, such as user.name, or nil if there is no such value. The keys in the
+// payload may themselves contain dots.
 func member(payload map[string]any, path string) any {
 	if v, ok := payload[path]; ok {
 		return v
@@ -368,7 +367,7 @@ func member(payload map[string]any, path string) any {
 	return nil
 }
 
-// fieldValue converts a payload value into the type that rules compare.
+// fieldValue converts a payload value into the type that is compared in rules.
 func fieldValue(v any) filter.Value {
 	switch v := v.(type) {
 	case nil:
@@ -383,7 +382,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf converts a string, number or bool, or a list of these, to text, and returns false for other values.
+// textOf converts a string, number or bool, or a list of these, to a string. For other values, it returns false.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:
@@ -398,7 +397,7 @@ func textOf(v any) (string, bool) {
 	return "", false
 }
 
-// joinList converts the strings, numbers and bools of a list to a comma-separated text and ignores nulls. If the list
+// joinList joins the strings, numbers and bools in a list into a comma-separated string and ignores nulls. If the list
 // contains objects or lists, joinList returns false.
 func joinList(list []any) (string, bool) {
 	var all []string
@@ -418,8 +417,8 @@ func joinList(list []any) (string, bool) {
 	return strings.Join(all, ", "), true
 }
 
-// TextSize returns the total size in bytes of the strings in a value, or a number greater than limit if the size
-// exceeds limit. Each number counts as 24 bytes, which is the maximum length of its JSON.
+// TextSize returns the approximate size of a value's JSON in bytes, or a number greater than limit if the size exceeds
+// limit. Each number counts as 24 bytes, which is the maximum length of a number in JSON.
 func TextSize(v any, limit int) (n int) {
 	switch v := v.(type) {
 	case string:

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// maxAhead is the maximum time between now and the date of a wait.
+// maxAhead limits how far in the future the date of a wait may be.
 const maxAhead = 400 * 24 * time.Hour
 
 // waitUntil is the config of a step that waits for a date in a contact property, for a time of day, or for both.
@@ -54,8 +54,8 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	return c, c.readZone(o)
 }
 
-// readZone parses the time zone. The time zone is either a zone name, or an object with a fallback zone and the name of
-// the contact property that contains the zone.
+// readZone parses the time zone. It is given either as a zone name, or as an object with a fallback zone and the name
+// of the contact property that contains the zone.
 func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	path := o.At("timezone")
 	switch {
@@ -125,7 +125,7 @@ func (c waitUntil) waitOver(m *stepContext) Action {
 	return Action{Output: untilOutput(m.run.Waits.Until)}
 }
 
-// location returns the contact's time zone or, if the contact has no valid one, the step's time zone.
+// location returns the contact's time zone or, if the contact has no valid time zone, that of the step.
 func (c waitUntil) location(m *stepContext) *time.Location {
 	if m.facts.Contact != nil && c.zoneOf != "" {
 		if zone, err := schedule.Zone(m.facts.Contact.Properties[c.zoneOf].Text); err == nil {
@@ -138,8 +138,8 @@ func (c waitUntil) location(m *stepContext) *time.Location {
 	return time.UTC
 }
 
-// date converts the value of a contact property to a time. The step's time of day is added to a date without a time. If
-// the value is not a date, the second result is false.
+// date converts the value of a contact property to a time. If the value is a date without a time, date uses the step's
+// time of day. If the value is not a date, date returns false.
 func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {
 		return time.Time{}, false

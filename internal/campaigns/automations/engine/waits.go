@@ -69,19 +69,19 @@ func (c delay) waitOver(m *stepContext) Action { return Action{Output: untilOutp
 
 func (c delay) jsonValue() any { return map[string]any{"duration": schedule.Words(c.length)} }
 
-// waitUntilTime returns an action that waits until the time t.
+// waitUntilTime returns an action that waits until the given time.
 func waitUntilTime(t time.Time) Action { return Action{Wait: &Wait{Until: t}, Output: untilOutput(t)} }
 
 func untilOutput(t time.Time) map[string]any { return map[string]any{"until": FormatTime(t)} }
 
-// waitForEvent is the config of a step that waits for an event of the contact until a timeout.
+// waitForEvent is the config of a step that waits for an event for the contact, up to a timeout.
 type waitForEvent struct {
 	event   string        // as the user wrote it
 	timeout time.Duration // 0 for MaxWait
 	rule    *filter.Rule  // rule that the event must match; nil if every event matches
 }
 
-// eventFields are the fields that a rule of a wait_for_event step may name: fields of the received event (event.) and
+// eventFields are the fields that a rule in a wait_for_event step may name: fields of the received event (event.) and
 // of the event that began the run (trigger.).
 var eventFields = filter.Schema{Open: []string{"event.", "trigger."}, References: true, Unknown: func(string) string {
 	return "Here there are `event.KEY`, what the event has, and `trigger.KEY`, what the event has that began the run."
@@ -149,7 +149,7 @@ func (c waitForEvent) matches(r *Run, e Event) bool {
 	return ok && err == nil
 }
 
-// cutTrigger removes the prefix "trigger." from a name, and returns false if the name does not have this prefix.
+// cutTrigger removes the prefix "trigger." from a name. It returns false if the name does not have this prefix.
 func cutTrigger(name string) (string, bool) {
 	const beginning = "trigger."
 	if len(name) <= len(beginning) || name[:len(beginning)] != beginning {

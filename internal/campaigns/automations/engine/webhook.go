@@ -15,13 +15,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Limits of webhook steps.
+// Limits on webhook steps.
 const (
 	maxURL     = 2000
 	maxHeaders = 20
-	maxHeader  = 1000      // maximum length of a header value in characters
-	maxBody    = 256 << 10 // maximum size of a request body in bytes
-	maxLevels  = 10        // maximum number of nested lists and objects in a payload
+	maxHeader  = 1000      // maximum length of a header value, in characters
+	maxBody    = 256 << 10 // maximum size of a request body, in bytes
+	maxLevels  = 10        // maximum nesting depth of lists and objects in a payload
 )
 
 // webhook is the config of a step that sends a POST request to a URL.
@@ -122,7 +122,7 @@ func (c webhook) references(path string) []Reference {
 
 func (c webhook) referencedNames() []string { return valueRefs(c.payload) }
 
-// callBody is the body of the request that a webhook step sends.
+// callBody is the body of the request sent by a webhook step.
 type callBody struct {
 	Type      string   `json:"type"`
 	CreatedAt string   `json:"created_at"`
@@ -176,7 +176,7 @@ func (c webhook) plan(m *stepContext) (Action, error) {
 	return Action{Effect: &Call{c.url, c.headers, text}, Output: map[string]any{"url": c.url}}, nil
 }
 
-// resolveAll is like resolve, but replaces references to values that do not exist by null.
+// resolveAll is like resolve, but replaces references to values that do not exist with null.
 func (m *stepContext) resolveAll(v value) (any, bool) {
 	switch {
 	case v.list != nil:

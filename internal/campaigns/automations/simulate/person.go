@@ -18,33 +18,33 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Ids in simulations: the default id of the simulated contact, and the id of the email in simulated email events.
+// Ids used in simulations: the default id of the simulated contact, and the id of the email in simulated email events.
 const (
 	simulatedContactID = "00000000-0000-7000-8000-000000000001"
 	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is the simulated contact. The properties of a person do not include fallback values.
+// person is the simulated contact. Its properties do not include fallback values.
 type person struct {
 	engine.Contact
 	segments   []string
-	topics     map[string]string // opt_in or opt_out by topic id
-	engagement map[string]any    // number or time by field name
+	topics     map[string]string // opt_in or opt_out, keyed by topic id
+	engagement map[string]any    // numbers and times, keyed by field name
 }
 
-// change is a change of the simulated contact by the scenario. Fields of change that are nil leave the contact's fields
-// unchanged.
+// change is a change that the scenario makes to the simulated contact. A nil field leaves the corresponding field of
+// the contact unchanged.
 type change struct {
 	path                         string
 	address, firstName, lastName *string
 	unsubscribed                 *bool
-	properties                   map[string]scalar.Value // the zero Value removes the property's value
+	properties                   map[string]scalar.Value // the zero Value clears the property
 	joins, leaves                []string                // segments
 	topics                       map[string]string
 	engagement                   map[string]any
 }
 
-// Names of the members that a contact and a contact change may have in a scenario.
+// Names of the members that a contact and a change to a contact may have in a scenario.
 var (
 	contactMembers = []string{"email", "first_name", "last_name", "unsubscribed", "properties", "segments", "topics",
 		"engagement"}
@@ -79,7 +79,7 @@ func readPerson(o jsonread.Object, start time.Time) (p *person, err error) {
 }
 
 // readChange parses the contact fields of a change. A null value clears a name or a property. Phrases such as "in 2
-// days" are relative to the time from.
+// days" are relative to the given time.
 func readChange(o jsonread.Object, from time.Time) (c *change, err error) {
 	c = &change{path: o.Path}
 	if o.Has("email") {
@@ -172,7 +172,7 @@ func readSegments(o jsonread.Object, name string) (all []string, err error) {
 	return all, nil
 }
 
-// readTopics parses topic choices (opt_in or opt_out) by topic id.
+// readTopics parses topic choices (opt_in or opt_out), keyed by topic id.
 func readTopics(o jsonread.Object) (map[string]string, error) {
 	if !o.Has("topics") {
 		return nil, nil
@@ -195,7 +195,7 @@ func readTopics(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// readEngagement parses the number and the last time of emails that the contact received, opened and clicked.
+// readEngagement parses how many emails the contact received, opened and clicked, and when this last happened.
 func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	if !o.Has("engagement") {
 		return nil
@@ -224,8 +224,8 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply applies a change to the simulated contact, and returns the change for which system events occur, or nil if at
-// most the engagement has changed.
+// apply applies a change to the simulated contact. It returns the change for which system events occur, or nil if
+// nothing except the engagement has changed.
 func (p *person) apply(c *change) *engine.ContactChange {
 	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false
 	for _, f := range []struct{ of, to *string }{{&p.Address, c.address}, {&p.FirstName, c.firstName},
@@ -290,7 +290,7 @@ func (p *person) copy() *person {
 	return &c
 }
 
-// toReport converts the simulated contact into its form in reports.
+// toReport converts the simulated contact into the form used in reports.
 func (p *person) toReport() *Person {
 	if p == nil {
 		return nil
@@ -309,7 +309,7 @@ func plainValues(values map[string]scalar.Value) map[string]any {
 	return all
 }
 
-// Contact fields that rules may use, the same as in package contacts.
+// Contact fields that rules may use; they are the same as in package contacts.
 var (
 	personFields = map[string]filter.Field{
 		"contact.email":        {Type: filter.TextField, Lower: true},
@@ -360,7 +360,7 @@ func propertyField(kind scalar.Type) filter.Field {
 	return filter.Field{Type: filter.AnyField}
 }
 
-// field returns the value of a contact field by the name that rules use for it.
+// field returns the value of a contact field, given the name that rules use for it.
 func (p *person) field(name string) filter.Value {
 	switch name {
 	case "contact.email":

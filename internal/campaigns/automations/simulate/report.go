@@ -12,11 +12,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// MaxReport is the maximum total size of the outputs, variables and bodies in a report, in bytes. Outputs, variables
-// and bodies that exceed it are omitted.
+// MaxReport is the maximum total size of the outputs, variables and bodies in a report, in bytes. Those that no longer
+// fit are omitted.
 const MaxReport = 1 << 20
 
-// Text is a string in a report that is null in JSON if it is empty.
+// Text is a string in a report. An empty Text is encoded as null in JSON.
 type Text string
 
 // MarshalJSON encodes the text.
@@ -38,7 +38,7 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any(o), json.Deterministic(true))
 }
 
-// Report is the result of a simulation. A report contains no secrets except those in the graph and the scenario.
+// Report is the result of a simulation. It contains no secrets except those that are in the graph or the scenario.
 type Report struct {
 	Status    string    `json:"status"`                  // completed, failed or cancelled
 	Reason    Text      `json:"reason" nullable:"true"`  // why the run failed or was cancelled
@@ -50,13 +50,13 @@ type Report struct {
 	Entries []Entry `json:"entries"` // in chronological order
 	Emails  []Mail  `json:"emails"`
 	Calls   []Post  `json:"calls"`
-	Contact *Person `json:"contact"` // contact at the end of the run; nil if it was deleted
-	Ignored int     `json:"ignored"` // number of timetable entries after the end of the run
-	Omitted int     `json:"omitted"` // number of outputs, variables and bodies omitted because of MaxReport
+	Contact *Person `json:"contact"` // contact at the end of the run; nil if the contact was deleted
+	Ignored int     `json:"ignored"` // number of timetable entries that were due after the end of the run
+	Omitted int     `json:"omitted"` // number of outputs, variables and bodies that exceeded MaxReport
 }
 
-// Entry describes one step of the run or one timetable entry in a report. The fields from Step on are set only for
-// steps.
+// Entry describes one step of the run or one timetable entry in a report. The fields starting with Step are set only
+// for steps.
 type Entry struct {
 	At       time.Time `json:"at"`
 	After    string    `json:"after"`    // time since the start, in words
@@ -77,7 +77,7 @@ type Mail struct {
 	Step      string         `json:"step"`
 	To        string         `json:"to"`
 	Template  string         `json:"template_id"`
-	Variables map[string]any `json:"variables"` // strings and numbers; missing variables have fallbacks in the template
+	Variables map[string]any `json:"variables"` // strings and numbers; for missing variables, the template has fallbacks
 	From      Text           `json:"from" nullable:"true"`
 	Subject   Text           `json:"subject" nullable:"true"`
 	ReplyTo   Text           `json:"reply_to" nullable:"true"`
@@ -106,7 +106,7 @@ type Person struct {
 	Topics       map[string]string `json:"topics"`
 }
 
-// describeStep returns a sentence that describes what a step did. The parameter to is the contact's email address.
+// describeStep returns a sentence that describes what a step did, given the contact's email address.
 func describeStep(r engine.Record, a engine.Action, to string) string {
 	switch {
 	case r.Failure != nil:
@@ -144,7 +144,7 @@ func describeStep(r engine.Record, a engine.Action, to string) string {
 	return "The time has come."
 }
 
-// joinNames returns the names of the fields that an update changed, separated by commas.
+// joinNames returns the names of the fields changed by an update, separated by commas.
 func joinNames(names []any) string {
 	all := make([]string, len(names))
 	for i, name := range names {
@@ -179,7 +179,7 @@ func describeWait(a engine.Action) string {
 	return fmt.Sprintf("Waits for the event `%s` until %s.", a.Output["event"], until)
 }
 
-// elapsed returns the duration from start to at in words.
+// elapsed returns in words the time between start and at.
 func elapsed(start, at time.Time) string {
 	if at.Sub(start) < time.Second {
 		return "at once"

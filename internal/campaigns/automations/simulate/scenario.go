@@ -22,10 +22,10 @@ import (
 const (
 	MaxScenario  = 256 << 10 // bytes of JSON
 	MaxTimetable = 1000      // entries
-	maxMembers   = 200       // maximum number of properties, segments or topics of the contact or the team
+	maxMembers   = 200       // maximum number of properties, segments or topics, per contact and per team
 
-	// The times of a scenario must be in the years firstYear to lastYear-1. Because a run lasts at most 165 years, all
-	// simulated times are before the year 10000 and can be encoded.
+	// The times in a scenario must be in the years firstYear to lastYear-1. Because a run lasts at most 165 years, all
+	// simulated times are before the year 10000 and can therefore be encoded.
 	firstYear = 1970
 	lastYear  = 9000
 )
@@ -36,13 +36,13 @@ type Scenario struct {
 	run       string
 	start     time.Time
 	contact   *person
-	event     engine.Event // if the name is empty, the event of the graph's only trigger is used
+	event     engine.Event // an empty name means the event named by the graph's only trigger
 	timetable []timetableEntry
 	outcomes  map[string]engine.Outcome
-	world     *World // used if Run is called without a world
+	world     *World // used if no world is passed to Run
 }
 
-// timetableEntry is an entry of the timetable: an event, a change of the contact, or the contact's deletion.
+// timetableEntry is an entry in the timetable: an event, a change to the contact, or the contact's deletion.
 type timetableEntry struct {
 	at      time.Time
 	event   *engine.Event
@@ -50,8 +50,8 @@ type timetableEntry struct {
 	deleted bool
 }
 
-// ParseScenario parses a scenario from JSON. If the scenario has no start time, it starts at now. Times such as "in 2
-// days" are relative to the start. ParseScenario returns Invalid and Missing faults for fields that begin with
+// ParseScenario parses a scenario from JSON. If the scenario has no start time, now is the start time. Times such as
+// "in 2 days" are relative to the start time. ParseScenario returns Invalid and Missing faults whose fields begin with
 // "scenario".
 func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	if len(text) > MaxScenario {
@@ -101,8 +101,8 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	return s, s.readOutcomes(o)
 }
 
-// readTime parses a time, or a phrase such as "in 2 days" that is relative to the time from. If the member is missing,
-// readTime returns from.
+// readTime parses a time, or a phrase such as "in 2 days", which is relative to the time from. If the member is
+// missing, readTime returns from.
 func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error) {
 	text, err := o.Optional(name, 200)
 	if err != nil || text == "" {
@@ -118,7 +118,7 @@ func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error)
 	return t, nil
 }
 
-// readEvent parses the payload of an event and its name, which is in the given member.
+// readEvent parses an event's payload, and its name, which is in the given member.
 func readEvent(e *engine.Event, o jsonread.Object, member string) (err error) {
 	if o.Has(member) {
 		if e.Name, err = engine.ReadEventName(o, member); err != nil {
@@ -212,7 +212,7 @@ func (s *Scenario) readEntry(path string, text jsontext.Value) (h timetableEntry
 	return h, nil
 }
 
-// readWorld parses the team's contact properties and topics in the scenario.
+// readWorld parses the team's contact properties and topics, as given in the scenario.
 func (s *Scenario) readWorld(o jsonread.Object) (err error) {
 	s.world = &World{Properties: map[string]Property{}}
 	if s.world.Topics, err = readTopics(o); err != nil {
@@ -261,7 +261,7 @@ func readProperty(all jsonread.Object, name string) (p Property, err error) {
 	return p, p.Fallback.Check(path, p.Type)
 }
 
-// readOutcomes parses the outcomes with which the scenario makes the effects of steps fail or be skipped.
+// readOutcomes parses the outcomes that the scenario specifies for effects that are to fail or to be skipped.
 func (s *Scenario) readOutcomes(o jsonread.Object) error {
 	if !o.Has("outcomes") {
 		return nil

@@ -14,9 +14,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Run simulates a run of a graph for a scenario and a world. If w is nil, Run uses the world that the scenario
+// Run simulates a run through a graph, given a scenario and a world. If w is nil, Run uses the world that the scenario
 // describes. Run assumes that templates and senders exist and that effects succeed, unless the world or the scenario
-// contradicts this. Run returns Invalid faults about the scenario and errors of the world's functions.
+// contradicts this. If the scenario is invalid, Run returns an Invalid fault. Run also returns any error from the
+// world's functions.
 func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	if w == nil {
 		w = s.world
@@ -43,8 +44,8 @@ func Run(g *engine.Graph, s *Scenario, w *World) (*Report, error) {
 	return sim.report, sim.runAll()
 }
 
-// check returns an error if the scenario refers to a step that the graph does not have, or to properties or topics that
-// the world does not have.
+// check returns an error if the scenario refers to steps that are not in the graph, or to properties or topics that are
+// not in the world.
 func (s *Scenario) check(g *engine.Graph, w *World) error {
 	for _, key := range slices.Sorted(maps.Keys(s.outcomes)) {
 		if !g.HasStep(key) {
@@ -77,9 +78,9 @@ type simulation struct {
 	w         *World
 	run       *engine.Run
 	now       time.Time
-	contact   *person // nil after the contact was deleted
+	contact   *person // nil after the contact has been deleted
 	report    *Report
-	bytesLeft int // remaining size for outputs in the report
+	bytesLeft int // number of bytes that outputs may still use in the report
 }
 
 // runAll simulates the run from its start to its end.
@@ -88,7 +89,7 @@ func (s *simulation) runAll() error {
 		return err
 	}
 	for i, h := range s.s.timetable {
-		// If a wait ends at the time of a timetable entry, the wait ends before the entry is applied.
+		// If a wait ends at the same time as a timetable entry is due, the wait ends first.
 		for s.run.At != "" && !s.run.Waits.Until.After(h.at) {
 			if err := s.wake(); err != nil {
 				return err
@@ -166,7 +167,7 @@ func (s *simulation) record(r engine.Record, happened string) {
 	s.report.Entries = append(s.report.Entries, e)
 }
 
-// reserve subtracts size from the remaining size of the report. If the remaining size is too small, reserve counts an
+// reserve subtracts size from the space that remains in the report. If too little space remains, reserve counts an
 // omission and returns false.
 func (s *simulation) reserve(size int) bool {
 	if size > s.bytesLeft {
@@ -177,17 +178,17 @@ func (s *simulation) reserve(size int) bool {
 	return true
 }
 
-// recordEntry adds an entry for a timetable entry to the report.
+// recordEntry records a timetable entry in the report.
 func (s *simulation) recordEntry(event, happened string) {
 	s.report.Entries = append(s.report.Entries, Entry{At: s.now, After: s.after(), Sentence: happened,
 		Event: Text(event)})
 }
 
-// after returns the time since the start of the simulation in words.
+// after returns in words the time since the start of the simulation.
 func (s *simulation) after() string { return elapsed(s.s.start, s.now) }
 
-// fillSystemEvent gives an event its canonical name. A system event also gets the payload members that it has in
-// production; members from the scenario override these.
+// fillSystemEvent replaces an event's name with the canonical name. For a system event, it also adds the payload
+// members that the event has in production; members from the scenario override these.
 func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {
@@ -199,7 +200,7 @@ func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	return e
 }
 
-// applyEntry applies a timetable entry at its time.
+// applyEntry applies a timetable entry that is due.
 func (s *simulation) applyEntry(h timetableEntry) error {
 	switch {
 	case h.event != nil && s.contact == nil:
@@ -218,7 +219,7 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		return s.advance()
 	case h.deleted:
 		s.recordEntry("", "The contact is deleted.")
-		if s.contact != nil { // nil if the run deleted its own contact; such a run continues
+		if s.contact != nil { // nil if the run has deleted its own contact; such a run continues
 			s.run.At, s.run.Waits = "", nil
 			s.end("cancelled", engine.NoContact, "The contact was deleted.")
 		}
@@ -231,7 +232,8 @@ func (s *simulation) applyEntry(h timetableEntry) error {
 		if changed == nil {
 			return nil
 		}
-		// The run advances only after all events of the change, because in production one transaction records all of them.
+		// The run advances only after all events for the change have been delivered, because in production one transaction
+		// records all of them.
 		received := false
 		for _, e := range s.contact.Events(*changed, s.now) {
 			received = s.receive(e, e.Name) || received
@@ -257,8 +259,8 @@ func (s *simulation) receive(e engine.Event, name string) bool {
 	return true
 }
 
-// applyEffect applies the effect of an action to the simulated contact. The run receives no events for changes by its
-// own steps, because it does not wait while it carries out a step.
+// applyEffect applies the effect of an action to the simulated contact. The run receives no events for changes made by
+// its own steps, because it is not waiting while it carries out a step.
 func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
 		return o, nil
@@ -292,7 +294,7 @@ func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) 
 	return o, err
 }
 
-// sendEmail adds an email that the run would send to the report.
+// sendEmail adds to the report an email that the run would send.
 func (s *simulation) sendEmail(step string, e *engine.Email) (o engine.Outcome) {
 	if o.Failure, o.Skipped = s.w.checkTopic(e.TopicID, s.contact.topics[e.TopicID]); o.Failure != nil ||
 		o.Skipped != "" {

@@ -31,7 +31,7 @@ func parse(t testing.TB, steps, connections string) *engine.Graph {
 	return g
 }
 
-// A graph with two triggers, for which a scenario must name the event.
+// A graph with two triggers. A scenario for this graph must name the event.
 const (
 	twoTriggers = `[` + start + `,{"key":"added","type":"trigger","config":{"event_name":"postrider:contact.created"}},
 		{"key":"mail","type":"send_email","config":{"template":{"id":"hello"}}}]`
@@ -95,7 +95,7 @@ func reportLines(r *simulate.Report) (lines []string) {
 	return append(lines, strings.Join([]string{r.Took, r.Status, string(r.Reason), fmt.Sprint(r.Ignored)}, "|"))
 }
 
-// The simulated welcome series takes different branches with and without an order.
+// In the simulation, the welcome series takes different branches with and without an order.
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -173,7 +173,7 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// Simulating a scenario does not modify the scenario, so each simulation of it has the same result.
+// A simulation does not modify its scenario, so repeating the simulation gives the same result.
 func TestSimulateAgain(t *testing.T) {
 	t.Parallel()
 	g := parse(t, welcome, welcomeConnected)
@@ -298,7 +298,7 @@ func TestScenarioRefused(t *testing.T) {
 	}
 }
 
-// FuzzScenario checks that every input produces a fault or a report.
+// FuzzScenario checks that every input produces either a fault or a report.
 func FuzzScenario(f *testing.F) {
 	f.Add("{" + person + `,"timetable":[{"at":"in 5 days","event":"order.placed","payload":{"total":500}}]}`)
 	f.Add(`{"contact":{"email":"a@b.example"},"event":{"name":"user.created"},
@@ -323,7 +323,7 @@ func FuzzScenario(f *testing.F) {
 	})
 }
 
-// BenchmarkSimulate simulates an email series of 30 days with a thousand events.
+// BenchmarkSimulate simulates a 30-day email series with a thousand events.
 func BenchmarkSimulate(b *testing.B) {
 	g := parse(b, welcome, welcomeConnected)
 	events := strings.TrimSuffix(strings.Repeat(`{"at":"in 4 days","event":"order.placed","payload":{"total":0}},`,

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
-// Reasons why simulated effects fail or are skipped, the same as in real runs.
+// Reasons why simulated effects fail or are skipped; they are the same as in real runs.
 const (
 	noProperty     = "property_not_found"
 	contactInvalid = "contact_invalid"
@@ -19,15 +19,15 @@ const (
 	notOptedIn     = "topic_not_opted_in"
 )
 
-// World contains the data of a team that a simulation needs.
+// World contains the data about a team that a simulation needs.
 type World struct {
-	// Complete says that the team has no other properties and topics than the given ones, and that both functions are set.
-	// If Complete is false, the simulation assumes that all objects to which steps refer exist, and that unknown
-	// properties have the types of their values.
+	// Complete says that the team has no properties and topics other than the given ones, and that both functions are set.
+	// If Complete is false, the simulation assumes that all objects that steps refer to exist, and that the type of an
+	// unknown property is the type of its value.
 	Complete bool
 
-	Properties map[string]Property // contact properties by name
-	Topics     map[string]string   // default choice (opt_in or opt_out) by topic id
+	Properties map[string]Property // contact properties, keyed by name
+	Topics     map[string]string   // default choices (opt_in or opt_out), keyed by topic id
 
 	// Segment returns the reason why a contact cannot be added to a segment, or nil if it can.
 	Segment func(segmentID string) (*engine.Failure, error)
@@ -42,8 +42,8 @@ type Property struct {
 	Fallback scalar.Value // zero if the property has no fallback
 }
 
-// checkValues returns the failure of a step that sets property values that a contact cannot have, or nil if the values
-// are valid. Package contacts has the same rules.
+// checkValues checks the property values that a step sets, by the same rules as package contacts. If a contact cannot
+// have these values, checkValues returns the failure of the step; otherwise it returns nil.
 func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p, ok := w.Properties[name]
@@ -64,7 +64,7 @@ func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	return nil
 }
 
-// withFallbacks returns a copy of values in which missing properties have their fallbacks.
+// withFallbacks returns a copy of the values in which missing properties have their fallback values.
 func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.Value {
 	all := maps.Clone(values)
 	for name, p := range w.Properties {
@@ -75,8 +75,8 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// checkTopic checks whether a contact may receive emails of a topic. The results are the failure of the email step or
-// the reason to skip the step; both are empty if the contact may receive them. The parameter chosen is the contact's
+// checkTopic checks whether a contact may receive emails about a topic. It returns the failure of the email step or the
+// reason for skipping it, or neither if the contact may receive the email. The parameter chosen is the contact's
 // choice: opt_in, opt_out or "".
 func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]

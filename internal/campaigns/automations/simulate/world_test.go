@@ -20,7 +20,7 @@ import (
 
 const topic = "019a0000-0000-7000-8000-000000000002"
 
-// inLine returns a linear graph in which each step leads to the next by the first of its connection types.
+// inLine returns a linear graph in which each step is connected to the next by the first of its connection types.
 func inLine(t testing.TB, trigger string, steps ...string) *engine.Graph {
 	t.Helper()
 	all := []string{`{"key":"start","type":"trigger","config":{"event_name":"` + trigger + `"}}`}
@@ -60,7 +60,7 @@ func asks(field, operator, value string) string {
 
 const mails = `send_email {"template":{"id":"hello"}}`
 
-// Changes of the simulated contact cause the same events for the run as changes of a real contact.
+// Changes to the simulated contact cause the same events for the run as changes to a real contact.
 func TestSimulatedContacts(t *testing.T) {
 	t.Parallel()
 	const ann = `"contact":{"email":"Ann@acme.example","segments":["` + segment + `"]}`
@@ -94,7 +94,7 @@ func TestSimulatedContacts(t *testing.T) {
 			asks("contact.segments", "neq", `"`+segment+`"`), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"left_segments":["` + segment + `"]}}]`,
 			[]string{"a completed", "b completed", "c completed"}},
-		// One transaction records both events, so a run that receives the first event does not wait for the second event yet.
+		// One transaction records both events, so a run that receives the first event is not yet waiting for the second.
 		"two events of one change": {"e", []string{waits("postrider:contact.updated"),
 			waits("postrider:contact.unsubscribed"), mails},
 			`"timetable":[{"at":"in 1 day","contact":{"unsubscribed":true}}]`,
@@ -142,7 +142,7 @@ func completeWorld() *simulate.World {
 		}}
 }
 
-// Run uses the same properties and topics whether the scenario or the caller's World contains them.
+// Run treats properties and topics in the same way, whether they come from the scenario or from the caller's World.
 func TestSimulatedTeam(t *testing.T) {
 	t.Parallel()
 	news := `send_email {"template":{"id":"hello"},"topic_id":"` + topic + `"}`
@@ -152,9 +152,9 @@ func TestSimulatedTeam(t *testing.T) {
 		"plan":{"type":"string"},"due":{"type":"string","fallback_value":"2026-08-08"}},`
 	for name, c := range map[string]struct {
 		steps   []string
-		contact string // JSON of the contact, with further members of the scenario
+		contact string // JSON of the contact, optionally followed by more members of the scenario
 		want    []string
-		alone   []string // result without a World if it differs from want
+		alone   []string // result without a World; nil if it equals want
 	}{
 		"a topic to opt in to": {[]string{news}, `{}`, []string{"a skipped topic_not_opted_in"}, nil},
 		"one that it opted in to": {[]string{news, asks("contact.engagement.mailed", "eq", "1"), mails},
@@ -211,8 +211,8 @@ func TestSimulatedTeam(t *testing.T) {
 	}
 }
 
-// Run refuses a scenario that names properties or topics that a complete World does not have. Run returns errors of the
-// World's functions.
+// Run rejects a scenario that names properties or topics that are missing from a complete World. Run returns errors
+// from the World's functions.
 func TestScenarioOutsideTheWorld(t *testing.T) {
 	t.Parallel()
 	world := completeWorld()

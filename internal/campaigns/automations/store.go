@@ -218,7 +218,7 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	tx.QueueOne(ctx, errRunChanged, text, args...)
 }
 
-// endRow ends a run and decrements the contact's number of active runs. The transaction fails in the same cases as with
+// endRow ends a run and decrements the contact's number of active runs. The transaction fails in the same cases as in
 // saveRow, except that a run of a stopped automation can be cancelled. If the contact was deleted, endRow erases the
 // contact's data from the run.
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
@@ -242,8 +242,8 @@ func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Rea
 }
 
 // countRunEnded decrements a contact's number of active runs. If the contact was deleted, the counter no longer exists.
-// If the contact has begun a run since the automation was stopped, that run has reset the counter, and countRunEnded
-// does not change it.
+// If another run of the contact has begun since the automation was stopped, that run has reset the counter, and
+// countRunEnded leaves the counter unchanged.
 func countRunEnded(ctx context.Context, tx *db.Tx, r *row) {
 	tx.Queue(ctx, `UPDATE automation_contacts SET active = active - 1 WHERE automation_id = $1 AND contact_id = $2
 		AND team_id = $3 AND epoch = $4 AND active > 0`, r.automationID, r.contactID, r.teamID, r.epoch)
@@ -295,11 +295,11 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 		reasonMessages[reason], tx.Now().UnixMicro())
 }
 
-// forgottenMessage replaces the message of a failed step after the run's contact was deleted.
+// forgottenMessage replaces the message of a failed step after the run's contact has been deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs, but keeps the status of each step and the reason of a
-// failure or skip.
+// forgetSteps erases the contact's data from the steps of runs. It keeps the status of each step, and the reason why a
+// step failed or was skipped.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
@@ -322,9 +322,9 @@ func boolInt(is bool) int64 {
 	return 0
 }
 
-// staleRuns returns the ids of an automation's active runs that have an older epoch than the automation. Each call of
-// staleRuns reads at most limit active runs with ids greater than after, sorted by id. The result done is the id of the
-// last run that was read, or "" if no more runs follow.
+// staleRuns returns the ids of an automation's active runs whose epoch is older than the automation's. Each call to
+// staleRuns reads, in the order of their ids, at most limit active runs with ids greater than after. The result done is
+// the id of the last run that was read, or "" if no more runs follow.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
@@ -351,7 +351,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns the ids of at most limit active runs of a contact, without the run with the id except.
+// activeRunsOf returns the ids of a contact's active runs, up to the given limit. It omits the run whose id is given as
+// except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,
@@ -366,7 +367,7 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 	return ids, nil
 }
 
-// versionsOf returns the ids of the given runs, except runs that have ended, grouped by version id and sorted.
+// versionsOf returns the ids of those of the given runs that have not ended, sorted and grouped by version id.
 func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
 	by := map[string][]string{}
 	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
@@ -383,7 +384,7 @@ func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string
 	return by, nil
 }
 
-// getVersion returns the graph of a version as JSON.
+// getVersion returns the graph of an automation version as JSON.
 func getVersion(ctx context.Context, r db.Reader, teamID, versionID string) (steps, connections string, err error) {
 	err = r.QueryRow(ctx, `SELECT steps, connections FROM automation_versions WHERE id = $1 AND team_id = $2`, versionID,
 		teamID).Scan(&steps, &connections)

@@ -8,18 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// contactRunsPage is the maximum number of runs that one call of RunsOfContact returns.
+// contactRunsPage is the maximum number of runs that one call to RunsOfContact returns.
 const contactRunsPage = 20
 
-// ContactRun is a run with all data that is stored about its contact.
+// ContactRun is a run together with all data that it stores about its contact.
 type ContactRun struct {
 	Run
-	Automation        string // name of the automation, even if it was deleted
+	Automation        string // name of the automation, even if the automation was deleted
 	Payload, Received string // JSON of the event that began the run, and of the events it received; "" for none
 }
 
-// RunsOfContact returns one page of a contact's runs with their steps, newest first. The page begins after the run with
-// the id after. The result next is the cursor of the next page, or "" if there is no next page.
+// RunsOfContact returns one page of a contact's runs with their steps, newest first. The page begins after the run
+// whose id is given as after. The result next is the cursor for the next page, or "" if there is none.
 func (s *Service) RunsOfContact(ctx context.Context, teamID, contactID, after string) (some []ContactRun, next string,
 	err error) {
 	some, more, err := page.Query(ctx, s.p.DB.Reader, page.Select{Text: `SELECT ` + shownColumns + `, a.epoch, a.name,

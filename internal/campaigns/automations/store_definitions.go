@@ -69,11 +69,11 @@ func oneAutomation(a Automation, err error) (Automation, error) {
 	return a, nil
 }
 
-// storedGraph parses the graph of a version.
+// storedGraph parses the stored graph of an automation version.
 func storedGraph(versionID, steps, connections string) (*engine.Graph, error) {
 	g, err := engine.Parse([]byte(steps), []byte(connections))
 	if err != nil {
-		// The error is not wrapped with %w, because a stored graph that is invalid is a bug and not an error of the request.
+		// The error is not wrapped with %w, because an invalid stored graph is a bug and not the fault of the request.
 		return nil, fmt.Errorf("read the graph of version %s of an automation: %v", versionID, err)
 	}
 	return g, nil
@@ -83,7 +83,7 @@ func listAutomations(ctx context.Context, r db.Reader, teamID string, status Sta
 	error) {
 	text, args := `SELECT `+automationColumns+` FROM automations a JOIN automation_versions v ON v.id = a.version_id
 		WHERE a.team_id = $1 AND a.deleted_at = 0`, []any{teamID}
-	if status != "" { // needs no index, because a team has at most MaxTeam automations
+	if status != "" { // this needs no index, because a team has at most MaxTeam automations
 		text, args = text+` AND a.status = $2`, append(args, string(status))
 	}
 	return page.Query(ctx, r, page.Select{Text: text, ID: "a.id", Args: args}, p, func(r db.Row) (Automation, error) {
@@ -110,7 +110,7 @@ func insertAutomation(ctx context.Context, tx *db.Tx, a *Automation) {
 		a.UpdatedAt.UnixMicro())
 }
 
-// insertVersion inserts the graph of an automation as a version with the id a.versionID.
+// insertVersion inserts an automation's graph as the version with the id a.versionID.
 func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Proof(`SELECT 1 FROM automation_versions WHERE id = $1`, a.versionID)
 	tx.Queue(ctx, `INSERT INTO automation_versions (id, automation_id, team_id, number, used, created_at, steps,
@@ -119,18 +119,18 @@ func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 		string(a.Graph.ConnectionsJSON()))
 }
 
-// markUsed records that runs may have begun with the automation's current version.
+// markUsed records that runs may have used the automation's current version.
 func markUsed(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Queue(ctx, `UPDATE automation_versions SET used = 1 WHERE id = $1 AND team_id = $2`, a.versionID, a.TeamID)
 }
 
-// deleteUnused deletes a version unless runs may have begun with it.
+// deleteUnused deletes a version unless runs may have used it.
 func deleteUnused(ctx context.Context, tx *db.Tx, teamID, versionID string) {
 	tx.Queue(ctx, `DELETE FROM automation_versions WHERE id = $1 AND team_id = $2 AND used = 0`, versionID, teamID)
 }
 
-// deleteWithoutRuns deletes a batch of versions of an automation that no run uses, because they were replaced before
-// the automation's oldest run began. The margin sweepAfter allows for clock differences between nodes and for long
+// deleteWithoutRuns deletes a batch of an automation's versions that were replaced before the automation's oldest run
+// began, so that no run uses them. The margin sweepAfter allows for clock differences between nodes and for long
 // transactions.
 func deleteWithoutRuns(ctx context.Context, tx *db.Tx, a *Automation) error {
 	began := tx.Now().UnixMicro()
@@ -146,7 +146,7 @@ func deleteWithoutRuns(ctx context.Context, tx *db.Tx, a *Automation) error {
 	return nil
 }
 
-// countVersions returns the number of an automation's versions, or maxVersions if there are more.
+// countVersions counts an automation's versions, up to maxVersions.
 func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automation_versions WHERE automation_id = $1
 		AND team_id = $2 LIMIT $3) x`, a.ID, a.TeamID, maxVersions).Scan(&n)
@@ -156,8 +156,8 @@ func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err 
 	return n, nil
 }
 
-// claim increments an automation's revision, which locks the automation until the transaction ends. The result is false
-// if the automation was changed or deleted after it was read.
+// claim increments an automation's revision, which locks the automation until the transaction ends. It returns false if
+// the automation has been changed or deleted since it was read.
 func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE automations SET revision = revision + 1 WHERE id = $1 AND team_id = $2
 		AND revision = $3 AND deleted_at = 0`, a.ID, a.TeamID, a.revision)
@@ -175,8 +175,8 @@ func save(ctx context.Context, tx *db.Tx, a *Automation) {
 		a.UpdatedAt.UnixMicro())
 }
 
-// markStopped disables an automation and increments its epoch. markStopped returns the automation without its graph and
-// version number.
+// markStopped disables an automation and increments its epoch. It returns the automation without its graph and version
+// number.
 func markStopped(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
 	return scanStopped(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
 		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+stoppedColumns, automationID,
@@ -209,7 +209,7 @@ func insertTrigger(ctx context.Context, tx *db.Tx, a *Automation, event string, 
 		a.versionID, a.epoch, string(a.Reentry), o.Trigger, o.Next, o.Event, o.Timeout.Microseconds())
 }
 
-// countTriggers returns the number of a team's automations that an event triggers, or MaxEvent if there are more.
+// countTriggers counts the team's automations that an event triggers, up to MaxEvent.
 func countTriggers(ctx context.Context, r db.Reader, teamID, event string) (n int, err error) {
 	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automation_triggers WHERE team_id = $1 AND
 		event_name = $2

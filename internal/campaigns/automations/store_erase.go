@@ -14,14 +14,14 @@ const (
 	rangeRuns     = 500 // number of runs in a runRange
 )
 
-// deleted is a deleted automation with rows that still exist.
+// deleted is a deleted automation whose rows still exist.
 type deleted struct {
 	teamID, id string
 	running    bool // some runs of the automation have not ended yet
 }
 
-// deletedBefore returns a batch of automations of all teams that were deleted before a time. The batch is sorted by
-// team id and id, and begins after the automation in the parameter after.
+// deletedBefore returns a batch of automations, across all teams, that were deleted before the given time. The batch is
+// sorted by team id and automation id, and begins after the automation in the parameter after.
 func deletedBefore(ctx context.Context, r db.Reader, before int64, after deleted) ([]deleted, error) {
 	rows, err := r.Query(ctx, `SELECT a.team_id, a.id, (SELECT MIN(r.id) FROM automation_runs r
 		WHERE r.automation_id = a.id AND r.status = 'running') IS NOT NULL
@@ -42,8 +42,8 @@ func deletedOf(ctx context.Context, r db.Reader, teamID string) ([]string, error
 		eraseRows)
 }
 
-// automationsOf returns a batch of ids of a team's automations that are greater than after, including deleted
-// automations.
+// automationsOf returns a batch of the ids of a team's automations, including deleted ones. The batch begins after the
+// id in the parameter after.
 func automationsOf(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
 	return ids(ctx, r, `SELECT id FROM (
 		SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 AND id > $2
@@ -63,7 +63,7 @@ func ids(ctx context.Context, r db.Reader, text string, args ...any) ([]string, 
 	return all, nil
 }
 
-// markAllDeleted marks a batch of a team's automations as deleted and returns their number.
+// markAllDeleted marks a batch of a team's automations as deleted, and returns how many it marked.
 func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	some, err := ids(ctx, tx.Reader, `SELECT id FROM automations WHERE team_id = $1 AND deleted_at = 0 ORDER BY id
 		LIMIT $2`, teamID, eraseRows)
@@ -75,7 +75,7 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
 }
 
-// runSize contains a run's id and number of steps.
+// runSize contains a run's id and the number of its steps.
 type runSize struct {
 	id    string
 	steps int
@@ -94,8 +94,8 @@ func idsOf(all []runSize) []string {
 	return ids
 }
 
-// firstRuns returns as many runs from the start of a list as one transaction may delete with their steps, and whether
-// more runs may follow.
+// firstRuns returns as many runs from the start of a list as one transaction may delete together with their steps, and
+// reports whether more runs may follow.
 func firstRuns(all []runSize) (some []runSize, more bool) {
 	rows := 0
 	for i, r := range all {
@@ -106,8 +106,8 @@ func firstRuns(all []runSize) (some []runSize, more bool) {
 	return all, len(all) == eraseRows
 }
 
-// endedRuns returns a batch of a team's runs that ended before a time, oldest first, and whether there are more such
-// runs.
+// endedRuns returns a batch of a team's runs that ended before the given time, oldest first, and reports whether there
+// are more such runs.
 func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE team_id = $1 AND ended_at > 0
 		AND ended_at < $2 ORDER BY ended_at, id LIMIT $3`, teamID, before, eraseRows)
@@ -116,8 +116,8 @@ func endedRuns(ctx context.Context, r db.Reader, teamID string, before int64) ([
 	return some, more, err
 }
 
-// runsOf returns a batch of a contact's runs with ids greater than after and with about eraseRows rows in total. The
-// second result says whether the contact may have more runs.
+// runsOf returns a batch of a contact's runs whose ids are greater than after. The runs in the batch have about
+// eraseRows rows in total. The second result says whether the contact may have more runs.
 func runsOf(ctx context.Context, r db.Reader, teamID, contactID, after string) ([]runSize, bool, error) {
 	rows, err := r.Query(ctx, `SELECT id, steps FROM automation_runs WHERE contact_id = $1 AND team_id || '' = $2
 		AND id > $3 ORDER BY id LIMIT $4`, contactID, teamID, after, eraseRows)
@@ -170,7 +170,7 @@ func deleteAutomation(ctx context.Context, tx *db.Tx, teamID, automationID strin
 		teamID)
 }
 
-// runRange selects the runs of an automation with ids greater than after and up to upTo.
+// runRange selects those runs of an automation whose ids are greater than after and at most upTo.
 type runRange struct{ teamID, automationID, after, upTo string }
 
 func (s *runRange) args(more ...any) []any {
@@ -180,7 +180,7 @@ func (s *runRange) args(more ...any) []any {
 // inRunRange is the SQL condition that selects the runs r of a runRange.
 const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
 
-// nextRangeEnd returns the last run id of the next runRange of an automation, or "" if no more runs follow.
+// nextRangeEnd returns the last run id in an automation's next runRange, or "" if no more runs follow.
 func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after string) (upTo string, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(id), '') FROM (SELECT id FROM automation_runs WHERE automation_id = $1
 		AND team_id || '' = $2 AND id > $3 ORDER BY id LIMIT $4) x`, automationID, teamID, after,
@@ -191,10 +191,11 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 	return upTo, nil
 }
 
-// runWithAddress is a run with events that contain an address.
+// runWithAddress is a run whose events contain a given address.
 type runWithAddress struct{ id, payload, received string }
 
-// runsWithAddress returns the runs of a runRange with events that contain an address, without the runs of one contact.
+// runsWithAddress returns the runs in a runRange whose events contain an address. It omits the runs of the given
+// contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
@@ -217,23 +218,23 @@ func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure
 }
 
 func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddress, a erasure.Address) {
-	// Incrementing the revision makes a concurrent step fail, which would otherwise overwrite the new payload with the old
-	// one.
+	// The revision is incremented so that a concurrent step fails. Otherwise, that step would overwrite the new payload
+	// with the old one.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
 		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
 		a.Replace(n.received))
 }
 
-// stepWithAddress is a run's step with an output or message that contains an address.
+// stepWithAddress is a run's step whose output or message contains a given address.
 type stepWithAddress struct {
 	run             string
 	position        int64
 	output, message string
 }
 
-// stepsWithAddress returns the steps of a runRange with an output or message that contains an address, without the
-// steps of one contact's runs.
+// stepsWithAddress returns the steps of the runs in a runRange whose output or message contains an address. It omits
+// the runs of the given contact.
 func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]stepWithAddress,
 	error) {

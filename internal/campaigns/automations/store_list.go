@@ -45,16 +45,16 @@ func scanShown(r db.Row) (Run, error) {
 	return row.run(), err
 }
 
-// runList is a query for runs of an automation that one index returns in order. The condition cond filters the runs
-// further unless it is empty. The condition is used only to select running runs by epoch, which most rows match.
+// runList is a query for an automation's runs that reads them in order from a single index. The condition cond, if not
+// empty, filters the runs further. It is used only to select running runs by epoch, and most rows match it.
 type runList struct {
 	where, cond string
 	args        []any
 }
 
-// runLists returns the lists that together contain the runs with the given statuses. The lists must be read in their
-// order. With this order, a run that ends during the reading appears in the list of running runs, in a list of ended
-// runs, or in both.
+// runLists returns the lists that together contain the runs with the given statuses. The lists must be read in the
+// order in which they are returned. A run that ends while they are read then appears in the list of running runs, in a
+// list of ended runs, or in both, but is never missed.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }
@@ -91,7 +91,7 @@ func (l *runList) search(ctx context.Context, r db.Reader, p page.Page) ([]Run, 
 	return page.Search(ctx, r, all, some, p, scanShown)
 }
 
-// getRun returns a run without its steps, and the graph of the run's version.
+// getRun returns a run without its steps, together with the graph of the version that the run uses.
 func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string) (Run, *engine.Graph, error) {
 	var row shownRow
 	var versionID, steps, connections string
@@ -108,8 +108,8 @@ func getRun(ctx context.Context, r db.Reader, teamID, automationID, runID string
 	return row.run(), g, err
 }
 
-// stepsOf returns the steps of a run that were begun, in order. The result is small, because a run has at most as many
-// steps as its graph.
+// stepsOf returns, in order, those steps of a run that were begun. The result is small, because a run has at most as
+// many steps as its graph.
 func stepsOf(ctx context.Context, r db.Reader, teamID, runID string) ([]RunStep, error) {
 	rows, err := r.Query(ctx, `SELECT step, status, output, reason, message, started_at, completed_at
 		FROM automation_run_steps WHERE run_id = $1 AND team_id = $2 ORDER BY position`, runID, teamID)

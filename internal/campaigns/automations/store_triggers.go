@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// insertWait inserts the row by which an event finds a run that waits for it.
+// insertWait inserts the row that is used to find a waiting run when its event arrives.
 func insertWait(ctx context.Context, tx *db.Tx, r *row, event string) {
 	tx.Queue(ctx, `INSERT INTO automation_waits (team_id, event_name, contact_id, run_id) VALUES ($1, $2, $3, $4)
 		ON CONFLICT DO NOTHING`, r.teamID, event, r.contactID, r.id)
@@ -24,7 +24,7 @@ func deleteWaits(ctx context.Context, tx *db.Tx, teamID string, runIDs []string)
 	tx.Queue(ctx, `DELETE FROM automation_waits WHERE run_id = ANY($2) AND team_id || '' = $1`, teamID, runIDs)
 }
 
-// trigger is the trigger row of an automation, with the data that is needed to begin a run.
+// trigger is an automation's trigger row, with the data needed to begin a run.
 type trigger struct {
 	automationID, versionID string
 	epoch                   int64
@@ -34,7 +34,7 @@ type trigger struct {
 
 const triggerColumns = `automation_id, version_id, epoch, reentry, step, next_step, wait_event, wait_timeout`
 
-// noTrigger contains empty values for all triggerColumns except the first column.
+// noTrigger contains an empty value for each of triggerColumns except the first.
 const noTrigger = `'', 0, '', '', '', '', 0`
 
 // dest returns the destinations for scanning triggerColumns, preceded by the destinations in before.
@@ -43,8 +43,8 @@ func (t *trigger) dest(timeout *int64, before ...any) []any {
 		&t.opening.Event, timeout)
 }
 
-// lookUpEvent returns the automations that an event triggers and the ids of the contact's runs that wait for the event,
-// both sorted by id. At most maxWoken+1 runs are returned, with ids greater than after.
+// lookUpEvent returns the automations that an event triggers, and the ids of the contact's runs that are waiting for
+// the event, both sorted by id. It returns at most maxWoken+1 run ids, all of them greater than after.
 func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
@@ -74,7 +74,7 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 }
 
 // lookUpEvents returns, for several event names, the automations that each event triggers. The result awaited contains
-// the event names for which any run of the team waits.
+// those of the event names for which at least one run of the team is waiting.
 func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
@@ -110,14 +110,14 @@ type admission int
 
 const (
 	admitted    admission = iota // the run begins
-	overLimit                    // a failed run is stored, because this is the first run in an hour that exceeds a limit
+	overLimit                    // a failed run is stored, because this run is the first to exceed a limit in an hour
 	notAdmitted                  // nothing begins
 )
 
 // SQL conditions for a new run, with the parameters of the query in admit. Parameter $5 is the current time, and $6 is
-// one hour before it. The reentry rule limits the number of active runs to $7 and of all runs to $8. $9 is maxHourly
-// and $11 is maxActive. $12 is the epoch of the run. If the row has a newer epoch than the run, the automation was just
-// stopped and the run is refused.
+// one hour before it. The reentry rule limits the number of active runs to $7 and the total number of runs to $8. $9 is
+// maxHourly and $11 is maxActive. $12 is the epoch of the run. If the row has a newer epoch than the run, the
+// automation has just been stopped, and the run is refused.
 const (
 	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`
 	byLimits     = `(c.epoch < $12 OR c.active < $11) AND (c.hour_from <= $6 OR c.hour_begun < $9)`
@@ -125,9 +125,9 @@ const (
 	reportsLimit = byRule + ` AND NOT (` + byLimits + `) AND c.limited_at <= $6`
 )
 
-// admit counts a new run of a contact and returns whether the run may begin. If ended is true, the run is not active
-// and counts only toward the hourly limit. Until the transaction ends, admit locks the row that counts the contact's
-// runs of the automation.
+// admit counts a new run of a contact and says whether the run may begin. A run that is stored as already ended counts
+// only toward the hourly limit. admit locks the row that counts the contact's runs of the automation until the
+// transaction ends.
 func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (admission, error) {
 	activeLimit, everLimit := int64(1<<62), int64(1<<62)
 	switch t.reentry {

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// systemEvent is a system event of a contact. The contact is identified by its id, its address or both.
+// systemEvent is a system event for a contact. The contact is identified by its id, its address or both.
 type systemEvent struct {
 	name      string
 	contactID string
@@ -27,13 +27,13 @@ type systemEvent struct {
 	at        time.Time
 	payload   map[string]any
 
-	of *events.Event // recorded event of an email; nil for contact events
+	of *events.Event // recorded event about an email; nil for contact events
 }
 
 // Recorded delivers recorded events to automations as system events, and ends the runs of deleted contacts. Recorded
-// ignores opens and clicks by bots, and events of emails to addresses that are not contacts. Recorded implements
-// events.Listener. If a team's automations use none of the events, Recorded makes only one query for all events of the
-// team.
+// ignores opens and clicks by bots, and events about emails to addresses that are not contacts. Recorded implements
+// events.Listener. If a team's automations use none of the events, Recorded makes only one query for all of the team's
+// events.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	byTeam := map[string][]systemEvent{}
 	for i := range all {
@@ -58,7 +58,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// systemEventsOf converts a recorded event to system events.
+// systemEventsOf converts a recorded event into system events.
 func systemEventsOf(e *events.Event) (all []systemEvent) {
 	switch d := e.Data.(type) {
 	case *events.Contact:
@@ -123,7 +123,7 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	if err := s.resolveContacts(ctx, tx.Reader, teamID, all); err != nil {
 		return err
 	}
-	// Sorting by contact id prevents deadlocks between transactions that deliver system events.
+	// Events are sorted by contact id to prevent deadlocks between transactions that deliver system events.
 	slices.SortStableFunc(all, func(a, b systemEvent) int { return strings.Compare(a.contactID, b.contactID) })
 	var some []occurrence
 	for i := range all {
@@ -144,9 +144,9 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	return s.deliverAll(ctx, tx, some, begins, awaited, immediate)
 }
 
-// resolveContacts sets the contact ids of email events. The contact of an email event is the one for which the email
-// was enqueued, even if its address has changed since. If that contact does not exist, the contact with the recipient's
-// address is used. If neither contact exists, the contact id is "".
+// resolveContacts sets the contact ids of email events. The contact for an email event is the contact for which the
+// email was enqueued, even if that contact's address has changed. If that contact no longer exists, the contact with
+// the recipient's address is used. If neither contact exists, the contact id is "".
 func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID string, all []systemEvent) error {
 	var ids, addresses []string
 	for i := range all {
@@ -172,7 +172,7 @@ func (s *Service) resolveContacts(ctx context.Context, r db.Reader, teamID strin
 	return nil
 }
 
-// addSubject adds the subject and the template id of the email to an email event's payload, if the email still exists.
+// addSubject adds the email's subject and template id to the payload of an email event, if the email still exists.
 func (h *systemEvent) addSubject(ctx context.Context, r db.Reader, teamID string) error {
 	if h.of == nil {
 		return nil

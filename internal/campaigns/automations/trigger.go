@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// cause is stored in the context and identifies the run with the step that causes the events of a transaction.
+// cause is stored in the context. It identifies the run whose step causes the events in a transaction.
 type cause struct {
 	runID string
 	depth int64
@@ -23,12 +23,12 @@ type cause struct {
 
 type causeKey struct{}
 
-// withCause returns a context which records that a step of the run r causes the events of a transaction.
+// withCause returns a context which records that a step of run r causes the events in a transaction.
 func withCause(ctx context.Context, r *row) context.Context {
 	return context.WithValue(ctx, causeKey{}, cause{r.id, r.depth})
 }
 
-// depthOf returns the number of runs in the chain that caused the events of a transaction.
+// depthOf returns the number of runs in the chain that caused the events in a transaction.
 func depthOf(ctx context.Context) int64 {
 	if c, ok := ctx.Value(causeKey{}).(cause); ok {
 		return c.depth + 1
@@ -36,7 +36,8 @@ func depthOf(ctx context.Context) int64 {
 	return 0
 }
 
-// causeOf returns the id of the run with the step that causes the events of a transaction, or "" if no run does.
+// causeOf returns the id of the run whose step causes the events in a transaction, or "" if they are not caused by a
+// run.
 func causeOf(ctx context.Context) string {
 	c, _ := ctx.Value(causeKey{}).(cause)
 	return c.runID
@@ -44,7 +45,8 @@ func causeOf(ctx context.Context) string {
 
 // OnEvent delivers an event to its contact's waiting runs, and begins a run of each enabled automation that the event
 // triggers. Call OnEvent in the transaction that stores the event. If the event has only an address and triggers an
-// automation, OnEvent creates the contact. OnEvent returns no error if the reentry rule or a limit prevents a run.
+// automation, OnEvent creates the contact. OnEvent does not return an error if the reentry rule or a limit prevents a
+// run from beginning.
 func (s *Service) OnEvent(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 	o.Name = events.CanonicalName(o.Name)
 	begins, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
@@ -84,8 +86,8 @@ func decodePayload(text string) (payload map[string]any, err error) {
 	return payload, err
 }
 
-// begin begins a run of each given automation for the contact of an event. The automations must be sorted by id, so
-// that two transactions do not deadlock.
+// begin begins a run of each given automation for an event's contact. The automations must be sorted by id, so that two
+// transactions do not deadlock.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event,
 	begins []trigger) error {
 	depth := depthOf(ctx)
@@ -143,7 +145,7 @@ func (s *Service) beginOne(ctx context.Context, tx *db.Tx, r *row, t *trigger, e
 	return nil
 }
 
-// runJob returns the job that carries out a run's next step, at the end of the run's wait.
+// runJob returns the job that carries out a run's next step when the run's wait ends.
 func runJob(r *row) jobs.New {
 	return jobs.New{Kind: runKind, Lane: r.teamID, TeamID: r.teamID, Dedupe: r.id, Payload: r.id, RunAt: r.waitUntil}
 }

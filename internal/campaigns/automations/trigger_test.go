@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// The reentry rule of an automation decides which events begin a run. An event that the rule refuses creates no rows.
+// An automation's reentry rule decides which events begin a run. An event that the rule does not admit creates no rows.
 func TestReentry(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -35,7 +35,7 @@ func TestReentry(t *testing.T) {
 			if got := len(s.runs(id)); got != want {
 				t.Errorf("%s: %d runs", rule, got)
 			}
-			s.happens("go "+string(rule), "bob@reader.example", "") // the counters of bob are separate
+			s.happens("go "+string(rule), "bob@reader.example", "") // Bob has separate counters
 			if got := len(s.runs(id)); got != want+1 {
 				t.Errorf("%s: %d runs of two contacts", rule, got)
 			}
@@ -44,8 +44,8 @@ func TestReentry(t *testing.T) {
 	})
 }
 
-// Many events of one contact begin only the allowed number of active runs and of runs per hour. One failed run per hour
-// shows the reason.
+// Many events for one contact begin no more than the allowed number of active runs and of runs per hour. One failed run
+// per hour states the reason.
 func TestStorm(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -98,7 +98,7 @@ func TestUnknownAddress(t *testing.T) {
 	})
 }
 
-// An event is delivered to all runs of its contact that wait for this event, and to no other runs.
+// An event is delivered to all runs of its contact that are waiting for this event, and to no other runs.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -131,7 +131,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// An event is delivered to all waiting runs even if there are more than one transaction handles.
+// An event is delivered to all waiting runs, even if there are more of them than one transaction handles.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -155,7 +155,7 @@ func TestManyWaits(t *testing.T) {
 	})
 }
 
-// atHand loads into the cache the graphs of the automations that have the trigger go and a wait for the event paid.
+// atHand fills the cache with the graphs of all automations that have the trigger go and wait for the event paid.
 func (s *fixture) atHand() {
 	s.T.Helper()
 	first := s.contact("first@reader.example")
@@ -172,8 +172,8 @@ func (s *fixture) atHand() {
 	})
 }
 
-// If a run's graph is not in the cache, a job delivers the event to the run, unless the run no longer waits. The event
-// is delivered only once, even if the job is repeated.
+// If a run's graph is not in the cache, a job delivers the event to the run, unless the run is no longer waiting. The
+// event is delivered only once, even if the job is repeated.
 func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -206,8 +206,8 @@ func TestWaitsOfGraphsThatAreNotAtHand(t *testing.T) {
 	})
 }
 
-// A run with a first step that waits for an event does not receive the event that began the run, but receives the next
-// such event.
+// If a run's first step waits for an event with the same name as the one that began the run, the run receives only the
+// next such event.
 func TestEventRightAfterTheFirst(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -228,7 +228,7 @@ func TestEventRightAfterTheFirst(t *testing.T) {
 	})
 }
 
-// A run stores those members of received events to which its steps refer, and fails if their size exceeds the limit.
+// A run stores those members of received events that its steps refer to, and fails if their size exceeds the limit.
 func TestReceivedIsBounded(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -330,7 +330,7 @@ func TestEventsReadNoGraphs(t *testing.T) {
 	})
 }
 
-// System events of contacts and emails begin runs, with both prefixes of event names.
+// System events about contacts and emails begin runs, whichever of the two prefixes the event name has.
 func TestSystemEvents(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -402,8 +402,8 @@ func (s *fixture) text(query string, args ...any) (text string) {
 	return text
 }
 
-// Opens, clicks, bounces and complaints begin runs of the contact for which the email was enqueued, or of the contact
-// with the recipient's address. Opens and clicks by bots begin no runs, and neither do events of emails to addresses
+// Opens, clicks, bounces and complaints begin runs for the contact for which the email was enqueued, or for the contact
+// with the recipient's address. Opens and clicks by bots begin no runs, and neither do events about emails to addresses
 // that are not contacts.
 func TestEventsOfEmails(t *testing.T) {
 	t.Parallel()
@@ -443,7 +443,7 @@ func TestEventsOfEmails(t *testing.T) {
 	})
 }
 
-// The chain of runs of two automations that trigger each other stops at the maximum depth, and the last run fails with
+// If two automations trigger each other, the chain of their runs stops at the maximum depth, and the last run fails for
 // this reason.
 func TestDepth(t *testing.T) {
 	t.Parallel()
@@ -464,8 +464,8 @@ func TestDepth(t *testing.T) {
 	})
 }
 
-// If one transaction records events of very many contacts, it begins and wakes only a limited number of runs. Jobs
-// begin and wake the remaining runs for the contacts that still exist.
+// If one transaction records events for very many contacts, it begins and wakes only a limited number of runs. Jobs
+// begin and wake the remaining runs, for those contacts that still exist.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -521,7 +521,7 @@ func TestManyEventsAtOnce(t *testing.T) {
 	})
 }
 
-// Runs that a job begins have the same depth as runs that the event's transaction begins.
+// Runs that are begun by a job have the same depth as runs that are begun by the event's transaction.
 func TestDepthOfJobs(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

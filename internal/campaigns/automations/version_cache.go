@@ -11,17 +11,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Limits of the graph cache, in bytes of JSON. A parsed graph uses several times as much memory as its JSON.
+// Limits on the graph cache, in bytes of JSON. A parsed graph uses several times as much memory as its JSON.
 const (
 	maxCacheBytes   = 8 << 20           // of all teams
-	maxTeamBytes    = maxCacheBytes / 4 // limit per team: at least eight of the largest graphs
+	maxTeamBytes    = maxCacheBytes / 4 // limit per team: about eight graphs of the maximum size
 	versionOverhead = 512               // added to the JSON size of each version
 )
 
-// version is the graph of an automation's version with data that is computed from the graph once.
+// version is the graph of an automation version, with data that is computed from the graph once.
 type version struct {
 	*engine.Graph
-	emails map[string][]string // by step key: the email steps that the run may reach from it without a wait
+	emails map[string][]string // keyed by step: the email steps that a run can reach from there without a wait
 
 	id, teamID string
 	size       int
@@ -30,8 +30,8 @@ type version struct {
 // versions caches the graphs of automation versions, which never change. If the cache is full, the least recently used
 // version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
-	// Each team loads one graph at a time, which one of teamLocks ensures; two teams rarely share a lock. Only one graph
-	// of all teams is parsed at a time, which compiling ensures. With these locks, a team with many large graphs uses only
+	// teamLocks ensures that each team loads one graph at a time; two teams rarely share a lock. compiling ensures that
+	// only one graph across all teams is parsed at a time. Because of these locks, a team with many large graphs uses only
 	// one processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
@@ -41,7 +41,7 @@ type versions struct {
 	teams map[string]*versionLRU
 }
 
-// versionLRU contains versions by id, in the order of their last use.
+// versionLRU contains versions, keyed by id, in the order of their last use.
 type versionLRU struct {
 	*simplelru.LRU[string, *version]
 	size int
@@ -59,7 +59,8 @@ func (r *versionLRU) add(v *version) {
 	r.size += v.size
 }
 
-// cached returns a version of a team's automations from the cache, or nil if the cache does not contain it.
+// cached returns a version of one of a team's automations from the cache, or nil if the cache does not contain that
+// version.
 func (v *versions) cached(teamID, versionID string) *version {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -74,8 +75,8 @@ func (v *versions) cached(teamID, versionID string) *version {
 	return known
 }
 
-// get returns a version of a team's automations from the cache, or loads it into the cache. Do not call get in a
-// transaction, because loading a large graph takes about 30 ms.
+// get returns a version of one of a team's automations from the cache, loading it first if necessary. Do not call get
+// in a transaction, because loading a large graph takes about 30 ms.
 func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
 	if known := v.cached(teamID, versionID); known != nil {
 		return known, nil
@@ -151,10 +152,11 @@ func newVersion(g *engine.Graph, size int) *version {
 	return v
 }
 
-// maxPreparedEmails is the maximum number of emails that are prepared before it is known which of them the run sends.
+// maxPreparedEmails is the maximum number of emails that are prepared before it is known which of them the run will
+// send.
 const maxPreparedEmails = 4
 
-// nextEmails returns the email steps among a step and the steps that a run can reach from it without a wait.
+// nextEmails returns those email steps that a run can reach from a step without a wait, including that step itself.
 func nextEmails(from string, types map[string]engine.Type, next map[string][]string) (emails []string) {
 	seen, list := map[string]bool{from: true}, []string{from}
 	for len(list) > 0 && len(emails) < maxPreparedEmails {

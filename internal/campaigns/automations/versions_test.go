@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 )
 
-// Only emails that the next transaction may send are prepared. Emails after a wait or a webhook step belong to a later
-// transaction.
+// Only the emails that the next transaction may send are prepared. Emails after a wait or a webhook step belong to a
+// later transaction.
 func TestEmailsAhead(t *testing.T) {
 	t.Parallel()
 	steps := map[string]string{"start": `trigger {"event_name": "go"}`,
@@ -44,7 +44,7 @@ func TestEmailsAhead(t *testing.T) {
 	}
 }
 
-// A full cache evicts the least recently used versions, first those of a team that exceeds its limit.
+// A full cache evicts the least recently used versions, starting with those of a team that exceeds its limit.
 func TestVersionsMakeRoom(t *testing.T) {
 	t.Parallel()
 	var all versions

@@ -15,14 +15,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// wakeKind is the kind of job that delivers an event to waiting runs to which the event's own transaction did not
-// deliver it.
+// wakeKind is the kind of job that delivers an event to those waiting runs that did not receive it in the transaction
+// that stored it.
 const wakeKind = "automations.wake"
 
 // maxWoken is the maximum number of waiting runs that receive an event in one transaction.
 const maxWoken = 100
 
-// wakePayload is the payload of a wakeKind job, with an event and the runs that receive the event.
+// wakePayload is the payload of a wakeKind job. It contains an event and the runs that are to receive the event.
 type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`
@@ -33,7 +33,7 @@ type wakePayload struct {
 	After string       `json:"after,omitempty"` // if Runs is empty, the event is for waiting runs with greater ids
 }
 
-// deliveryMode says whether an event is delivered in the transaction that stores it or by a job.
+// deliveryMode says whether an event is delivered by the transaction that stores it or by a job.
 type deliveryMode int
 
 const (
@@ -41,16 +41,16 @@ const (
 	queued
 )
 
-// waitingRun is a run that waited for an event when the event happened. If the run's revision has changed, the run no
-// longer waits.
+// waitingRun is a run that was waiting for an event when the event happened. If the run's revision has changed since
+// then, the run is no longer waiting.
 type waitingRun struct {
 	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
 }
 
-// wake delivers an event to runs that wait for this event. If there are more than maxWoken runs, a job delivers the
-// event to the remaining ones. A job also delivers the event to runs without a cached graph, because loading a graph in
-// the transaction would block all other writers.
+// wake delivers an event to runs that are waiting for it. If there are more than maxWoken runs, a job delivers the
+// event to the remaining runs. A job also delivers the event to runs whose graph is not cached, because loading a graph
+// in the transaction would block all other writers.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event, runIDs []string,
 	when deliveryMode) error {
 	if len(runIDs) == 0 {
@@ -69,7 +69,7 @@ func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrenc
 	var later []waitingRun
 	for i := range all {
 		r := &all[i]
-		if r.waitFor != o.Name || r.stale() != "" { // the run no longer waits for the event, or will be cancelled
+		if r.waitFor != o.Name || r.stale() != "" { // the run is no longer waiting for the event, or will be cancelled
 			continue
 		}
 		if when == queued && !r.eventAt.Before(o.At) { // the run began with this event or a later event
@@ -101,7 +101,7 @@ func (s *Service) enqueueWake(ctx context.Context, tx *db.Tx, o *customevents.Oc
 	return nil
 }
 
-// deliverEvent delivers an event to a locked run that waits for an event with the same name.
+// deliverEvent delivers an event to a locked run that is waiting for an event with this name.
 func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *version, e engine.Event) error {
 	run, err := r.run()
 	if err != nil {
@@ -129,7 +129,7 @@ func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *versio
 		return err
 	}
 	saveRow(ctx, tx, r)
-	// A worker that is already processing the job detects the new revision and reads the run again.
+	// A worker that is already processing the job will detect the new revision and read the run again.
 	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
 	return err
 }
@@ -161,9 +161,9 @@ func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// wakeRuns delivers an event to the given runs, except runs that have changed since the event happened. Each
-// transaction handles the runs of one version of an automation. wakeRuns can be repeated, because receiving the event
-// changes a run's revision.
+// wakeRuns delivers an event to those of the given runs that have not changed since the event happened. Each
+// transaction handles the runs that use one version of an automation. wakeRuns can safely be repeated, because
+// receiving the event changes a run's revision.
 func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {
 	revisions := map[string]int64{}
 	for _, r := range runs {

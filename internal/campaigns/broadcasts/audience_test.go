@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Audience counts unmailable, suppressed and unsubscribed contacts in the same way as sending leaves them out.
+// Audience counts those contacts as unmailable, suppressed or unsubscribed that sending leaves out for the same reason.
 func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -46,8 +46,8 @@ func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	})
 }
 
-// Send refuses a draft with a deleted segment or topic, and the error names the field. A draft with a deleted segment
-// or topic can be sent after it gets another segment or topic. Get does not return a deleted topic.
+// Send refuses a draft whose segment or topic was deleted, and the error names the field. The draft can be sent after
+// another segment or topic has been chosen. Get does not return a deleted topic.
 func TestDraftOfWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -96,8 +96,8 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 	})
 }
 
-// Send does not wait for a slow segment filter. The broadcast is sent to the contacts that the filter finds later, even
-// if there are none.
+// Send does not wait for a slow segment filter. The broadcast is later sent to the contacts that the filter finds, even
+// if it finds none.
 func TestSendDoesNotWaitForFilters(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -3,9 +3,9 @@
 //
 // # How a broadcast is sent
 //
-// A broadcast that is being sent has one job. The job reads the audience page by page in the order of contact ids. For
-// each page, one transaction locks the broadcast's row, records which contacts are left out and why, enqueues an email
-// for each of the other contacts ([emails.Service.Enqueue]), and advances the position. Package delivery delivers the
+// A broadcast that is being sent has one job. The job reads the audience page by page, ordered by contact id. For each
+// page, one transaction locks the broadcast's row, records which contacts are left out and why, enqueues an email for
+// each of the other contacts ([emails.Service.Enqueue]), and advances the position. Package delivery delivers the
 // emails. After the last page, the job waits until each email has been handed to a mail server at least once or has
 // ended.
 //
@@ -13,20 +13,20 @@
 //
 // A contact has at most one row per broadcast, because of the primary key. The transaction that enqueues an email also
 // writes the contact's row, so no contact is missed or mailed twice, even if a process is killed. Contacts that are
-// added after the start of a broadcast are not mailed. The content of a broadcast never changes after its start.
+// added after a broadcast has started are not mailed. The content of a broadcast never changes once it has started.
 //
-// Each change of the status and each page of the audience locks the broadcast's row, so no more emails are enqueued
-// after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt. Within
-// seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end as
-// canceled.
+// The broadcast's row is locked for each status change and for each page of the audience, so no more emails are
+// enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
+// Within seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end
+// as canceled.
 //
-// The variant that a contact gets in an A/B test depends only on the ids of the contact and the broadcast.
+// The A/B test variant that a contact receives depends only on the ids of the contact and the broadcast.
 //
 // # Failures
 //
 // A problem that a user can fix, such as a domain that is no longer verified, pauses the broadcast. A problem that
-// cannot be fixed, such as a deleted segment, ends the broadcast as failed. If a problem pauses or ends a broadcast,
-// the reason is stored and the team is notified. After a database error, the broadcast's job is retried without limit.
+// cannot be fixed, such as a deleted segment, ends the broadcast with the status failed. In both cases, the reason is
+// stored and the team is notified. After a database error, the broadcast's job is retried without limit.
 //
 // # Out of scope
 //

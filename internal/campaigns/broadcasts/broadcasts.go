@@ -59,9 +59,9 @@ type phase string
 
 const (
 	walkAll  phase = "all"    // enqueues emails to the whole audience
-	walkTest phase = "test"   // enqueues emails to the contacts that get the variants of an A/B test
+	walkTest phase = "test"   // enqueues emails to the contacts that receive the variants of an A/B test
 	choose   phase = "wait"   // waits until the winning variant is chosen
-	walkRest phase = "rest"   // enqueues emails to the contacts that get the winning variant
+	walkRest phase = "rest"   // enqueues emails to the contacts that receive the winning variant
 	settle   phase = "settle" // waits until each email has been handed to a mail server
 )
 
@@ -70,9 +70,9 @@ const (
 	MaxName     = 255 // characters
 	MaxPreview  = 998 // bytes
 	MaxVariants = 5
-	MaxTestSend = 10        // maximum number of addresses of a test email
+	MaxTestSend = 10        // maximum number of addresses per test email
 	MaxPace     = 1_000_000 // recipients an hour
-	copiedName  = 70        // maximum length of a copied name in characters
+	copiedName  = 70        // maximum length of the name of a copy, in characters
 	maxWait     = 7 * 24 * time.Hour
 )
 
@@ -83,20 +83,20 @@ type Text struct {
 	ReplyTo     []string
 	PreviewText string  // shown by mail clients next to the subject
 	HTML        *string // nil if not given
-	Plain       *string // nil to generate it from the HTML
+	Plain       *string // nil means that it is generated from the HTML
 }
 
-// Variant is a variant of an A/B test. For fields that are nil, the broadcast's own text is used.
+// Variant is a variant of an A/B test. If a field is nil, the variant uses the broadcast's own text.
 type Variant struct {
 	From, Subject, PreviewText, HTML, Plain *string
 
-	contentID string // id of the content to send; set at the start of the broadcast
+	contentID string // id of the content to send; set when the broadcast starts
 }
 
-// Metric is the measure by which the winning variant is chosen.
+// Metric is the criterion by which the winning variant is chosen.
 type Metric string
 
-// The metrics. For each metric, a person counts once and bots do not count.
+// The metrics. For every metric, each person counts only once, and bots do not count.
 const (
 	ByOpens  Metric = "opens"
 	ByClicks Metric = "clicks"
@@ -107,44 +107,44 @@ const (
 type Options struct {
 	Pace int `json:"pace,omitzero"` // recipients per hour; 0 means as fast as possible
 
-	// TestShare is the percentage of the audience that gets the variants of an A/B test. The other contacts get the
-	// winning variant later. If TestShare is 100, the whole audience gets the variants.
+	// TestShare is the percentage of the audience that receives the variants of an A/B test. The other contacts receive
+	// the winning variant later. If TestShare is 100, the whole audience receives the variants.
 	TestShare float64 `json:"test_share,omitzero"`
 	Metric    Metric  `json:"metric,omitzero"`
-	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; unused for the metric ByHand
+	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; not used with the metric ByHand
 
 	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that gets no email, as a control group
 
 	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
-	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. A limit of
-	// 100 never pauses the broadcast.
+	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. With a limit
+	// of 100, the broadcast never pauses.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }
 
-// Broadcast is an email to each contact of a segment.
+// Broadcast is an email that is sent to each contact in a segment.
 type Broadcast struct {
 	ID        string
 	TeamID    string
 	Name      string
 	SegmentID string
 	TopicID   string // "" for none
-	Text             // in lists, only PreviewText is set
+	Text             // list results contain only PreviewText
 	Options   Options
-	Variants  []Variant // empty without an A/B test, and in lists
+	Variants  []Variant // empty if there is no A/B test; always empty in list results
 
 	Status      Status
 	Reason      Reason // reason why the broadcast is paused or has failed
 	CreatedAt   time.Time
-	ScheduledAt time.Time // zero if the broadcast was not scheduled
+	ScheduledAt time.Time // zero if the broadcast is not scheduled
 	StartedAt   time.Time // zero if the broadcast has not started
 	SentAt      time.Time // zero if the broadcast has not ended
 	Entered     int64     // number of emails enqueued so far
 	LeftOut     int64     // number of contacts left out so far
 	Winner      int       // index of the winning variant; -1 if no variant has won yet
 
-	// TopicDeleted says that the topic no longer exists. A draft with a deleted topic cannot be sent, because it is not
-	// known which contacts have opted out of the topic.
+	// TopicDeleted says that the topic no longer exists. A draft whose topic was deleted cannot be sent, because it is no
+	// longer known which contacts had opted out of the topic.
 	TopicDeleted bool
 
 	contentID string
@@ -156,10 +156,10 @@ type Broadcast struct {
 	revision  int64
 }
 
-// waitsForWinner reports whether a part of the audience gets its emails only after a variant has won.
+// waitsForWinner reports whether part of the audience receives its emails only after a variant has won.
 func (b *Broadcast) waitsForWinner() bool { return len(b.Variants) > 1 && b.Options.TestShare < 100 }
 
-// Testing reports whether an A/B test is running and its winner has not been chosen yet.
+// Testing reports whether an A/B test is running whose winner has not been chosen yet.
 func (b *Broadcast) Testing() bool {
 	return b.Winner < 0 && (b.phase == walkTest && b.waitsForWinner() || b.phase == choose)
 }
@@ -202,10 +202,10 @@ var reasons = map[Reason]string{
 	TopicDeleted: "Its topic was deleted, so the choices of the contacts about it are not known.",
 }
 
-// Message returns a text that explains the reason and says what to do, or "" if there is no reason.
+// Message returns a message that explains the reason and tells the user what to do, or "" if there is no reason.
 func (r Reason) Message() string { return reasons[r] }
 
-// Reasons why a contact is left out. Packages emails and contacts define further reasons.
+// Reasons why a contact is left out. Packages emails and contacts define more reasons.
 const (
 	heldOut = "hold_out"
 	refused = contacts.Unmailable // the address cannot be mailed, or the email breaks a rule

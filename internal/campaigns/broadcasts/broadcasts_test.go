@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// sender is a node with a broadcasts service that records the notifications that are sent to teams.
+// sender is a node with a broadcasts service. It records the notifications that are sent to teams.
 type sender struct {
 	*testnode.Node
 	b *broadcasts.Service
@@ -67,7 +67,7 @@ func (s *sender) newSegment(teamID string) string {
 	return segment.ID
 }
 
-// readers adds n contacts to the segment of the team Acme and returns their addresses.
+// readers adds n contacts to the team Acme's segment and returns their addresses.
 func (s *sender) readers(n int) (addresses []string) {
 	s.T.Helper()
 	for i := range n {
@@ -77,7 +77,7 @@ func (s *sender) readers(n int) (addresses []string) {
 	return addresses
 }
 
-// join inserts rows that add contacts to the segment of the team Acme.
+// join inserts contacts and adds them to the team Acme's segment.
 func (s *sender) join(addresses ...string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -101,8 +101,8 @@ func (s *sender) news() broadcasts.NewBroadcast {
 		From: "Acme <news@" + testnode.Domain + ">", Subject: "News for {{{contact.first_name|you}}}", HTML: &html}}
 }
 
-// twoVariants creates a draft with an A/B test of two variants for a percentage of the audience. The winner of the test
-// is chosen by hand.
+// twoVariants creates a draft with an A/B test that sends two variants to the given percentage of the audience. The
+// winner of the test is chosen by hand.
 func (s *sender) twoVariants(share float64) string {
 	n := s.news()
 	n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
@@ -130,7 +130,7 @@ func (s *sender) broadcast(broadcastID string) broadcasts.Broadcast {
 	return b
 }
 
-// walked blocks until a broadcast has enqueued a given number of emails.
+// walked blocks until a broadcast has enqueued the given number of emails.
 func (s *sender) walked(broadcastID string, entered int) {
 	s.T.Helper()
 	testnode.Until(s.T, fmt.Sprintf("%d emails of the broadcast are entered", entered), func() bool {
@@ -153,8 +153,8 @@ func (s *sender) mustCount(want int, query string, args ...any) {
 	}
 }
 
-// A broadcast enqueues one email for each contact, filled with the contact's values, page by page. Unsubscribed,
-// suppressed and opted-out contacts get no email, and a row stores the reason.
+// A broadcast enqueues, page by page, one email for each contact, with the placeholders replaced by the contact's
+// values. Unsubscribed, suppressed and opted-out contacts receive no email, and the reason is stored in a row.
 func TestEachContactGetsOneEmail(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -187,8 +187,8 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 	})
 }
 
-// If several concurrent requests send a draft, one succeeds, and the others fail because the broadcast is no longer a
-// draft.
+// If several concurrent requests send the same draft, one succeeds, and the others fail because the broadcast is no
+// longer a draft.
 func TestSendingAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -248,7 +248,8 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 	})
 }
 
-// Cancel clears a winner that was chosen before the start, because the variants of the resulting draft may change.
+// Cancel clears a winner that was chosen before the broadcast started, because the variants of the resulting draft may
+// change.
 func TestWinnerBeforeACancel(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -23,8 +23,8 @@ func oneLine(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// check validates a text before it is stored. The prefix is put before field names in errors. The rules for sending are
-// checked when the broadcast is sent.
+// check validates a text before it is stored. Field names in errors begin with the given prefix. The rules for sending
+// are checked when the broadcast is sent.
 func (t *Text) check(prefix string, maxSize int64) error {
 	if err := checkMailbox(prefix+"from", t.From, message.ParseFrom); err != nil {
 		return err
@@ -96,7 +96,7 @@ func checkMailbox(field, text string, parse func(string) (message.Address, error
 	return nil
 }
 
-// checkVariants validates the variants of an A/B test, which override the broadcast's own text t.
+// checkVariants validates the variants of an A/B test, which override parts of the broadcast's own text.
 func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error {
 	if len(variants) == 0 {
 		return nil
@@ -124,7 +124,7 @@ func (o *Options) checkVariants(t Text, variants []Variant, maxSize int64) error
 	return nil
 }
 
-// check validates the options and sets the defaults of an A/B test.
+// check validates the options and fills in the defaults for an A/B test.
 func (o *Options) check(variants int) error {
 	if o.Pace < 0 || o.Pace > MaxPace {
 		return fault.Invalidf("pace", "The `pace` field must be 1 to %d recipients an hour, or 0 for no limit.", MaxPace)
@@ -172,7 +172,7 @@ func (o *Options) check(variants int) error {
 	return nil
 }
 
-// givenBits returns a bit set of the fields that a variant sets.
+// givenBits returns a bit set that says which fields a variant sets.
 func (v *Variant) givenBits() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {
 		if text != nil {
@@ -182,8 +182,8 @@ func (v *Variant) givenBits() (bits int) {
 	return bits
 }
 
-// apply returns the broadcast's text t with the fields that the variant overrides. If the variant sets HTML but no
-// plain text, the plain text is generated from the HTML.
+// apply returns the broadcast's text with the variant's fields substituted. If the variant sets HTML but no plain text,
+// the plain text is generated from the HTML.
 func (v *Variant) apply(t Text) Text {
 	for _, f := range []struct {
 		to   *string

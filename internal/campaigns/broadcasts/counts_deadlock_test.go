@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Two transactions do not deadlock if they update the same shard of counters and change recipients of two variants in
-// opposite orders.
+// Two transactions that update the same counter shard do not deadlock, even if they change recipients of two variants
+// in opposite orders.
 func TestCountsDoNotDeadlock(t *testing.T) {
 	d, _ := dbtest.PostgresTraced(t)
 	s := newSender(t, testnode.New(t, d, testnode.Options{}))
@@ -23,7 +23,7 @@ func TestCountsDoNotDeadlock(t *testing.T) {
 	stop := s.Run(s.b.Kinds()...)
 	s.walked(id, n)
 	stop()
-	s.Update(func(tx *db.Tx) error { // makes both database processes use the same shard
+	s.Update(func(tx *db.Tx) error { // make both database processes use the same shard
 		_, err := tx.Exec(t.Context(), `DO $$ BEGIN EXECUTE REPLACE(
 			pg_get_functiondef('broadcast_recipients_count'::REGPROC), 'pg_backend_pid() % 16', '0'); END $$`)
 		return err

@@ -19,7 +19,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// event returns an event of a broadcast's email.
+// event returns an event for a broadcast email.
 func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Event {
 	e := events.Event{TeamID: s.Acme.TeamID, EmailID: emailID, BroadcastID: broadcastID, Type: kind}
 	switch kind {
@@ -35,7 +35,7 @@ func (s *sender) event(broadcastID, emailID string, kind events.Type) events.Eve
 	return e
 }
 
-// After concurrent, repeated and unordered events, the counters of each variant match the recipients' rows.
+// Even if events are concurrent, repeated and out of order, the counters of each variant match the recipients' rows.
 func TestCountsAreThoseOfTheRows(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -101,8 +101,8 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 	})
 }
 
-// Results and the guard do not read the recipients' rows. Each page of recipients is read through an index of its type,
-// so the time does not grow with the number of recipients.
+// Results and the guard do not read the recipients' rows. Each page of recipients is read through an index for its
+// type, so the time needed does not grow with the number of recipients.
 func TestReadsByIndex(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -167,7 +167,8 @@ func TestReadsByIndex(t *testing.T) {
 	})
 }
 
-// Recipients finds the few recipients of a type among very many, and each request reads only a part of the rows.
+// Recipients finds the few recipients of a given type among very many recipients, and each request reads only part of
+// the rows.
 func TestRareRecipients(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -175,7 +176,7 @@ func TestRareRecipients(t *testing.T) {
 		id := s.entered(3)
 		at := s.emailsOf(id)
 		s.Happen(s.event(id, at[0], events.EmailDelivered), s.event(id, at[1], events.EmailBounced))
-		s.Update(func(tx *db.Tx) error { // simulates very many waiting recipients with higher ids
+		s.Update(func(tx *db.Tx) error { // simulate very many waiting recipients with higher ids
 			_, err := tx.Exec(t.Context(), `INSERT INTO broadcast_recipients (broadcast_id, contact_id, email_id, address,
 				state, reason, bounce, variant, opens, clicks, opened, clicked, complained, unsubscribed)
 				WITH RECURSIVE n(i) AS (SELECT 100000 UNION ALL SELECT i + 1 FROM n WHERE i < 219999)
@@ -228,7 +229,7 @@ func TestRareRecipients(t *testing.T) {
 				t.Errorf("%s of %+v: %v in %d requests, want %v in %d", c.of, c.page, found, requests, want, c.requests)
 			}
 		}
-		s.Update(func(tx *db.Tx) error { // makes the counter 0, so that no rows are read
+		s.Update(func(tx *db.Tx) error { // set the counter to 0, so that no rows are read
 			_, err := tx.Exec(t.Context(), `UPDATE broadcast_recipients SET state = 'bounced' WHERE broadcast_id = $1
 				AND state = 'delivered'`, id)
 			return err
@@ -239,7 +240,7 @@ func TestRareRecipients(t *testing.T) {
 	})
 }
 
-// guard calls the handler of a broadcast's guard job like the job runner.
+// guard calls the handler of a broadcast's guard job, as the job runner does.
 func (s *sender) guard(broadcastID string) {
 	s.T.Helper()
 	kinds := s.b.Kinds()
@@ -281,12 +282,12 @@ func TestGuardMissesNoBounce(t *testing.T) {
 			if err := s.Recorder.Record(t.Context(), tx, each(events.EmailBounced, at[1:21])...); err != nil {
 				return err
 			}
-			var jobs int // executes the queued statements
+			var jobs int // this query causes the queued statements to be executed
 			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&jobs); err != nil {
 				return err
 			}
 			look()
-			if d.Engine() == "postgres" { // on SQLite the guard's transaction cannot begin before this transaction ends
+			if d.Engine() == "postgres" { // on SQLite the guard's transaction can begin only after this one
 				<-asked
 			}
 			return nil

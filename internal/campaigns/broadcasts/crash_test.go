@@ -11,11 +11,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is the number of contacts to which the crash tests send a broadcast. One of the few contacts is left out of the
-// broadcast.
+// few is the number of contacts in the audience of the crash tests' broadcast. One of these contacts is left out.
 const few = 4
 
-// begun creates contacts in the segment, sends a broadcast with an A/B test to them, and returns the broadcast's id.
+// begun adds contacts to the segment, sends them a broadcast with an A/B test, and returns the broadcast's id.
 func (s *sender) begun() (broadcastID string) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -38,7 +37,7 @@ func (s *sender) begun() (broadcastID string) {
 	return id
 }
 
-// work calls the handler of a broadcast's job like the job runner, and returns false if the job no longer exists.
+// work calls the handler of a broadcast's job, as the job runner does. It returns false if the job no longer exists.
 func (s *sender) work(broadcastID string) (left bool, err error) {
 	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,
@@ -52,7 +51,8 @@ func (s *sender) work(broadcastID string) (left bool, err error) {
 	return true, s.b.Kinds()[0].Handle(s.T.Context(), j)
 }
 
-// finished completes a broadcast and checks that each contact got one email, or a row with the reason why it got none.
+// finished completes a broadcast and checks that each contact received one email, or has a row with the reason why it
+// received none.
 func (s *sender) finished(broadcastID string) {
 	s.T.Helper()
 	testnode.Until(s.T, "the broadcast is entered", func() bool {
@@ -74,7 +74,7 @@ func (s *sender) finished(broadcastID string) {
 	s.mustCount(few-1, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery'`)
 }
 
-// If any SQL statement fails once, the retry neither misses a contact nor mails a contact twice.
+// If any single SQL statement fails once, the retry neither misses a contact nor mails a contact twice.
 func TestBrokenStatements(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

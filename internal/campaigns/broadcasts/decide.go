@@ -11,19 +11,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// decisionTTL is how long a decision is cached. A node drops a cached decision earlier if it receives a
+// decisionTTL is how long a decision is cached. A node discards the decision earlier if it receives a
 // cache-invalidation hint for the broadcast.
 const decisionTTL = 2 * time.Second
 
 // maxDecisions is the maximum number of cached decisions.
 const maxDecisions = 10_000
 
-// decisions caches the decisions about emails of broadcasts, because package delivery requests a decision before each
+// decisions caches the decisions about broadcast emails, because package delivery requests a decision before each
 // attempt.
 type decisions struct {
 	mu    sync.Mutex
 	cache map[string]cachedDecision // by broadcast
-	hints int64                     // number of received hints; decisions that were read before a hint are not cached
+	hints int64                     // number of received hints; a decision that was read before a hint is not cached
 }
 
 type cachedDecision struct {
@@ -38,8 +38,8 @@ func (d *decisions) forget(broadcastID string) {
 	delete(d.cache, broadcastID)
 }
 
-// CachedDecision returns the decision about those emails of a broadcast that have not been handed to a mail server. The
-// decision may be a few seconds old.
+// CachedDecision returns the decision about those emails of a broadcast that have not yet been handed to a mail server.
+// The decision may be a few seconds old.
 func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
 	d := &s.decisions
 	d.mu.Lock()

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// EraseAddress removes an address from the recipients of the teams in scope. Old recipients can be deleted without
+// EraseAddress removes an address from the recipients in all teams in scope. Old recipients can be deleted without
 // changing the broadcast's counts. Erasing a team deletes all its broadcasts.
 func TestErasing(t *testing.T) {
 	t.Parallel()
@@ -73,11 +73,11 @@ func TestErasing(t *testing.T) {
 	})
 }
 
-// A team's recipients with an address are read in pages, together with their opens and clicks.
+// A team's recipients with the given address are read in pages, together with their opens and clicks.
 func TestPartsToAnAddress(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
-		const n = 5100 // more recipients than one page has
+		const n = 5100 // more recipients than fit in one page
 		first := s.entered(n)
 		s.Happen(s.event(first, s.emailsOf(first)[1], events.EmailClicked),
 			s.event(first, s.emailsOf(first)[1], events.EmailOpened))
@@ -118,7 +118,7 @@ func TestPartsToAnAddress(t *testing.T) {
 	})
 }
 
-// Removing recipients does not update broadcasts that have no rows left, and also deletes rows that late clicks have
+// Removing recipients does not update broadcasts that have no rows left, but it deletes rows that late clicks have
 // created.
 func TestRemovingAgain(t *testing.T) {
 	t.Parallel()
@@ -170,7 +170,7 @@ func TestRemovingAgain(t *testing.T) {
 	})
 }
 
-// Erasing an address from a team reads no rows of other teams, and reads the team's recipients in pages.
+// Erasing an address from a team reads no rows of other teams. The team's own recipients are read in pages.
 func TestErasingReadsParts(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// emailUpdate contains the changes that the events of one transaction make to one email of a broadcast.
+// emailUpdate contains the changes to one broadcast email that result from the events in one transaction.
 type emailUpdate struct {
 	broadcastID, teamID, emailID string
 
@@ -28,7 +28,8 @@ type emailUpdate struct {
 // order is the rank of each state. A state never replaces a state with a higher rank.
 var order = map[state]int{sent: 1, delivered: 2, canceled: 3, suppressed: 4, failed: 4, bounced: 4}
 
-// Recorded updates the recipients of broadcasts from the events of their emails. Recorded implements events.Listener.
+// Recorded updates the recipients of broadcasts according to the events for their emails. Recorded implements
+// events.Listener.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	var list []*emailUpdate
 	for i := range all {
@@ -43,8 +44,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		list[at].add(e)
 	}
-	// The rows of links are shared between transactions. All transactions change the rows of links in the same order, so
-	// that they do not deadlock.
+	// Transactions share the rows of links. All transactions change these rows in the same order, so that they do not
+	// deadlock.
 	slices.SortFunc(list, func(a, b *emailUpdate) int {
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
 	})
@@ -77,7 +78,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// add adds the changes of one event to the update.
+// add adds the changes that result from one event to the update.
 func (h *emailUpdate) add(e *events.Event) {
 	to := state("")
 	switch e.Type {

@@ -10,28 +10,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// guardKind is the kind of the jobs that compare a broadcast's bounces and complaints with its limits. Each permanent
-// bounce, complaint and resumption enqueues a guard job unless one is already waiting.
+// guardKind is the kind of job that compares a broadcast's bounces and complaints with its limits. Each permanent
+// bounce, complaint or resumption enqueues a guard job, unless one is already waiting.
 const guardKind = "broadcast.guard"
 
 const (
-	guardDelay = 2 * time.Second // delay between a check and the first bounce or complaint since the last check
-	guardedFor = 24 * time.Hour  // how long broadcasts are checked after their end
+	guardDelay = 2 * time.Second // delay of a check after the first bounce or complaint since the last check
+	guardedFor = 24 * time.Hour  // how long after its end a broadcast is still checked
 
-	// Minimum numbers of emails handed to mail servers before the bounce and complaint rates are checked.
+	// Minimum number of emails that must have been handed to mail servers before the bounce and complaint rates are
+	// checked.
 	minSentForBounces    = 200
 	minSentForComplaints = 1000
 )
 
-// watch enqueues a broadcast's guard job for a time, unless such a job is already waiting.
+// watch enqueues a broadcast's guard job, due at the given time, unless such a job is already waiting.
 func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID string, at time.Time) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: guardKind, Lane: teamID, TeamID: teamID, Dedupe: broadcastID,
 		Payload: broadcastID, RunAt: at})
 }
 
-// guard handles jobs of the kind guardKind. In one transaction, guard first ends its job and then reads the counts. A
-// concurrent bounce is either committed before the counts are read, or finds no guard job and enqueues a new one. On
-// PostgreSQL, enqueueing locks an existing job, so ending the job waits for transactions that have found the job.
+// guard handles jobs of the kind guardKind. In one transaction, guard first ends its job and then reads the counts. The
+// transaction of a concurrent bounce either commits before the counts are read, or finds no guard job and enqueues a
+// new one. On PostgreSQL, enqueueing locks an existing job, so ending the job waits for any transaction that has found
+// it.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)
@@ -61,7 +63,8 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// limitMessages are the notifications for a broadcast that exceeds a limit after it has been sent and cannot be paused.
+// limitMessages are the notifications for a broadcast that exceeds a limit after it has been sent, when it can no
+// longer be paused.
 var limitMessages = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
 		"segment before you send to it again.",
@@ -69,12 +72,12 @@ var limitMessages = map[Reason]string{
 		"for it.",
 }
 
-// isGuarded reports whether the bounce and complaint limits apply to a broadcast at a time.
+// isGuarded reports whether the bounce and complaint limits apply to a broadcast at the given time.
 func (b *Broadcast) isGuarded(now time.Time) bool {
 	return b.guarded && (b.Status == Queued || b.Status == Sent && now.Sub(b.SentAt) < guardedFor)
 }
 
-// overLimit returns the reason that names the limit that a broadcast has exceeded, or "" if it has exceeded none.
+// overLimit returns the reason for the limit that a broadcast has exceeded, or "" if it has exceeded none.
 func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reason, error) {
 	if !b.isGuarded(tx.Now()) {
 		return "", nil

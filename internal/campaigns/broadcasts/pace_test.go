@@ -22,8 +22,8 @@ func (f afterCommit) Recorded(_ context.Context, tx *db.Tx, _ []events.Event) er
 	return nil
 }
 
-// The pace of a broadcast counts only recipients that get an email. Contacts that are left out do not delay the next
-// page.
+// Only contacts that receive an email count toward the pace of a broadcast. Contacts that are left out do not delay the
+// next page.
 func TestPaceCountsWhoGetsIt(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

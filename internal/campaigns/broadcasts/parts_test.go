@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An A/B test sends its variants to a share of the audience, and the variant that most people opened to the remaining
-// audience. Contacts that are held out get no email, and a row stores the reason.
+// An A/B test sends its variants to a share of the audience. The variant that most people opened is then sent to the
+// remaining audience. Contacts that are held out receive no email, and the reason is stored in a row.
 func TestWinnerGoesToTheRest(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -56,7 +56,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		open(0, false, 1)
 		open(1, false, 8)
 		open(2, true, 20)
-		s.Update(func(tx *db.Tx) error { // simulates that the hour has passed
+		s.Update(func(tx *db.Tx) error { // simulate the passing of the hour
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET next_at = $1`, tx.Now().Add(-time.Minute).UnixMicro())
 			if err == nil {
 				_, err = s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
@@ -79,7 +79,8 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	})
 }
 
-// A winning variant that is chosen by hand during or after the sending of the test is sent to the remaining audience.
+// If the winning variant is chosen by hand, while the test is being sent or afterwards, it is sent to the remaining
+// audience.
 func TestWinnerByHand(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -104,9 +105,9 @@ func TestWinnerByHand(t *testing.T) {
 	})
 }
 
-// The unsubscribe link of a broadcast without a topic unsubscribes the contact. The recipient and the timeline show the
-// unsubscription. The next broadcast leaves the contact out with this reason, even if the contact's address has
-// changed. The message has the List-Unsubscribe header fields.
+// The unsubscribe link in a broadcast without a topic unsubscribes the contact. The unsubscription appears in the
+// recipient and the timeline. The next broadcast leaves the contact out for this reason, even if the contact's address
+// has changed. The message has the List-Unsubscribe header fields.
 func TestLeavingABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -164,7 +165,7 @@ func TestLeavingABroadcast(t *testing.T) {
 	})
 }
 
-// A contact that unsubscribes while its email is waiting does not receive the email.
+// A contact that unsubscribes while an email to it is waiting does not receive that email.
 func TestLeavingWhileItWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -237,8 +238,8 @@ func TestClickedLinks(t *testing.T) {
 	})
 }
 
-// SendTest sends a test email only to the given addresses, filled with fallbacks or a contact's values. Test emails are
-// not part of the broadcast.
+// SendTest sends a test email only to the given addresses, with placeholders replaced by fallbacks or a contact's
+// values. Test emails are not part of the broadcast.
 func TestTrial(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -267,7 +268,7 @@ func TestTrial(t *testing.T) {
 	})
 }
 
-// The fallback of a placeholder overrides the fallback of its contact property. The preview text is inserted as hidden
+// A placeholder's own fallback overrides the fallback of its contact property. The preview text is inserted as hidden
 // text at the start of the body.
 func TestPlaceholdersAndPreview(t *testing.T) {
 	t.Parallel()
@@ -305,7 +306,7 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 	})
 }
 
-// The Message-ID of a broadcast's email is not stored, but is the same in the message and in lists of emails.
+// The Message-ID of a broadcast email is not stored, but is the same in the message and in lists of emails.
 func TestMessageIDOfABroadcast(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -8,18 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// prefetcher reads the contacts of an audience one page ahead, while the emails of the previous page are written. On
-// SQLite, reading takes an eighth of the total time of a page, and readers do not wait for the writer. A prefetcher is
-// used by one worker only.
+// prefetcher reads the contacts in an audience one page ahead, while the emails for the previous page are written. On
+// SQLite, reading takes an eighth of the total time for a page, and readers do not wait for the writer. A prefetcher is
+// used by only one worker.
 //
-// A prefetcher returns contacts that were read up to two pages earlier, but at most five seconds ago. The caller must
-// read again, in its transaction, all data that must be up to date.
+// A prefetcher returns contacts that were read up to two pages earlier, but no more than five seconds ago. In its
+// transaction, the caller must reread all data that must be up to date.
 type prefetcher struct {
 	// read returns at most limit contacts with ids greater than after, and whether more contacts may follow.
 	read func(ctx context.Context, after string, limit int) (members []contacts.Member, more bool, err error)
 
-	fetched []contacts.Member // contacts in order of their ids; the caller has used the contacts up to its position
-	since   time.Time         // time when the oldest of these contacts were read
+	fetched []contacts.Member // contacts ordered by id; the caller has used those up to its position
+	since   time.Time         // when the oldest of these contacts were read
 	ended   bool              // no contacts follow
 	next    chan pageRead     // receives the next page; nil if no read is in progress
 }
@@ -32,9 +32,9 @@ type pageRead struct {
 	err     error
 }
 
-// contactsAfter returns at most limit contacts after a position, and whether they are the last ones. Fewer contacts are
-// returned at the end of the audience, or if a read returned fewer. Before contactsAfter returns, it starts to read the
-// next page.
+// contactsAfter returns at most limit contacts after a position, and reports whether they are the last ones. It returns
+// fewer contacts at the end of the audience, or if a read returned fewer. Before contactsAfter returns, it starts
+// reading the next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool,
 	err error) {
 	at := slices.IndexFunc(a.fetched, func(m contacts.Member) bool { return m.ID == after })
@@ -81,7 +81,7 @@ func (a *prefetcher) begin(ctx context.Context, after string, limit int) {
 	}()
 }
 
-// forget drops all contacts that were read ahead. If a read is in progress, forget waits for its end.
+// forget discards all contacts that were read ahead. If a read is in progress, forget waits until it has finished.
 func (a *prefetcher) forget() {
 	if a.next != nil {
 		<-a.next

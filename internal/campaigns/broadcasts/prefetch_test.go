@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 )
 
-// numbered returns a read function for contacts with the ids 001 to n. The read function counts its calls and returns a
-// limited number of contacts per call, which the parameter most gives.
+// numbered returns a read function for contacts with the ids 001 to n. The read function counts its calls and returns
+// at most the given number of contacts per call.
 func numbered(n, most int, reads *int) func(context.Context, string, int) ([]contacts.Member, bool, error) {
 	return func(_ context.Context, after string, limit int) (all []contacts.Member, more bool, err error) {
 		*reads++
@@ -31,7 +31,7 @@ func TestAhead(t *testing.T) {
 	for _, c := range []struct {
 		name        string
 		all         int
-		limit, used func(page int) int // limit of a page, and number of its contacts that are used
+		limit, used func(page int) int // limit of a page, and how many of its contacts are used
 		most        int                // maximum number of contacts per read; 0 for no maximum
 	}{
 		{"nobody", 0, is(10), is(10), 0},
@@ -103,7 +103,7 @@ func TestAheadReadsAgain(t *testing.T) {
 		if reads != 3 {
 			t.Errorf("two pages took %d reads, one of them ahead", reads)
 		}
-		first("", "001") // the audience is read from the start again
+		first("", "001") // the audience is read again from the start
 		reads = 0
 		time.Sleep(mailingsTTL + time.Second)
 		first("010", "011")

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// builtIn contains the functions that return the values of placeholders that are not contact properties. Placeholders
-// in capitals are the older form.
+// builtIn contains, for each placeholder that is not a contact property, the function that returns its value.
+// Placeholders in capitals are an older form.
 var builtIn = map[string]func(*contacts.Contact) string{
 	"FIRST_NAME": firstName, "contact.first_name": firstName,
 	"LAST_NAME": lastName, "contact.last_name": lastName,
@@ -35,8 +35,8 @@ func propertyOf(placeholder string) string {
 	return strings.TrimPrefix(placeholder, "contact.")
 }
 
-// contentOf converts a text to the content that is sent. The HTML of the content contains the preview text.
-// Placeholders without their own fallback get the fallback of their contact property from the map fallbacks.
+// contentOf converts a text into the content to be sent, whose HTML includes the preview text. Placeholders without
+// their own fallback get the fallback of their contact property from the map fallbacks.
 func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Content {
 	c := t.content(teamID)
 	if t.HTML != nil {
@@ -59,8 +59,8 @@ func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Cont
 	return c
 }
 
-// previewFill is invisible white space after a preview text, so that mail clients do not show the start of the body
-// after the preview text.
+// previewFill is invisible white space that follows a preview text, so that mail clients do not show the start of the
+// body after it.
 var previewFill = strings.Repeat("&#847;&zwnj;&nbsp;", 60)
 
 // withPreview inserts a preview text as hidden text at the start of the HTML body, where mail clients look for it.
@@ -73,8 +73,8 @@ func withPreview(source, preview string) string {
 		html.EscapeString(preview) + previewFill + `</div>` + source[at:]
 }
 
-// bodyBegins returns the offset at which the content of an HTML body begins. The content begins after the body tag or,
-// if there is no body tag, after everything that can only precede the body.
+// bodyBegins returns the offset at which the content of an HTML body begins. The content begins after the body tag. If
+// there is no body tag, it begins after everything that can only precede a body.
 func bodyBegins(source string) (at int) {
 	s := htmltext.NewScanner(source)
 	head := false
@@ -113,7 +113,7 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
 }
 
-// valuesOf returns the values with which a contact fills the placeholders, and omits placeholders without a value.
+// valuesOf returns a contact's values for the placeholders. It omits placeholders for which the contact has no value.
 func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	values := make(render.Values, len(placeholders))
 	for _, name := range placeholders {
@@ -140,7 +140,8 @@ func textsOf(b *Broadcast) []Text {
 	return all
 }
 
-// contents returns the content that a broadcast sends for each of its variants, or one content if it has no variants.
+// contents returns the content to be sent for each variant of a broadcast, or a single content if the broadcast has no
+// variants.
 func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Content, error) {
 	texts := textsOf(b)
 	compiled := make([]*content.Compiled, len(texts))

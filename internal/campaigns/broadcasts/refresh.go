@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// refresh updates a page of contacts that was read before the transaction. Deleted contacts are removed, changed
-// addresses are replaced (including in placeholders), and contacts that may not be mailed are marked. Other fields and
-// properties of the contacts are not updated.
+// refresh updates a page of contacts that was read before the transaction began. It removes deleted contacts, replaces
+// changed addresses (including those in placeholders), and marks contacts that may not be mailed. It does not update
+// the contacts' other fields and properties.
 func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {
@@ -48,8 +48,8 @@ func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) er
 	return nil
 }
 
-// withAddress returns the contact m with the given address. If the address differs, withAddress changes a copy of m,
-// because the transaction may be retried with the original.
+// withAddress returns a contact with the given address. If the contact has a different address, withAddress returns a
+// changed copy, because the transaction may be retried with the original.
 func withAddress(m *contacts.Member, address string) *contacts.Member {
 	if m.Address == address {
 		return m

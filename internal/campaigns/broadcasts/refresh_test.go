@@ -25,14 +25,14 @@ func (s *sender) contactOf(address string) string {
 	return c.ID
 }
 
-// change changes a contact of the team Acme.
+// change changes a contact in the team Acme.
 func (s *sender) change(contactID string, c contacts.Change) {
 	s.T.Helper()
 	_, err := s.Contacts.Update(s.T.Context(), s.Acme.TeamID, contactID, c)
 	s.Must(err)
 }
 
-// rename changes the address of a contact of the team Acme.
+// rename changes the address of a contact in the team Acme.
 func (s *sender) rename(contactID, address string) {
 	s.T.Helper()
 	s.change(contactID, contacts.Change{Address: &address})
@@ -54,7 +54,7 @@ func (s *sender) remove(contactID string) {
 	s.Must(err)
 }
 
-// became returns the state and reason of each recipient of a broadcast, by address.
+// became returns the state and reason of each recipient of a broadcast, keyed by address.
 func (s *sender) became(broadcastID string) map[string]string {
 	s.T.Helper()
 	rows, err := s.DB.Query(s.T.Context(), `SELECT address, state, reason FROM broadcast_recipients
@@ -70,15 +70,15 @@ func (s *sender) became(broadcastID string) map[string]string {
 	return found
 }
 
-// A waiting email is not sent if its contact has opted out, even if the contact's address has changed. The email is not
-// sent either if another contact with the recipient's address has opted out. If the email's contact was deleted, only
-// the contact with the recipient's address counts.
+// A waiting email is not sent if its contact has opted out, even if the contact's address has changed. Nor is the email
+// sent if another contact that now has the recipient's address has opted out. If the email's contact was deleted, only
+// the contact with the recipient's address matters.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut
 	for _, topic := range []struct {
 		byDefault contacts.Subscription // "" for a broadcast without a topic
-		left      string                // expected outcome for a contact that has unsubscribed
+		left      string                // expected outcome if the contact has unsubscribed
 		nobody    string                // expected outcome if no contact has the address
 	}{
 		{"", "failed contact_unsubscribed", "delivered"},
@@ -142,8 +142,8 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	}
 }
 
-// A contact that is deleted after its page was read gets no email and no row. If a contact's address changes after its
-// page was read, the contact gets the email at the new address.
+// A contact that is deleted after its page has been read gets no email and no row. If a contact's address changes after
+// its page has been read, the email goes to the new address.
 func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	for _, withTopic := range []bool{false, true} {
@@ -170,7 +170,7 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 				}
 				id := s.draft(draft)
 				s.send(id)
-				trace.Before("FROM contact_texts v", func() { // the page's contacts have just been read
+				trace.Before("FROM contact_texts v", func() { // by now, the page's contacts have been read
 					s.remove(at[0])
 					a, err := erasure.Parse(to[1])
 					s.Must(err)
@@ -213,8 +213,8 @@ func TestContactThatChangesAfterItsPageWasRead(t *testing.T) {
 	}
 }
 
-// A held-out contact that is deleted after its page was read gets no row. A held-out contact with a changed address
-// gets a row with the new address.
+// A held-out contact that is deleted after its page has been read gets no row. A held-out contact whose address has
+// changed gets a row with the new address.
 func TestHeldOutAfterItsPageWasRead(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

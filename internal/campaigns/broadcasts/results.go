@@ -18,7 +18,7 @@ import (
 // RecipientType selects which recipients of a broadcast are listed.
 type RecipientType string
 
-// RecipientTypes contains all recipient types; the types of the API reference (section 17) come first.
+// RecipientTypes contains all recipient types; the types in the API reference (section 17) come first.
 var RecipientTypes = []RecipientType{"sent", "delivered", "opened", "clicked", "bounced", "complained", "unsubscribed",
 	"suppressed", "left_out", "failed", "canceled", "waiting"}
 

@@ -177,7 +177,7 @@ func (s *runRange) args(more ...any) []any {
 	return append([]any{s.automationID, s.teamID, s.after, s.upTo}, more...)
 }
 
-// inRunRange is the SQL condition that selects the runs r of a runRange.
+// inRunRange is an SQL condition that selects the runs (alias r) in a runRange.
 const inRunRange = `r.automation_id = $1 AND r.team_id || '' = $2 AND r.id > $3 AND r.id <= $4`
 
 // nextRangeEnd returns the last run id in an automation's next runRange, or "" if no more runs follow.

@@ -113,7 +113,7 @@ type Options struct {
 	Metric    Metric  `json:"metric,omitzero"`
 	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; not used with the metric ByHand
 
-	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that gets no email, as a control group
+	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that receives no email (control group)
 
 	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
 	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. With a limit

@@ -34,14 +34,14 @@ type RecipientQuery struct {
 	contactID string
 }
 
-// Recipient is a contact of a broadcast's audience, with the state of its email.
+// Recipient is a contact in a broadcast's audience, together with the state of its email.
 type Recipient struct {
 	ContactID  string
-	Deleted    bool   // the contact was deleted
+	Deleted    bool   // whether the contact was deleted
 	EmailID    string // "" if it got no email
 	Address    string
 	State      string
-	Reason     string // why the recipient got no email
+	Reason     string // why the recipient received no email
 	BounceType string
 	Variant    int
 	Opens      int
@@ -54,8 +54,8 @@ func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor decodes a pagination cursor, and returns an error for a text that PostgreSQL cannot compare. An empty
-// cursor is decoded as "".
+// decodeCursor decodes a pagination cursor. It returns an error if the result is a string that PostgreSQL cannot
+// compare. An empty cursor is decoded as "".
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
@@ -66,9 +66,9 @@ func decodeCursor(field, cursor string) (string, error) {
 	return string(text), nil
 }
 
-// Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors come
-// from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients than
-// its limit although more exist. If a page ends early, the result next is the cursor from which to continue in the same
+// Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors must
+// come from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients
+// than its limit even though more exist. In that case, the result next is the cursor for continuing in the same
 // direction.
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
@@ -104,7 +104,7 @@ func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q 
 	return all, more, encodeCursor(next), err
 }
 
-// markDeleted sets the field Deleted of recipients.
+// markDeleted sets the Deleted field of each recipient.
 func (s *Service) markDeleted(ctx context.Context, teamID string, all []Recipient) error {
 	ids := make([]string, len(all))
 	for i := range all {
@@ -169,8 +169,8 @@ func decodeLinkCursor(field, cursor string) (at linkCursor, err error) {
 	return at, nil
 }
 
-// Links returns a page of the links that a broadcast's recipients clicked, sorted by clicks in descending order. The
-// page p must have a limit, and its cursors come from [Link.Cursor].
+// Links returns a page of the links that a broadcast's recipients clicked, with the most clicked links first. The page
+// p must have a limit, and its cursors must come from [Link.Cursor].
 func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.Page) (all []Link, more bool,
 	err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -196,7 +196,7 @@ func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.
 	return all, more, nil
 }
 
-// Tally contains numbers of recipients. Opened and Clicked do not include bots.
+// Tally contains the number of recipients in each state. Opened and Clicked do not include bots.
 type Tally struct {
 	Entered      int64
 	Waiting      int64
@@ -212,15 +212,15 @@ type Tally struct {
 	Unsubscribed int64
 }
 
-// Results contains the numbers of a broadcast's recipients.
+// Results contains the recipient counts of a broadcast.
 type Results struct {
 	Broadcast Broadcast
 	Tally
 	LeftOut  map[string]int64 // by reason
-	Variants []Tally          // empty without an A/B test
+	Variants []Tally          // empty if there is no A/B test
 }
 
-// Results returns the numbers of a broadcast's recipients. Results reads only stored counters, so its duration does not
+// Results returns the recipient counts of a broadcast. It reads only stored counters, so the time it takes does not
 // depend on the number of recipients.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -240,17 +240,17 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 	return r, nil
 }
 
-// Audience contains the numbers of contacts that would and would not get a broadcast if it were sent now.
+// Audience says how many contacts would receive a broadcast, and how many would not, if it were sent now.
 type Audience struct {
-	Contacts int64            // all contacts of the segment
-	Mailed   int64            // contacts that would get the broadcast
-	LeftOut  map[string]int64 // numbers of contacts by reason, not counting HeldOut
+	Contacts int64            // all contacts in the segment
+	Mailed   int64            // contacts that would receive the broadcast
+	LeftOut  map[string]int64 // number of contacts for each reason, without HeldOut
 	HeldOut  int64            // approximate number of contacts that are held out
 }
 
-// Audience counts the contacts that would get a broadcast. Audience reads the whole segment and sends nothing. Audience
-// applies the same rules as sending, except that it does not detect emails that break a rule after their placeholders
-// are filled.
+// Audience counts the contacts that would receive a broadcast. Audience reads the whole segment and sends nothing.
+// Audience applies the same rules as sending, except that it does not detect emails that break a rule only once their
+// placeholders have been replaced.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {

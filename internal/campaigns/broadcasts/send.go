@@ -15,19 +15,19 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Kind is the kind of the jobs that send broadcasts. Lanes are teams.
+// Kind is the kind of job that sends broadcasts. Lanes are teams.
 const Kind = "broadcast"
 
-// releaseKind is the kind of the jobs that release the held emails of a broadcast.
+// releaseKind is the kind of job that releases the withheld emails of a broadcast.
 const releaseKind = "broadcast.release"
 
-// sendJob returns the job that sends a broadcast at the time at. The zero time means now.
+// sendJob returns the job that sends a broadcast at the given time. The zero time means now.
 func sendJob(b *Broadcast, at time.Time) jobs.New {
 	return jobs.New{Kind: Kind, Lane: b.TeamID, TeamID: b.TeamID, Dedupe: b.ID, Payload: b.ID, RunAt: at}
 }
 
-// wake makes a broadcast's job due now, or enqueues one if there is none. The caller must have locked the broadcast, so
-// that a worker that is already processing the job sees the change.
+// wake makes a broadcast's job due now, or enqueues a job if there is none. The caller must have locked the broadcast,
+// so that a worker that is already processing the job sees the change.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	moved, err := s.p.Queue.Move(ctx, tx, Kind, b.TeamID, b.ID, tx.Now())
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadc
 	return b, err
 }
 
-// schedule enqueues a broadcast's job and changes the status. The caller must save b.
+// schedule enqueues a broadcast's job and changes the broadcast's status. The caller must save b.
 func (s *Service) schedule(ctx context.Context, tx *db.Tx, b *Broadcast, by teams.Actor, at time.Time) {
 	b.Status, b.ScheduledAt, b.by = Queued, at, by.Ref()
 	if !at.IsZero() {
@@ -122,7 +122,7 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	return at, s.checkNotEmpty(ctx, b)
 }
 
-// checkNotEmpty returns an error if the audience has no contacts. If the search takes too long because of a filter,
+// checkNotEmpty returns an error if the audience has no contacts. If a filter makes the search take too long,
 // checkNotEmpty returns nil, because a broadcast without recipients does no harm.
 func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	limited, cancel := context.WithTimeout(ctx, s.audienceTimeout)
@@ -137,7 +137,7 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	return err
 }
 
-// Pause stops a broadcast until it is resumed. Pause withholds emails that have not been handed to a mail server.
+// Pause stops a broadcast until it is resumed. Emails that have not been handed to a mail server are withheld.
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -152,16 +152,16 @@ func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	})
 }
 
-// pause pauses a locked broadcast. The broadcast's job ends when it detects the pause.
+// pause pauses a locked broadcast. The broadcast's job ends when it detects that the broadcast is paused.
 func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason) {
 	b.Status, b.Reason = Paused, why
 	save(ctx, tx, b)
 	s.invalidate(tx, b)
 }
 
-// Resume continues a paused broadcast. If the broadcast was paused for bounces or complaints, it is not paused for
-// bounces or complaints again, because the user has decided to continue. If the broadcast was paused for another
-// reason, Resume schedules a check of the bounces and complaints that arrived during the pause.
+// Resume continues a paused broadcast. If the broadcast was paused because of bounces or complaints, it is not paused
+// for either reason again, because the user has decided to continue. If the broadcast was paused for another reason,
+// Resume schedules a check for bounces and complaints that arrived during the pause.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -190,7 +190,7 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 	})
 }
 
-// release enqueues the job that releases the held emails of a broadcast.
+// release enqueues the job that releases the withheld emails of a broadcast.
 func (s *Service) release(ctx context.Context, tx *db.Tx, b *Broadcast) {
 	s.p.Queue.Insert(ctx, tx, jobs.New{Kind: releaseKind, Lane: b.TeamID, TeamID: b.TeamID, Payload: b.ID})
 	s.invalidate(tx, b)
@@ -206,9 +206,9 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel turns a scheduled broadcast back into a draft. Cancel ends a broadcast that is being sent or paused, so that
-// no more emails are enqueued. Emails of a canceled broadcast that have not been handed to a mail server end as
-// canceled.
+// Cancel turns a scheduled broadcast back into a draft. If a broadcast is being sent or is paused, Cancel ends it, so
+// that no more emails are enqueued. Those emails of a canceled broadcast that have not been handed to a mail server get
+// the status canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {
@@ -238,8 +238,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 	return b, err
 }
 
-// end releases the contents of a broadcast that has ended. The contents are deleted together with the last of the
-// broadcast's emails.
+// end releases the contents of a broadcast that has ended. The contents are deleted together with the broadcast's last
+// email.
 func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	all, err := variantContents(ctx, tx.Reader, b.TeamID, b.ID)
 	if err != nil {
@@ -253,7 +253,7 @@ func (s *Service) end(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 
 const hintTopic = "broadcasts"
 
-// invalidate makes all nodes drop their cached decision about a broadcast, after the commit.
+// invalidate makes all nodes discard their cached decision about a broadcast once the transaction has committed.
 func (s *Service) invalidate(tx *db.Tx, b *Broadcast) {
 	id := b.ID
 	tx.AfterCommit(func() { s.p.DB.Hint(hintTopic, id) })

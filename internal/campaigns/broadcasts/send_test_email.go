@@ -13,18 +13,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// testTag is the name of the tag that test emails have. The tag's value is the broadcast's id.
+// testTag is the name of the tag on test emails. The tag's value is the broadcast's id.
 const testTag = "broadcast_test"
 
 // TestSend is a request to send test emails.
 type TestSend struct {
-	To      []string // addresses, which need not belong to contacts
+	To      []string // recipient addresses; they need not belong to contacts
 	Contact string   // id or address of the contact whose values are used; "" for the fallbacks
 	Variant int
 }
 
-// SendTest sends a broadcast to the given addresses as a test, and returns the ids of the emails. Test emails have a
-// tag and are not part of the broadcast. Test emails have no Reply-To and no unsubscribe link.
+// SendTest sends a broadcast as a test to the given addresses, and returns the ids of the emails. Test emails have a
+// tag and are not part of the broadcast. Test emails have neither a Reply-To header field nor an unsubscribe link.
 func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID string, t TestSend) (ids []string,
 	err error) {
 	b, err := s.Get(ctx, by.TeamID, broadcastID)
@@ -87,7 +87,7 @@ func (s *Service) SendTest(ctx context.Context, by teams.Actor, broadcastID stri
 	return ids, err
 }
 
-// testValues returns the placeholder values of a contact for test emails, or nil if no contact is given.
+// testValues returns a contact's placeholder values for test emails, or nil if no contact is given.
 func (s *Service) testValues(ctx context.Context, teamID, contact string, c *content.Compiled) (render.Values, error) {
 	if contact == "" {
 		return nil, nil

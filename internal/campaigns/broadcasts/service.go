@@ -39,16 +39,16 @@ type Deps struct {
 	Teams    *teams.Service
 	Log      *slog.Logger
 
-	// Notify enqueues an email to a team's owner in the transaction tx.
+	// Notify enqueues an email to a team's owner as part of the transaction tx.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 }
 
-// Service implements the operations on broadcasts and sends them. Register the service as a listener of the event
-// recorder after package emails.
+// Service implements the operations on broadcasts and sends them. Register the service as a listener with the event
+// recorder, after package emails.
 type Service struct {
 	c               Config
 	p               Deps
-	audienceTimeout time.Duration // maximum time that Send searches for a first contact of the audience
+	audienceTimeout time.Duration // time limit for the search in Send for the first contact in the audience
 	decisions       decisions
 }
 
@@ -110,7 +110,7 @@ func nameOf(subject string) string {
 	return subject
 }
 
-// check validates a draft except for its audience.
+// check validates everything in a draft except its audience.
 func (s *Service) check(b *Broadcast) error {
 	if err := checkName(b.Name); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (s *Service) check(b *Broadcast) error {
 	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
-// checkAudience returns an error if a broadcast's segment or topic does not exist. The ids of the segment and the topic
-// are converted to lower case.
+// checkAudience returns an error if a broadcast's segment or topic does not exist. checkAudience also converts the
+// segment id and the topic id to lower case.
 func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	if !id.Valid(b.SegmentID) {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
@@ -165,7 +165,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// addText stores a draft's text without the additions that are made for sending.
+// addText stores a draft's text, without the parts that are added for sending.
 func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	c := b.Text.content(b.TeamID)
 	if err := s.p.Contents.Add(ctx, tx, c); err != nil {
@@ -175,8 +175,8 @@ func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// content converts a text to a content that can be stored. The content is marked as Kept, because the broadcast decides
-// when it is deleted.
+// content converts a text into a content that can be stored. The content is marked as Kept, because the broadcast
+// determines when it is deleted.
 func (t *Text) content(teamID string) *content.Content {
 	return &content.Content{TeamID: teamID, From: t.From, Subject: t.Subject, ReplyTo: t.ReplyTo, HTML: t.HTML,
 		Text: t.Plain, Kept: true}
@@ -194,7 +194,7 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcas
 	return b, s.read(ctx, &b)
 }
 
-// markTopics sets the field TopicDeleted of broadcasts.
+// markTopics sets the TopicDeleted field of each broadcast.
 func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcast) error {
 	deleted := map[string]bool{"": false}
 	for _, b := range all {
@@ -234,7 +234,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broad
 	return all, more, s.markTopics(ctx, teamID, of)
 }
 
-// Change describes a change of a draft. Fields that are nil stay unchanged.
+// Change describes a change to a draft. A nil field leaves the draft's value unchanged.
 type Change struct {
 	Name        *string
 	SegmentID   *string
@@ -249,7 +249,7 @@ type Change struct {
 	Variants    *[]Variant
 }
 
-// apply applies the change to a draft and reports whether the draft's text may have changed.
+// apply applies the change to a draft, and reports whether it may have changed the draft's text.
 func (c *Change) apply(b *Broadcast) (text bool) {
 	for _, f := range []struct {
 		to   *string
@@ -311,7 +311,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 			return err
 		}
 		if text {
-			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it: each start stores a separate content
+			s.p.Contents.Delete(ctx, tx, teamID, b.contentID) // no email uses it, because each start stores a separate content
 			if err := s.addText(ctx, tx, &changed); err != nil {
 				return err
 			}
@@ -328,8 +328,8 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	return changed, err
 }
 
-// requireStatus returns an Invalid fault if a broadcast has none of the given statuses. The fault's message names the
-// operation what.
+// requireStatus returns an Invalid fault unless the broadcast has one of the given statuses. The parameter what names
+// the operation in the fault's message.
 func (b *Broadcast) requireStatus(what string, any ...Status) error {
 	var names []string
 	for _, status := range any {
@@ -342,10 +342,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// lockUnchanged locks a broadcast that was read before the transaction. The result is a copy with the next revision,
-// which the caller changes and saves. If the broadcast was changed after it was read, or has none of the given
+// lockUnchanged locks a broadcast that was read before the transaction began. It returns a copy with the next revision,
+// which the caller changes and saves. If the broadcast has been changed since it was read, or has none of the given
 // statuses, lockUnchanged returns an error. If two requests send the same draft, the second request therefore fails.
-// The parameter read is not changed, because the transaction may be retried.
+// lockUnchanged does not modify the broadcast passed as read, because the transaction may be retried.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
 	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)
@@ -382,7 +382,7 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 	})
 }
 
-// copySuffix is appended to the name of a copy.
+// copySuffix is appended to the original's name to name a copy.
 const copySuffix = " (copy)"
 
 // Duplicate creates a draft that is a copy of a broadcast.

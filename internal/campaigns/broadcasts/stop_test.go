@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// delivery returns the kind of the delivery jobs, with a transport that captures emails.
+// delivery returns the job kind for deliveries, with a transport that captures emails.
 func (s *sender) delivery() jobs.Kind {
 	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
 		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
@@ -26,7 +26,7 @@ func (s *sender) delivery() jobs.Kind {
 	return d.Kind()
 }
 
-// entered sends a broadcast to n contacts and returns when all its emails have been enqueued.
+// entered sends a broadcast to n contacts, and returns once all its emails have been enqueued.
 func (s *sender) entered(n int) (broadcastID string) {
 	s.T.Helper()
 	s.readers(n)
@@ -38,7 +38,7 @@ func (s *sender) entered(n int) (broadcastID string) {
 	return id
 }
 
-// Emails of a paused broadcast are withheld without being claimed repeatedly, and are delivered after the broadcast
+// Emails of a paused broadcast are withheld without being claimed repeatedly, and are delivered once the broadcast
 // resumes. Other emails are delivered during the pause.
 func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	t.Parallel()
@@ -70,8 +70,8 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// A paused broadcast enqueues no more emails. After a paused broadcast resumes, it continues with the contact after the
-// last mailed one.
+// A paused broadcast enqueues no more emails. When a paused broadcast resumes, it continues with the contact after the
+// last one that was mailed.
 func TestPauseStopsTheWalk(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -99,7 +99,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		if now := s.broadcast(id).Entered; now != entered {
 			t.Errorf("%d were entered after the pause", now-entered)
 		}
-		s.Update(func(tx *db.Tx) error { // removes the pace so that the broadcast ends quickly
+		s.Update(func(tx *db.Tx) error { // remove the pace so that the broadcast ends quickly
 			_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET options = '{}', next_at = 0`)
 			return err
 		})
@@ -109,8 +109,8 @@ func TestPauseStopsTheWalk(t *testing.T) {
 	})
 }
 
-// Cancelling a broadcast ends its undelivered emails as canceled, including withheld emails, and their timelines show
-// the cancellation.
+// When a broadcast is canceled, its undelivered emails, including withheld ones, get the status canceled, and their
+// timelines show the cancellation.
 func TestCancelEndsWhatIsEntered(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -139,7 +139,7 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 	})
 }
 
-// Cancelling a scheduled broadcast makes it a draft. The draft can be scheduled again and is sent only once.
+// Canceling a scheduled broadcast turns it back into a draft. The draft can be scheduled again and is sent only once.
 func TestScheduled(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -162,7 +162,7 @@ func TestScheduled(t *testing.T) {
 }
 
 // A problem that a user can fix pauses a broadcast and notifies the team; other problems end the broadcast as failed.
-// Contacts that are added after the start of a broadcast are not mailed.
+// Contacts that are added after a broadcast has started are not mailed.
 func TestItStopsByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -219,8 +219,8 @@ func TestItStopsByItself(t *testing.T) {
 	}
 }
 
-// A broadcast that exceeds the quota enqueues as many emails as the quota allows, and pauses. After the broadcast is
-// resumed with a larger quota, it mails the remaining contacts, and no contact twice.
+// A broadcast that would exceed the quota enqueues as many emails as the quota allows, and then pauses. When the
+// broadcast is resumed with a larger quota, it mails the remaining contacts, and mails no contact twice.
 func TestQuotaUsedUp(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -246,8 +246,8 @@ func TestQuotaUsedUp(t *testing.T) {
 	})
 }
 
-// Too many bounces pause a broadcast, notify the team and record an event. After the broadcast is resumed, it is not
-// paused for bounces again.
+// If there are too many bounces, the broadcast is paused, the team is notified and an event is recorded. After the
+// broadcast has been resumed, it is not paused for bounces again.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -314,7 +314,8 @@ func TestGuard(t *testing.T) {
 	})
 }
 
-// Bounces that arrive while a user has paused a broadcast pause it again after it is resumed.
+// If too many bounces arrive while a broadcast is paused by a user, the broadcast is paused again after it has been
+// resumed.
 func TestGuardLooksWhenResumed(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -69,13 +69,13 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// getRow returns a broadcast without its variants and without its text except for PreviewText.
+// getRow returns a broadcast without its variants. Of the broadcast's text, the result contains only PreviewText.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID,
 		teamID))
 }
 
-// getBroadcast returns a broadcast with its variants but without its text except for PreviewText.
+// getBroadcast returns a broadcast with its variants. Of the broadcast's text, the result contains only PreviewText.
 func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	b, err := getRow(ctx, r, teamID, broadcastID)
 	if err != nil {
@@ -176,7 +176,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	return all, nil
 }
 
-// variantContents returns the variants of a broadcast, sorted by number and only with their content ids.
+// variantContents returns the variants of a broadcast, sorted by number. Only their content ids are set.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
 		ORDER BY number`, broadcastID, teamID)
@@ -199,7 +199,7 @@ func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) 
 	tx.Queue(ctx, `DELETE FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2`, broadcastID, teamID)
 }
 
-// actorOf returns the actor that sent a broadcast. The broadcast's emails are enqueued in the name of this actor.
+// actorOf returns the actor that sent a broadcast. The broadcast's emails are enqueued on behalf of this actor.
 func actorOf(b *Broadcast) teams.Actor {
 	by := teams.System(b.TeamID)
 	by.Kind, by.ID = b.by.Kind, b.by.ID

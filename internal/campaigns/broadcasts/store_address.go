@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// addressPageRows is the number of recipients that one call of RecipientsWithAddress examines.
+// addressPageRows is the number of recipients that one call to RecipientsWithAddress examines.
 const addressPageRows = 5000
 
 // BroadcastRecipient is a recipient of one of a team's broadcasts.
@@ -20,9 +20,9 @@ type BroadcastRecipient struct {
 	Recipient
 }
 
-// RecipientsWithAddress returns the recipients with the given address in a team's broadcasts, newest broadcast first.
-// Each call examines the next 5,000 recipients after a cursor, so it may return no recipients although more follow. The
-// result next is the cursor for the next call, or "" at the end.
+// RecipientsWithAddress returns the recipients in a team's broadcasts that have the given address, newest broadcast
+// first. Each call examines the next 5,000 recipients after a cursor, so it may return no recipients even though more
+// follow. The result next is the cursor for the next call, or "" at the end.
 func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []BroadcastRecipient,
 	next string, err error) {
@@ -48,8 +48,8 @@ func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a er
 	return some, next, nil
 }
 
-// startedBefore returns the id of a team's newest started broadcast with an id smaller than broadcastID, or "" if there
-// is none. If broadcastID is "", startedBefore considers all started broadcasts.
+// startedBefore returns the id of the newest started broadcast of a team whose id is smaller than broadcastID, or "" if
+// there is none. If broadcastID is "", startedBefore considers all started broadcasts.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
 		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)
@@ -62,8 +62,7 @@ func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string)
 	return id, nil
 }
 
-// addressPage returns those recipients in a range of a broadcast's recipients that have the given address; see
-// [page.Part].
+// addressPage reads a range of a broadcast's recipients and returns those that have the given address; see [page.Part].
 func addressPage(ctx context.Context, r db.Reader, teamID, broadcastID, address, after string) ([]BroadcastRecipient,
 	string,
 	error) {

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// countShards is the number of rows over which the counters of a variant are distributed on PostgreSQL. The database
-// trigger that updates the counters uses the same number.
+// countShards is the number of rows over which a variant's counters are distributed on PostgreSQL. The database trigger
+// that updates the counters uses the same number.
 const countShards = 16
 
 // insertCounts inserts the counter rows of a broadcast's variants when the broadcast starts. A database trigger updates
@@ -36,7 +36,7 @@ type tallyKey struct {
 	reason  string // "" for contacts that got an email
 }
 
-// addEntered adds the numbers of a page to the counters of a broadcast. The broadcast must be locked.
+// addEntered adds the counts for a page of contacts to the broadcast's counters. The broadcast must be locked.
 func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]int64) {
 	for e, n := range all {
 		tx.Queue(ctx, `INSERT INTO broadcast_entered (broadcast_id, variant, reason, team_id, contacts)
@@ -45,9 +45,9 @@ func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]i
 	}
 }
 
-// tallies returns a broadcast's counts by variant, the number of permanent bounces of all variants (hard), and the
-// numbers of contacts that were left out by reason (leftOut). Emails that are being enqueued concurrently count as
-// waiting.
+// tallies returns three results: a broadcast's counts for each variant, the total number of permanent bounces (hard),
+// and the number of contacts that were left out for each reason (leftOut). Emails that are being enqueued concurrently
+// count as waiting.
 func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all []Tally, hard int64,
 	leftOut map[string]int64, err error) {
 	of := func(variant int) *Tally {
@@ -101,7 +101,7 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	return all, hard, leftOut, nil
 }
 
-// totalTally returns the sum of a broadcast's counts over all variants.
+// totalTally returns the sums of a broadcast's counts over all variants.
 func totalTally(ctx context.Context, r db.Reader, teamID, broadcastID string) (all Tally, err error) {
 	by, _, _, err := tallies(ctx, r, teamID, broadcastID)
 	for _, t := range by {

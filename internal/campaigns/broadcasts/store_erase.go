@@ -12,7 +12,7 @@ import (
 
 const eraseRows = 500 // maximum number of rows that one statement deletes
 
-// EraseTeam deletes the broadcasts of a team. Package content deletes the broadcasts' contents.
+// EraseTeam deletes a team's broadcasts. Their contents are deleted by package content.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		all, err := someBroadcasts(ctx, s.p.DB.Reader, teamID)
@@ -39,7 +39,7 @@ func someBroadcasts(ctx context.Context, r db.Reader, teamID string) ([]string, 
 	return all, nil
 }
 
-// eraseStatements are SQL statements that each delete a batch of a broadcast's rows.
+// eraseStatements are SQL statements, each of which deletes a batch of a broadcast's rows.
 var eraseStatements = []string{
 	`DELETE FROM broadcast_clicks WHERE broadcast_id = $1 AND contact_id <= (SELECT MAX(contact_id) FROM
 		(SELECT contact_id FROM broadcast_clicks WHERE broadcast_id = $1 ORDER BY contact_id LIMIT $2) x)`,
@@ -64,12 +64,12 @@ func (s *Service) eraseBroadcast(ctx context.Context, teamID, broadcastID string
 	})
 }
 
-// continuePrefix is the prefix of a cursor of RemoveRecipients if the same broadcast may have more rows to delete.
+// continuePrefix is the prefix of a RemoveRecipients cursor if the same broadcast may have more rows to delete.
 const continuePrefix = "again "
 
-// RemoveRecipients deletes a batch of recipients, with their clicks, from one broadcast that ended before a time. Pass
-// "" as cursor to the first call, and the returned cursor to each following call. The returned cursor is "" if no
-// recipients remain. The broadcast keeps its numbers of emails and of contacts that were left out.
+// RemoveRecipients deletes a batch of recipients and their clicks from one broadcast that ended before the given time.
+// Pass "" as the cursor to the first call, and the returned cursor to each following call. The returned cursor is "" if
+// no recipients remain. The broadcast keeps its counts of emails and of contacts that were left out.
 func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	broadcastID, more := strings.CutPrefix(after, continuePrefix)
@@ -96,10 +96,10 @@ func (s *Service) RemoveRecipients(ctx context.Context, teamID string, before ti
 	return next, err
 }
 
-// endedBefore returns the next broadcast of a team that ended before a time and has rows that RemoveRecipients deletes.
-// If none of the next 500 broadcasts has such rows, has is false and id is the id of the last of these broadcasts, or
-// "" at the end. The query makes no changes. Most broadcasts have no rows left, but must be checked each time, because
-// a late click inserts rows.
+// endedBefore returns the next broadcast of a team that ended before the given time and has rows for RemoveRecipients
+// to delete. If none of the next 500 broadcasts has such rows, endedBefore returns has == false and the id of the last
+// of these broadcasts, or "" at the end. The query makes no changes. Most broadcasts have no rows left, but must be
+// checked each time, because a late click inserts rows.
 func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before time.Time) (id string, has bool,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.has THEN x.id END), MAX(x.id), ''),
@@ -115,11 +115,11 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 	return id, has, nil
 }
 
-// erasedRecipients is the name of the counter in the report of EraseAddress.
+// erasedRecipients is the name of the counter in the report that EraseAddress returns.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
-// EraseAddress erases an address from the recipients of broadcasts. EraseAddress replaces the address in a recipient's
-// row, keeps the row so that the counts stay correct, and deletes the recipient's clicks. EraseAddress reads all
+// EraseAddress erases an address from the recipients of broadcasts. It replaces the address in each recipient's row,
+// but keeps the row so that the counts stay correct, and it deletes the recipient's clicks. EraseAddress reads all
 // recipients of the teams in scope, in pages.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// state is the state of a broadcast's email to one contact.
+// state is the state of a broadcast email to one contact.
 type state string
 
 const (
@@ -17,7 +17,7 @@ const (
 	delivered  state = "delivered"
 	bounced    state = "bounced"
 	failed     state = "failed"
-	suppressed state = "suppressed" // suppressed after the email was enqueued
+	suppressed state = "suppressed" // suppressed after its email was enqueued
 	canceled   state = "canceled"
 	leftOut    state = "left_out" // no email was enqueued
 )
@@ -38,10 +38,10 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 		r.address, string(r.state), r.reason, r.variant)
 }
 
-// ofTeam is the SQL condition that selects the recipients r of a team's broadcast.
+// ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
-// ofEmail is the SQL condition that selects the recipient of an email.
+// ofEmail is an SQL condition that selects the recipient of an email.
 const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`
 

@@ -81,8 +81,8 @@ func countLink(ctx context.Context, tx *db.Tx, h *emailUpdate, link, url string,
 }
 
 // recipientFilters contains the SQL condition for each recipient type. Types that may match most recipients are
-// searched in batches by the primary key. All other types have an index with the order of the list, so that pages of
-// rare types are read quickly.
+// searched in batches by primary key. Every other type has an index in list order, so that pages of rare types are read
+// quickly.
 var recipientFilters = map[RecipientType]recipientFilter{
 	"sent": {condition: `r.state IN ('sent', 'delivered', 'bounced')`,
 		count: func(t *Tally) int64 { return t.Sent }},
@@ -114,8 +114,8 @@ func inState(s state) recipientFilter {
 		condition: `r.state = '` + string(s) + `' AND r.state <> 'waiting' AND r.state <> 'delivered'`}
 }
 
-// listRecipients returns a page of recipients. If the page is not full although more recipients may follow, next is the
-// cursor from which to continue; see [page.Search].
+// listRecipients returns a page of recipients. If the page is not full even though more recipients may follow, next is
+// the cursor for continuing; see [page.Search].
 func listRecipients(ctx context.Context, r db.Reader, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	k := recipientFilters[q.Type]
@@ -155,7 +155,7 @@ func scanRecipient(r db.Row) (one Recipient, err error) {
 	return one, err
 }
 
-// clicksOf sets the field Links of recipients to the links that they clicked.
+// clicksOf sets the Links field of each recipient to the links that the recipient clicked.
 func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all []Recipient) error {
 	at := map[string]*Recipient{}
 	var ids []string
@@ -184,7 +184,8 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 	return nil
 }
 
-// listLinks returns the clicked links after or before a cursor, sorted by clicks in descending order.
+// listLinks returns the clicked links after or before a cursor, with the most clicked links first or, before a cursor,
+// last.
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Update changes a draft and deletes the old text even if its transaction is retried after a deadlock.
+// Update changes a draft and deletes the old text, even if the transaction is retried after a deadlock.
 func TestChangeThatIsRepeated(t *testing.T) {
 	t.Parallel()
 	d, trace := dbtest.PostgresTraced(t)

@@ -18,18 +18,18 @@ import (
 const (
 	maxTurn = 20 * time.Second // maximum time that one broadcast may occupy a worker
 
-	// On SQLite, a transaction that enqueues a page blocks all other writes. The number of emails per page is adjusted to
-	// the measured duration of the transaction on SQLite, without the time for the lock and the disk. On PostgreSQL, the
-	// transaction does not block others, and a page has as many emails as one call of Enqueue allows.
+	// On SQLite, a transaction that enqueues a page blocks all other writes. On SQLite, the number of emails per page is
+	// therefore adjusted to the measured duration of the transaction, not counting the time for the lock and the disk. On
+	// PostgreSQL, the transaction does not block others, and a page has as many emails as one call to Enqueue allows.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50
 
-	// readMax is the maximum number of contacts that are read for one page if only few of them get an email.
+	// readMax is the maximum number of contacts that are read for one page if only a few of them receive an email.
 	readMax = 2000
 
 	mailingsTTL = 5 * time.Second // interval at which prepareMailings checks whether the broadcast may still be sent
-	maxLate     = time.Minute     // longer delays of a page are not compensated by a faster pace
+	maxLate     = time.Minute     // if a page is later than this, a faster pace does not make up for it
 	settleMax   = 30 * time.Second
 )
 
@@ -47,8 +47,8 @@ func (s *Service) Kinds() []jobs.Kind {
 type run struct {
 	s         *Service
 	job       jobs.Job
-	max       int // maximum number of emails in the next page
-	quotaLeft int // remaining emails in the quota, set after a page exceeded the quota; 0 if unknown
+	max       int // maximum number of emails on the next page
+	quotaLeft int // number of emails left in the quota, set after a page has exceeded it; 0 if unknown
 
 	variants     []Variant // only their contents
 	loaded       time.Time
@@ -58,7 +58,7 @@ type run struct {
 	prefetch     prefetcher
 }
 
-// send handles jobs of the kind Kind: it carries out steps until the job has ended or waits.
+// send handles jobs of the kind Kind: it carries out steps until the job has ended or must wait.
 func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	r := &run{s: s, job: j, max: emails.MaxEnqueue}
 	if s.p.DB.Alone() {
@@ -84,7 +84,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// step carries out the next step of sending a broadcast, and returns false if the job has ended or waits.
+// step carries out the next step of sending a broadcast. It returns false if the job has ended or must wait.
 func (r *run) step(ctx context.Context) (more bool, err error) {
 	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -95,7 +95,7 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 	}
 	switch {
 	case b.Status != Queued && b.Status != Scheduled, b.Status == Scheduled && b.ScheduledAt.After(r.s.p.DB.Now()):
-		return r.updateLocked(ctx, &b, nil) // ends the job or makes it wait
+		return r.updateLocked(ctx, &b, nil) // this ends the job or makes it wait
 	case b.StartedAt.IsZero():
 		return r.start(ctx, b.ID)
 	}
@@ -126,8 +126,8 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 }
 
 // updateLocked locks a broadcast and, if it is being sent, calls the function change and saves the broadcast. The
-// function change returns whether the job continues; before it returns false, it must end or reschedule the job. If the
-// broadcast is not being sent, updateLocked ends the job, or makes it wait until the scheduled time.
+// function change must return true if the job continues. Before it returns false, it must end or reschedule the job. If
+// the broadcast is not being sent, updateLocked ends the job, or makes it wait until the scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
@@ -146,7 +146,7 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 			s.p.Queue.Finish(ctx, tx, r.job)
 			more = false
 			return nil
-		case change == nil: // the broadcast was changed after it was read
+		case change == nil: // the broadcast has been changed since it was read
 			more = true
 			return nil
 		}
@@ -159,7 +159,8 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	return more && err == nil, err
 }
 
-// start starts a broadcast and stores the content to send, which does not change after the start.
+// start starts a broadcast and stores the content to send, which does not change any more once the broadcast has
+// started.
 func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
 	s := r.s
 	read, err := s.Get(ctx, r.job.TeamID, broadcastID)
@@ -195,7 +196,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	})
 }
 
-// loadVariants sets the variants of a started broadcast with their content ids but without their texts.
+// loadVariants sets the variants of a started broadcast. They have content ids but no texts.
 func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 	if r.variants == nil {
 		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
@@ -263,8 +264,8 @@ func refusalReason(err error) Reason {
 	return BadContent
 }
 
-// stopReason returns the reason why a page cannot be enqueued, or "" if the error is not a reason to stop the
-// broadcast.
+// stopReason returns the reason why a page cannot be enqueued, or "" if the error does not require the broadcast to
+// stop.
 func stopReason(err error) Reason {
 	switch {
 	case err == nil, fault.Ours(err):
@@ -282,8 +283,8 @@ func stopReason(err error) Reason {
 	return BadFilter
 }
 
-// stop pauses a broadcast, or ends it as failed if the reason cannot be fixed. If the reason is empty, stop only
-// returns err.
+// stop pauses a broadcast, or ends it with the status failed if the problem cannot be fixed. If the reason is empty,
+// stop does nothing but return err.
 func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) (bool, error) {
 	if why == "" {
 		return false, err
@@ -305,9 +306,9 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 	})
 }
 
-// page enqueues the emails of the contacts after the broadcast's position. The contacts are read before the
-// transaction, because a filter may skip very many contacts and a transaction on SQLite blocks other writes. The
-// transaction reads again which contacts exist, which addresses they have, and which of them may not be mailed.
+// page enqueues the emails for the contacts after the broadcast's position. The contacts are read before the
+// transaction begins, because a filter may skip very many contacts, and on SQLite a transaction blocks other writes.
+// The transaction then rereads which contacts exist, which addresses they have, and which of them may not be mailed.
 func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) {
 	if read.nextAt.After(r.s.p.DB.Now()) {
 		return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
@@ -384,11 +385,11 @@ func (r *run) fitQuota(ctx context.Context, teamID string) (bool, error) {
 	return true, nil
 }
 
-// pacedPageSize returns the number of emails per page at a given pace. A page has only the emails of a few seconds, so
-// that the emails are sent evenly.
+// pacedPageSize returns the number of emails per page at a given pace. A page contains only a few seconds' worth of
+// emails, so that the emails are sent evenly.
 func pacedPageSize(pace int) int { return max(1, pace/900) }
 
-// finishWalk moves a broadcast to its next phase after the last page of the audience.
+// finishWalk moves a broadcast to its next phase after the last page of its audience.
 func (b *Broadcast) finishWalk(now time.Time) {
 	switch {
 	case b.phase == walkTest && b.waitsForWinner() && b.Winner < 0:
@@ -400,18 +401,18 @@ func (b *Broadcast) finishWalk(now time.Time) {
 	}
 }
 
-// batch contains the contacts of a page, grouped by variant or held out.
+// batch contains the contacts on a page, grouped by variant or held out.
 type batch struct {
 	b        *Broadcast
-	n        int // number of emails before Enqueue leaves out contacts
-	enqueued int // number of emails that were enqueued
+	n        int // number of emails passed to Enqueue, which may leave out contacts
+	enqueued int // number of emails that Enqueue enqueued
 	to       [][]emails.MailingRecipient
-	of       [][]*contacts.Member // the contacts of the recipients in to
+	of       [][]*contacts.Member // the contacts for the recipients in to
 	held     []*contacts.Member   // held out
 }
 
-// fill adds contacts in order until the batch has the maximum number of emails, and returns the number of contacts that
-// it used.
+// fill adds contacts in order until the batch has the maximum number of emails. It returns how many of the contacts it
+// processed.
 func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
 	for i := range members {
 		if p.n == most {
@@ -432,7 +433,7 @@ func (p *batch) fill(members []contacts.Member, most int, placeholders []string)
 	return len(members)
 }
 
-// enqueuePage enqueues the emails of a page, inserts the rows of its recipients, and updates the counters.
+// enqueuePage enqueues the emails on a page, inserts the rows of the page's recipients, and updates the counters.
 func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	s := r.s
 	if err := r.refresh(ctx, tx, b, p); err != nil {
@@ -480,7 +481,7 @@ func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch
 	return nil
 }
 
-// settle ends a broadcast when each of its emails has been handed to a mail server or has ended.
+// settle ends a broadcast once each of its emails has been handed to a mail server or has ended.
 func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	now, err := totalTally(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// assign returns the variant that a contact gets, and whether the contact is held out. The result now is true if the
-// current phase handles the contact. The assignment depends only on the ids of the broadcast and the contact, so it is
-// the same if a page or the whole audience is processed again.
+// assign returns the variant that a contact receives, and whether the contact is held out. The result now says whether
+// the contact is to be handled in the current phase. The assignment depends only on the ids of the broadcast and the
+// contact, so it stays the same if a page or the whole audience is processed again.
 func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	if b.Options.HoldOut == 0 && len(b.Variants) == 0 {
 		return 0, false, true
@@ -33,7 +33,7 @@ func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	return int(binary.BigEndian.Uint64(sum[16:24]) % uint64(len(b.Variants))), false, tested
 }
 
-// choose chooses the winner of an A/B test when the waiting time is over, and starts the next phase.
+// choose chooses the winner of an A/B test when the waiting time is over, and then starts the next phase.
 func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	winner := read.Winner
 	if winner < 0 && read.Options.Metric != ByHand && !read.nextAt.After(r.s.p.DB.Now()) {
@@ -68,8 +68,8 @@ func (b *Broadcast) useWinner(winner int) {
 	}
 }
 
-// best returns the variant with the highest open or click rate. If several variants have the highest rate, best returns
-// the first of them.
+// best returns the variant with the highest open or click rate. If several variants share the highest rate, best
+// returns the first of them.
 func best(all []Tally, by Metric) (winner int) {
 	rate := func(t Tally) float64 {
 		n := t.Opened
@@ -89,7 +89,7 @@ func best(all []Tally, by Metric) (winner int) {
 // NoWinner means that no variant has won.
 const NoWinner = -1
 
-// SetWinner sets the winner of an A/B test that a user has chosen, with immediate effect.
+// SetWinner sets the winner of an A/B test as chosen by a user. It takes effect immediately.
 func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, winner int) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)

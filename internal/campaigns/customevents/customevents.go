@@ -1,5 +1,5 @@
 // Package customevents stores the definitions of a team's custom events and accepts the events that the team sends (API
-// reference section 23). The user documentation of custom events is docs/custom-events.md.
+// reference section 23). The user documentation for custom events is docs/custom-events.md.
 //
 // # Words
 //
@@ -9,15 +9,15 @@
 //
 // # Invariants
 //
-// A team can define each event name only once, which the unique index custom_events_name enforces. Event names with the
+// A team can define each event name only once; the unique index custom_events_name enforces this. Event names with the
 // prefix of system events (in upper or lower case) can be neither defined nor sent, so callers cannot forge system
 // events. An event name must not be a UUID, because API requests identify a definition by its id or its name.
 //
-// A payload is a JSON object of limited size and depth without duplicate names. A payload member that the schema names
-// must have the type in the schema, or be null or absent. Other payload members may have any type.
+// A payload is a JSON object without duplicate names, of limited size and depth. A payload member that is named in the
+// schema must have the type given there, or be null or absent. Other payload members may have any type.
 //
-// Send calls Deps.OnEvent in one transaction, which also contains all effects of the event. Send returns after the
-// transaction that calls OnEvent has committed. The occurrence itself is not stored.
+// Send calls Deps.OnEvent in a transaction that also contains all effects of the event. Send returns after this
+// transaction has committed. The occurrence itself is not stored.
 //
 // # Failures
 //
@@ -37,13 +37,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Limits of custom events.
+// Limits on custom events.
 const (
-	MaxName   = events.MaxName // maximum length of a name in characters
-	MaxFields = 100            // maximum number of members of a schema
-	MaxTeam   = 1000           // maximum number of definitions of a team
+	MaxName   = events.MaxName // maximum length of a name, in characters
+	MaxFields = 100            // maximum number of members per schema
+	MaxTeam   = 1000           // maximum number of definitions per team
 	MaxDepth  = 10             // maximum nesting depth of a payload; the payload itself counts as one level
-	maxKey    = 100            // maximum length of a schema member's name in characters
+	maxKey    = 100            // maximum length of a schema member's name, in characters
 )
 
 // Type is the type of a payload member.
@@ -57,7 +57,7 @@ const (
 	Date    Type = "date"
 )
 
-// Schema contains the types of payload members by name. The zero Schema allows every payload.
+// Schema maps the names of payload members to their types. The zero Schema allows every payload.
 type Schema map[string]Type
 
 // Definition is a team's definition of a custom event.
@@ -67,7 +67,7 @@ type Definition struct {
 	Name      string
 	Schema    Schema // nil for none
 	CreatedAt time.Time
-	UpdatedAt time.Time // zero if the definition was never updated
+	UpdatedAt time.Time // zero if the definition has never been updated
 }
 
 // Occurrence is a custom event that a team has sent.
@@ -75,7 +75,7 @@ type Occurrence struct {
 	TeamID    string
 	Name      string
 	ContactID string // "" if the team has no contact with the address
-	Address   string // normalized in the same way as stored addresses
+	Address   string // normalized in the same way as stored contact addresses
 	Payload   string // a JSON object; "" for none
 	At        time.Time
 }

@@ -172,7 +172,7 @@ func TestSend(t *testing.T) {
 		if happened != nil {
 			t.Errorf("what was refused happened: %+v", happened)
 		}
-		// A team's definition of an event does not apply to events of other teams.
+		// A team's definition of an event does not apply to events sent by other teams.
 		if err := s.Send(ctx, n.Other.TeamID, customevents.NewEvent{Event: "trial.started", Address: "a@x.example",
 			Payload: []byte(`{"plan":1}`)}); err != nil {
 			t.Error(err)
@@ -180,7 +180,7 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// Send runs OnEvent and the caller's function Also in one transaction.
+// Send calls OnEvent and the caller's Also function in one transaction.
 func TestSendIsWhole(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, n *testnode.Node) {

@@ -38,7 +38,7 @@ func (s Schema) check() error {
 	return nil
 }
 
-// dates are the accepted date formats. A time without a zone is in UTC.
+// dates are the accepted date formats. A time without a time zone is in UTC.
 var dates = []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"}
 
 func isDate(text string) bool {
@@ -80,14 +80,14 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Format(); err != nil { // unnecessary escapes are removed, so that an erasure finds addresses in the text
+	if err := v.Format(); err != nil { // this removes unnecessary escapes, so that an erasure finds addresses
 		return "", malformed(err)
 	}
 	return string(v), nil
 }
 
-// checkShape returns an error if a text is not a JSON object, is nested too deeply, or contains values that cannot be
-// stored.
+// checkShape returns an error if a payload is not a JSON object, is nested too deeply, or contains values that cannot
+// be stored.
 func checkShape(text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	if d.PeekKind() != '{' {
@@ -119,7 +119,7 @@ func malformed(err error) error {
 	return fault.Invalidf("payload", "The `payload` field %s.", what).Because(err)
 }
 
-// checkValue returns an error if a payload member does not have its type in the schema.
+// checkValue returns an error if a payload member does not have the type given in the schema.
 func (s Schema) checkValue(event, name string, value jsontext.Value) error {
 	want, ok := s[name]
 	if !ok || value.Kind() == 'n' {

@@ -46,7 +46,7 @@ func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema
 		return def, err
 	}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		// The lock prevents concurrent requests from exceeding the limit of definitions.
+		// The lock prevents concurrent requests from exceeding the limit on the number of definitions.
 		if err := tx.Serialize(ctx, "custom events of "+teamID); err != nil {
 			return err
 		}
@@ -108,7 +108,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrName string) (def Defi
 	return def, err
 }
 
-// EraseTeam deletes the definitions of a team.
+// EraseTeam deletes a team's definitions.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	if err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) { return erase(ctx, tx, teamID) }); err != nil {
 		return fmt.Errorf("erase the custom events of team %s: %w", teamID, err)
@@ -116,19 +116,19 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// NewEvent is an event that a caller sends. Exactly one of the fields ContactID and Address must be set.
+// NewEvent is an event that a caller sends. Exactly one of ContactID and Address must be set.
 type NewEvent struct {
 	Event     string
 	ContactID string
-	Address   string // address of a contact, which need not exist
-	Payload   []byte // a JSON object; empty or null for none
+	Address   string // address of the contact; the contact need not exist
+	Payload   []byte // JSON object; empty or null for none
 
-	// If the function Also is not nil, Send calls it in the transaction that accepts the event.
+	// If Also is not nil, Send calls it in the transaction that accepts the event.
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
 // Send accepts an event and calls OnEvent. If Send returns an error, the event was not accepted, unless the error says
-// that it may have been accepted.
+// that the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
@@ -147,8 +147,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
-	// Use a separate transaction, because OnEvent locks rows of the contact, and shared transactions with events of the
-	// same contacts would deadlock.
+	// Use a separate transaction, because OnEvent locks rows of the contact. If several events for the same contacts
+	// shared a transaction, transactions would deadlock.
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if err := s.OnEvent(ctx, tx, o); err != nil {

@@ -36,7 +36,7 @@ func scan(r db.Row) (def Definition, err error) {
 	return def, err
 }
 
-// encoded returns the JSON of a schema for storage.
+// encoded returns a schema as JSON for storage.
 func (s Schema) encoded() (string, error) {
 	if s == nil {
 		return "", nil
@@ -99,7 +99,7 @@ func count(ctx context.Context, r db.Reader, teamID string) (n int, err error) {
 	return n, err
 }
 
-// update saves a definition. The transaction fails with a NotFound fault if the definition was deleted.
+// update saves a definition. The transaction fails with a NotFound fault if the definition has been deleted.
 func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 	fields, err := def.Schema.encoded()
 	if err != nil {
@@ -110,7 +110,7 @@ func update(ctx context.Context, tx *db.Tx, def *Definition) error {
 	return nil
 }
 
-// remove deletes a definition. The transaction fails with a NotFound fault if the definition was already deleted.
+// remove deletes a definition. The transaction fails with a NotFound fault if the definition has already been deleted.
 func remove(ctx context.Context, tx *db.Tx, def *Definition) {
 	tx.QueueOne(ctx, notFound(), `DELETE FROM custom_events WHERE id = $1 AND team_id = $2`, def.ID, def.TeamID)
 }

@@ -1,6 +1,6 @@
-// Package jsonread reads the JSON of requests member by member. The errors of this package are Invalid and Missing
-// faults. The field of a fault from this package is the path of the JSON value, such as steps[2].config.url, and its
-// message is a sentence about that value.
+// Package jsonread reads the JSON of requests member by member. Errors returned by this package are Invalid and Missing
+// faults. A fault's field is the path of the JSON value, such as steps[2].config.url, and its message is a sentence
+// about that value.
 //
 // The automation engine and its simulation use this package, because decoding into Go structs would lose the paths of
 // values.
@@ -20,13 +20,13 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// Object is a JSON object of a request.
+// Object is a JSON object in a request.
 type Object struct {
-	Path    string // path of the object, such as steps[2].config
+	Path    string // path of the object in the request, such as steps[2].config
 	Members map[string]jsontext.Value
 }
 
-// ParseObject parses the JSON object at a path.
+// ParseObject parses the JSON object at the given path.
 func ParseObject(path string, text jsontext.Value) (Object, error) {
 	o := Object{Path: path}
 	if err := json.Unmarshal(text, &o.Members); err != nil || o.Members == nil {
@@ -38,7 +38,7 @@ func ParseObject(path string, text jsontext.Value) (Object, error) {
 // At returns the path of the member with the given name.
 func (o Object) At(name string) string { return Join(o.Path, name) }
 
-// Join appends a member's name to the path of its object. Join truncates names of more than 100 characters.
+// Join appends a member's name to the path of its object. It truncates names that are longer than 100 characters.
 func Join(path, name string) string {
 	const limit = 100
 	if utf8.RuneCountInString(name) > limit {
@@ -53,7 +53,8 @@ func (o Object) Has(name string) bool {
 	return ok && text.Kind() != jsontext.KindNull
 }
 
-// Only returns an error if the object has a member that is not in names, so that misspelt member names are detected.
+// Only returns an error if the object has a member that is not in names. In this way, misspelled member names are
+// detected.
 func (o Object) Only(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
 		if !slices.Contains(names, name) {
@@ -63,7 +64,7 @@ func (o Object) Only(names ...string) error {
 	return nil
 }
 
-// Renamed returns an error if the object has a member with a former name but no member with the new name.
+// Renamed returns an error if the object has a member with the former name but no member with the new name.
 func (o Object) Renamed(former, present string) error {
 	if !o.Has(former) || o.Has(strings.Split(present, ".")[0]) {
 		return nil
@@ -71,7 +72,7 @@ func (o Object) Renamed(former, present string) error {
 	return Invalidf(o.At(former), "is not read any more: use `%s`.", o.At(present))
 }
 
-// Optional returns the text of a member like [Line], or "" if the object does not have the member.
+// Optional parses a member as [Line] does and returns its string, or "" if the object does not have the member.
 func (o Object) Optional(name string, limit int) (text string, err error) {
 	if !o.Has(name) {
 		return "", nil
@@ -79,7 +80,7 @@ func (o Object) Optional(name string, limit int) (text string, err error) {
 	return Line(o.At(name), o.Members[name], limit)
 }
 
-// Required returns the text of a member like [Line], and an error if the member is missing or empty.
+// Required parses a member as [Line] does and returns its string, or an error if the member is missing or empty.
 func (o Object) Required(name string, limit int) (string, error) {
 	text, err := o.Optional(name, limit)
 	if err == nil && text == "" {
@@ -96,7 +97,7 @@ func (o Object) Object(name string) (Object, error) {
 	return ParseObject(o.At(name), o.Members[name])
 }
 
-// List returns the items of a member that must be a list, or nil if the object does not have the member.
+// List returns the items of a member, which must be a list. It returns nil if the object does not have the member.
 func (o Object) List(name string) (items []jsontext.Value, err error) {
 	if !o.Has(name) {
 		return nil, nil
@@ -104,7 +105,7 @@ func (o Object) List(name string) (items []jsontext.Value, err error) {
 	return List(o.At(name), o.Members[name])
 }
 
-// List parses the JSON list at a path and returns its items.
+// List parses the JSON list at the given path and returns its items.
 func List(path string, text jsontext.Value) (items []jsontext.Value, err error) {
 	if err := json.Unmarshal(text, &items); err != nil || items == nil {
 		return nil, Invalidf(path, "must be a list.")
@@ -112,8 +113,8 @@ func List(path string, text jsontext.Value) (items []jsontext.Value, err error) 
 	return items, nil
 }
 
-// Text parses the JSON string at a path. Text returns an error if the string contains NUL or has more characters than
-// the limit.
+// Text parses the JSON string at the given path. Text returns an error if the string contains NUL or has more
+// characters than the limit.
 func Text(path string, value jsontext.Value, limit int) (text string, err error) {
 	if value.Kind() != jsontext.KindString || json.Unmarshal(value, &text) != nil {
 		return "", Invalidf(path, "must be a text in UTF-8.")
@@ -127,7 +128,7 @@ func Text(path string, value jsontext.Value, limit int) (text string, err error)
 	return text, nil
 }
 
-// Line is like [Text], but also returns an error if the string contains control characters.
+// Line is like [Text], but it also returns an error if the string contains control characters.
 func Line(path string, value jsontext.Value, limit int) (string, error) {
 	text, err := Text(path, value, limit)
 	if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
@@ -136,7 +137,7 @@ func Line(path string, value jsontext.Value, limit int) (string, error) {
 	return text, err
 }
 
-// Quote quotes a string of a request and truncates it to 60 characters, for use in an error message.
+// Quote quotes a string from a request for use in an error message, and truncates it to 60 characters.
 func Quote(text string) string {
 	const limit = 60
 	if utf8.RuneCountInString(text) > limit {
@@ -145,8 +146,8 @@ func Quote(text string) string {
 	return fmt.Sprintf("%q", text)
 }
 
-// Invalidf returns an Invalid fault for the field at a path. The message is a sentence that begins with the path and
-// continues with the formatted text.
+// Invalidf returns an Invalid fault for the field at the given path. The message is a sentence that begins with the
+// path and continues with the formatted text.
 func Invalidf(path, format string, args ...any) error {
 	return fault.Invalidf(path, "The `%s` field %s", path, fmt.Sprintf(format, args...))
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxInteger is the largest integer up to which a float64 represents every integer exactly. Package jsonread accepts
-// only numbers from -MaxInteger to MaxInteger.
+// MaxInteger is the largest integer such that a float64 can represent it and all smaller positive integers exactly.
+// Package jsonread accepts only numbers from -MaxInteger to MaxInteger.
 const MaxInteger = 1<<53 - 1
 
-// Number parses the JSON number at a path.
+// Number parses the JSON number at the given path.
 func Number(path string, value jsontext.Value) (n float64, err error) {
 	if value.Kind() != jsontext.KindNumber || json.Unmarshal(value, &n) != nil || math.Abs(n) > MaxInteger {
 		return 0, Invalidf(path, "must be a number from -%d to %[1]d.", int64(MaxInteger))
@@ -22,9 +22,9 @@ func Number(path string, value jsontext.Value) (n float64, err error) {
 	return n, nil
 }
 
-// CheckNumbers returns an error if a JSON text contains a number beyond ±MaxInteger, which would be rounded. The field
-// of the error is the path of the number, such as payload.items[2].id. CheckNumbers returns no error for a text that is
-// not valid JSON.
+// CheckNumbers returns an error if a JSON value contains a number beyond ±MaxInteger, which would be rounded. The
+// error's field is the path of the number, such as payload.items[2].id. CheckNumbers does not return an error for
+// invalid JSON.
 func CheckNumbers(path string, text []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(text))
 	for {
@@ -42,8 +42,8 @@ func CheckNumbers(path string, text []byte) error {
 	}
 }
 
-// decoderPath returns the path of the value that a decoder has just read. The returned path begins with root, the path
-// of the decoded text.
+// decoderPath returns the path of the value that a decoder has just read. The returned path begins with root, which is
+// the path of the whole decoded value.
 func decoderPath(root string, d *jsontext.Decoder) string {
 	path, level := root, 0
 	for token := range d.StackPointer().Tokens() {

@@ -50,8 +50,8 @@ func (c *signing) forget() {
 	c.mu.Unlock()
 }
 
-// keys returns all signing keys. It uses the cache if the cache is younger than the given maximum age. Concurrent
-// callers share one database query.
+// keys returns all signing keys. If the cache is younger than the given maximum age, keys returns the cached keys.
+// Concurrent callers share one database query.
 func (s *Service) keys(ctx context.Context, within time.Duration) ([]key, error) {
 	c := &s.signing
 	c.mu.Lock()
@@ -180,8 +180,8 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the signing keys that can be decrypted. It omits keys that were sealed with an earlier secret
-// key of the installation.
+// openableKeys returns the signing keys that can be decrypted. openableKeys omits keys that were sealed with an earlier
+// secret key of the installation.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))

@@ -240,8 +240,8 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume adds the recipients of a batch of emails to the daily usage. It returns the new total, or a fault if a limit
-// is exceeded.
+// consume adds the recipients of a batch of emails to the daily usage. consume returns the new total, or a fault if a
+// limit is exceeded.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {

@@ -8,8 +8,9 @@ import (
 
 const uriMax = 2048 // maximum length of a client's redirect URIs and other URIs, in characters
 
-// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser would open some of these URIs as a
-// document or a local file. Others would not lead back to the app but, for example, make a phone call.
+// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser would open URIs with some of these
+// schemes as a document or a local file. URIs with other refused schemes would not lead back to the app but, for
+// example, make a phone call.
 var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
 	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
 	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}

@@ -36,9 +36,9 @@ type NewClient struct {
 }
 
 // Register registers a client. At most 20 clients may be registered from one address per hour, and all addresses
-// together may register at most 500 clients that stay unused. Both limits apply across all nodes. If a limit is
-// reached, Register returns a TooManyRequests error. The audit log records a client only at its first consent, so that
-// unauthenticated clients cannot flood the log.
+// together may register at most 500 clients that stay unused. Both registration limits apply across all nodes. If a
+// limit is reached, Register returns a TooManyRequests error. The audit log records a client only at its first consent,
+// so that unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {
@@ -132,7 +132,7 @@ func scopesOf(text string, otherwise Scopes) (Scopes, error) {
 	return set, nil
 }
 
-// isInvisible reports whether a character is invisible or changes the text direction. With such characters, one
+// isInvisible reports whether a character is invisible or changes the text direction. With invisible characters, one
 // client's name could be made to look like another's.
 func isInvisible(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == utf8.RuneError

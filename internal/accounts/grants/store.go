@@ -118,8 +118,8 @@ func setRevokedOfKey(ctx context.Context, tx *db.Tx, teamID, keyID string) (int6
 }
 
 // lockRefreshState returns the refresh state of an active grant and locks its row. The UPDATE statement changes no
-// value, but on PostgreSQL it locks the row. Because of this lock, the second of two concurrent uses of a refresh token
-// sees the effect of the first.
+// value, but on PostgreSQL it locks the row. Because of the row lock, the second of two concurrent uses of a refresh
+// token sees the effect of the first.
 func lockRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string) (l refreshState, err error) {
 	var rotated int64
 	err = tx.QueryRow(ctx, `UPDATE oauth_grants SET generation = generation
@@ -136,8 +136,8 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 }
 
 // expireGrants revokes a batch of grants, across all teams, whose refresh tokens have expired. The outer conditions of
-// the UPDATE recheck rows that a concurrent transaction has changed. They are written so that the query planner does
-// not use a partial index for these conditions.
+// the UPDATE recheck rows that a concurrent transaction has changed. The outer conditions are written so that the query
+// planner does not use a partial index for them.
 func expireGrants(ctx context.Context, tx *db.Tx, now time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `UPDATE oauth_grants SET revoked_at = $1, revoked_reason = $2 WHERE id IN (SELECT id
 		FROM oauth_grants WHERE revoked_at = 0 AND expires_at < $1 ORDER BY expires_at, id LIMIT $3)
@@ -235,7 +235,7 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 }
 
 // countRecent returns two counts for the period since the given time: the clients registered from one address, and all
-// unused clients. Both counts are small, because the registration limits bound them.
+// unused clients. Both counts of clients are small, because the registration limits bound them.
 func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT
 		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),

@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// A sign-in with a wrong password runs the same SQL statements whether or not an active account exists, and so does a
-// request for a reset link. Therefore the response time does not reveal which accounts exist.
+// A sign-in with a wrong password, or a request for a reset link, runs the same SQL statements whether or not an active
+// account exists. If the statements differed, the response time would reveal which accounts exist.
 func TestSameWork(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -42,8 +42,8 @@ func TestSameWork(t *testing.T) {
 	})
 }
 
-// TestBroken makes each SQL statement fail in turn. It checks that each failure is an internal error and that the
-// operation can be retried, because a failed transaction does not consume a code, link or challenge.
+// TestBroken makes each SQL statement fail in turn. TestBroken checks that each failure is an internal error and that
+// the operation can be retried, because a failed transaction does not consume a code, link or challenge.
 func TestBroken(t *testing.T) {
 	t.Parallel()
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

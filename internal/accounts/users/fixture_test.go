@@ -21,7 +21,8 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// fixture is a users service with its own clock. It collects the emails that the service sends and its audit entries.
+// fixture is a users service with its own clock. The fixture collects the emails that the service sends and the audit
+// entries that it writes.
 type fixture struct {
 	*testing.T
 	*users.Service

@@ -182,11 +182,11 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 // FinishOIDC finishes a sign-in at the OIDC provider. The parameters are the cookie and the query parameters of the
 // provider's redirect: state and code, or an error. The session must be the one that was passed to BeginOIDC.
 //
-// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. In that
-// case, the provider must have verified the address, and the user must have no other way to sign in. A user with
-// another way to sign in must use it and then link the provider's account, so that somebody who controls the address at
-// the provider cannot take over the Postrider account. If no user has the address, the provider's account is returned
-// as Unknown.
+// If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. To sign
+// in a user who is not linked, the provider must have verified the address, and the user must have no other way to sign
+// in. A user with another way to sign in must use it and then link the provider's account, so that somebody who
+// controls the address at the provider cannot take over the Postrider account. If no user has the address, the
+// provider's account is returned as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow

@@ -38,8 +38,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns the WebAuthn relying party for a public URL. It returns an error if the URL has no host name,
-// because browsers do not accept IP addresses for passkeys.
+// relyingParty returns the WebAuthn relying party for a public URL. relyingParty returns an error if the URL has no
+// host name, because browsers do not accept IP addresses for passkeys.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -406,7 +406,7 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 }
 
 // checkCanSignIn returns a fault if the user has no way left to sign in. The transaction must lock the user before it
-// deletes a factor. Because of this lock, if two transactions delete the last two factors, the second transaction sees
+// deletes a factor. The lock ensures that if two transactions delete the last two factors, the second transaction sees
 // the first deletion.
 func checkCanSignIn(ctx context.Context, tx *db.Tx, u row) error {
 	if u.HasPassword {

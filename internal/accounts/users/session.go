@@ -195,8 +195,8 @@ func (s *Service) SetTeam(ctx context.Context, sessionID, teamID string) error {
 	})
 }
 
-// cut truncates an untrusted string to at most n bytes. The result is valid UTF-8 without NUL characters, because
-// PostgreSQL rejects any other string.
+// cut truncates an untrusted string to at most n bytes. The truncated string is valid UTF-8 without NUL characters,
+// because PostgreSQL rejects any other string.
 func cut(text string, n int) string {
 	if len(text) > n {
 		text = text[:n]

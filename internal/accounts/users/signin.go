@@ -198,7 +198,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 }
 
 // useCode marks a TOTP code as used, given the time step that the code matched. If the step is 0, useCode consumes a
-// recovery code instead. It returns the name of the method used as the second factor, or "" if the code is wrong.
+// recovery code instead. useCode returns the name of the method used as the second factor, or "" if the code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {

@@ -67,8 +67,8 @@ func hasToken(ctx context.Context, r db.Reader, hash, kind string, now time.Time
 	return n > 0, nil
 }
 
-// deleteKind deletes a user's tokens of one kind. If the user id is empty, it deletes the tokens that belong to no
-// user.
+// deleteKind deletes a user's tokens of one kind. If the user id is empty, deleteKind deletes the tokens that belong to
+// no user.
 func deleteKind(ctx context.Context, tx *db.Tx, kind, userID string) {
 	tx.Queue(ctx, `DELETE FROM user_tokens WHERE kind = $1 AND user_id = $2`, kind, userID)
 }

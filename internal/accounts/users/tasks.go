@@ -30,8 +30,8 @@ type task struct {
 	f    func(ctx context.Context, tx *db.Tx) error
 }
 
-// Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. These tasks record
-// failed sign-ins and email reset links.
+// Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. The queued tasks
+// record failed sign-ins and email reset links.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

@@ -66,8 +66,8 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// advanceOnce carries out a run's next steps in one transaction. It returns true if another transaction must continue
-// the run, and false if the run's job has ended or is waiting.
+// advanceOnce carries out a run's next steps in one transaction. advanceOnce returns true if another transaction must
+// continue the run, and false if the run's job has ended or is waiting.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
 	if err != nil {

@@ -88,7 +88,7 @@ type Automation struct {
 	revision  int64
 }
 
-// RunStatus is the status of a run. Its values are those that the public API uses for the status.
+// RunStatus is the status of a run. The values of RunStatus are those that the public API uses.
 type RunStatus string
 
 const (

@@ -266,8 +266,8 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// pruneVersions deletes the unused versions of an automation before the graph is replaced. It returns an error if the
-// automation still has maxVersions versions.
+// pruneVersions deletes the unused versions of an automation before the graph is replaced. pruneVersions returns an
+// error if the automation still has maxVersions versions.
 func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)
 	if err := deleteWithoutRuns(ctx, tx, a); err != nil {

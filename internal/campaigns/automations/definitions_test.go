@@ -21,7 +21,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// author is a node with an automations service. Its methods act for the team Acme.
+// author is a node with an automations service. The methods of author act for the team Acme.
 type author struct {
 	*testnode.Node
 	a *automations.Service

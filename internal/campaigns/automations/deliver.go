@@ -62,8 +62,8 @@ func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, b
 	return nil
 }
 
-// runsBegunBy returns the number of runs that an event begins. It returns at least 1, because the event may also wake
-// runs.
+// runsBegunBy returns the number of runs that an event begins. runsBegunBy returns at least 1, because the event may
+// also wake runs.
 func runsBegunBy(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
 
 // eventBatch is the payload of a beginKind job.
@@ -104,8 +104,8 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 	return nil
 }
 
-// deliverQueued handles jobs of the kind beginKind. It skips events for contacts that were deleted after the job was
-// enqueued.
+// deliverQueued handles jobs of the kind beginKind. deliverQueued skips events for contacts that were deleted after the
+// job was enqueued.
 func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
 	var w eventBatch
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {

@@ -23,8 +23,8 @@ type prepared struct {
 }
 
 // prepareEmails prepares the emails that a run's next steps may send. If the run takes another path or its contact
-// changes, the email that the run needs may be missing or different. In that case, the transaction ends before the step
-// that sends the email, and the email is prepared again before the next transaction.
+// changes, the email that the run needs may be missing or different. If the prepared email does not fit, the
+// transaction ends before the step that sends it, and the email is prepared again before the next transaction.
 func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	at.prepared = map[string]*prepared{}
 	if at.contact == nil {

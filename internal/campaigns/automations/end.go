@@ -53,8 +53,8 @@ func (s *Service) cancelOne(ctx context.Context, j jobs.Job, r *row, reason Reas
 //
 // endStoppedRuns lists the runs by id. Ids are not in commit order, because each node creates ids with its own clock.
 // The list can therefore miss a run from an older epoch, but only if the run was committed after the automation was
-// stopped. Such a run has not carried out a step yet, and its first step detects the old epoch. A waiting run has
-// carried out its first step, so it was committed before the stop and is not missed.
+// stopped. A run that was committed after the stop has not carried out a step yet, and its first step detects the old
+// epoch. A waiting run has carried out its first step, so it was committed before the stop and is not missed.
 func (s *Service) endStoppedRuns(ctx context.Context, j jobs.Job) error {
 	for after, more := "", true; more; {
 		ids, last, err := staleRuns(ctx, s.p.DB.Reader, j.TeamID, j.Payload, after, maxEnded)
@@ -125,7 +125,7 @@ func (s *Service) EndContact(ctx context.Context, tx *db.Tx, teamID, contactID s
 	return nil
 }
 
-// deletedContact identifies a deleted contact. It is the payload of jobs of the kind deletedContactKind.
+// deletedContact identifies a deleted contact. A deletedContact is the payload of jobs of the kind deletedContactKind.
 type deletedContact struct {
 	ContactID string `json:"contact"`
 	Except    string `json:"except"` // the run whose step deleted the contact, or ""
@@ -145,8 +145,8 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of de
 	return int64(len(all)), nil
 }
 
-// forgetSome erases a deleted contact's data from a batch of its runs, starting after the given run id. It returns the
-// last run id in the batch, and whether the contact has more runs.
+// forgetSome erases a deleted contact's data from a batch of its runs, starting after the given run id. forgetSome
+// returns the last run id in the batch, and whether the contact has more runs.
 func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact, after string) (last string, more bool,
 	err error) {
 	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)

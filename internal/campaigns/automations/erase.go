@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// sweepAfter is how long the rows of a deleted automation are kept. By then, every transaction that was inserting a run
-// during the deletion has ended.
+// sweepAfter is how long the rows of a deleted automation are kept. Once sweepAfter has passed, every transaction that
+// was inserting a run during the deletion has ended.
 const sweepAfter = time.Hour
 
 // Sweep deletes the rows of deleted automations whose runs have all ended. A cron job calls Sweep.
@@ -69,8 +69,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	}
 }
 
-// RemoveRuns deletes a batch of runs that ended before the given time, together with their steps. It returns "" if no
-// such runs remain. The counters that enforce the reentry rules of automations are kept.
+// RemoveRuns deletes a batch of runs that ended before the given time, together with their steps. RemoveRuns returns ""
+// if no such runs remain. The counters that enforce the reentry rules of automations are kept.
 func (s *Service) RemoveRuns(ctx context.Context, teamID string, before time.Time, _ string) (next string, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		next = ""
@@ -174,8 +174,8 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 	return nil
 }
 
-// replaceIn replaces an address in an automation's runs. It omits the runs of the given contact, because eraseContact
-// deletes those.
+// replaceIn replaces an address in an automation's runs. replaceIn omits the runs of the given contact, because
+// eraseContact deletes those.
 func (s *Service) replaceIn(ctx context.Context, teamID, automationID, contactID string, a erasure.Address, dry bool,
 	found *erasure.Report) error {
 	for after := ""; ; {

@@ -14,7 +14,7 @@ import (
 
 // Runs returns a page of an automation's runs, newest first and without their steps. An empty list of statuses selects
 // all runs. If only a few of very many rows match, a page may have fewer runs than its limit, even though more runs
-// exist. In that case, the result next is the cursor for continuing in the same direction.
+// exist. If a page ends early, the result next is the cursor for continuing in the same direction.
 func (s *Service) Runs(ctx context.Context, teamID, automationID string, statuses []RunStatus, p page.Page) (all []Run,
 	more bool, next string, err error) {
 	known := []RunStatus{Running, Completed, Failed, Cancelled}
@@ -84,8 +84,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 }
 
 // applyEpoch changes the status of a running run to cancelled if the run's epoch is older than the automation's. A job
-// will end such runs later, but users must see them as cancelled immediately. applyEpoch also sets the message that
-// explains the run's reason.
+// will end runs of older epochs later, but users must see them as cancelled immediately. applyEpoch also sets the
+// message that explains the run's reason.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped

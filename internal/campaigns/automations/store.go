@@ -194,8 +194,8 @@ func insertRow(ctx context.Context, tx *db.Tx, r *row, reason Reason) {
 		r.step, db.Micros(r.waitUntil), r.waitFor, r.depth, r.steps, r.eventAt.UnixMicro(), tx.Now().UnixMicro(), ended)
 }
 
-// fenced is the end of an UPDATE statement. It makes the statement change a run only if the run's revision has not
-// changed since the run was read.
+// fenced is the end of an UPDATE statement that must change a run only if the run's revision has not changed since the
+// run was read.
 const fenced = `, revision = revision + 1 WHERE id = $1 AND team_id = $2 AND revision = $3 AND status = 'running'`
 
 // sameEpoch is an SQL condition which requires that the run's automation has not been stopped since the run was read.
@@ -298,8 +298,8 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 // forgottenMessage replaces the message of a failed step after the run's contact has been deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs. It keeps the status of each step, and the reason why a
-// step failed or was skipped.
+// forgetSteps erases the contact's data from the steps of runs. forgetSteps keeps the status of each step, and the
+// reason why a step failed or was skipped.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
@@ -351,8 +351,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns the ids of a contact's active runs, up to the given limit. It omits the run whose id is given as
-// except.
+// activeRunsOf returns the ids of a contact's active runs, up to the given limit. activeRunsOf omits the run whose id
+// is given as except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,

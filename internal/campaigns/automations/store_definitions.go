@@ -156,8 +156,8 @@ func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err 
 	return n, nil
 }
 
-// claim increments an automation's revision, which locks the automation until the transaction ends. It returns false if
-// the automation has been changed or deleted since it was read.
+// claim increments an automation's revision, which locks the automation until the transaction ends. claim returns false
+// if the automation has been changed or deleted since it was read.
 func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE automations SET revision = revision + 1 WHERE id = $1 AND team_id = $2
 		AND revision = $3 AND deleted_at = 0`, a.ID, a.TeamID, a.revision)
@@ -175,8 +175,8 @@ func save(ctx context.Context, tx *db.Tx, a *Automation) {
 		a.UpdatedAt.UnixMicro())
 }
 
-// markStopped disables an automation and increments its epoch. It returns the automation without its graph and version
-// number.
+// markStopped disables an automation and increments its epoch. markStopped returns the automation without its graph and
+// version number.
 func markStopped(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
 	return scanStopped(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
 		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+stoppedColumns, automationID,

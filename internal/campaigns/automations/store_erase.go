@@ -194,8 +194,8 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 // runWithAddress is a run whose events contain a given address.
 type runWithAddress struct{ id, payload, received string }
 
-// runsWithAddress returns the runs in a runRange whose events contain an address. It omits the runs of the given
-// contact.
+// runsWithAddress returns the runs in a runRange whose events contain an address. runsWithAddress omits the runs of the
+// given contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
@@ -233,8 +233,8 @@ type stepWithAddress struct {
 	output, message string
 }
 
-// stepsWithAddress returns the steps of the runs in a runRange whose output or message contains an address. It omits
-// the runs of the given contact.
+// stepsWithAddress returns the steps in the runs of a runRange if the step's output or message contains an address.
+// stepsWithAddress omits the runs of the given contact.
 func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]stepWithAddress,
 	error) {

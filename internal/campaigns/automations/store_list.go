@@ -46,7 +46,7 @@ func scanShown(r db.Row) (Run, error) {
 }
 
 // runList is a query for an automation's runs that reads them in order from a single index. The condition cond, if not
-// empty, filters the runs further. It is used only to select running runs by epoch, and most rows match it.
+// empty, filters the runs further. The condition is used only to select running runs by epoch, and most rows match it.
 type runList struct {
 	where, cond string
 	args        []any

@@ -44,7 +44,7 @@ func (t *trigger) dest(timeout *int64, before ...any) []any {
 }
 
 // lookUpEvent returns the automations that an event triggers, and the ids of the contact's runs that are waiting for
-// the event, both sorted by id. It returns at most maxWoken+1 run ids, all of them greater than after.
+// the event, both sorted by id. lookUpEvent returns at most maxWoken+1 run ids, all of them greater than after.
 func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// cause is stored in the context. It identifies the run whose step causes the events in a transaction.
+// cause is a context value that identifies the run whose step causes the events in a transaction.
 type cause struct {
 	runID string
 	depth int64

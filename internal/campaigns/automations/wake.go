@@ -22,7 +22,7 @@ const wakeKind = "automations.wake"
 // maxWoken is the maximum number of waiting runs that receive an event in one transaction.
 const maxWoken = 100
 
-// wakePayload is the payload of a wakeKind job. It contains an event and the runs that are to receive the event.
+// wakePayload is the payload of a wakeKind job: an event, and the runs that are to receive the event.
 type wakePayload struct {
 	Name      string    `json:"name"`
 	ContactID string    `json:"contact"`

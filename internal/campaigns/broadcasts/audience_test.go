@@ -46,8 +46,8 @@ func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	})
 }
 
-// Send refuses a draft whose segment or topic was deleted, and the error names the field. The draft can be sent after
-// another segment or topic has been chosen. Get does not return a deleted topic.
+// Send refuses a draft whose segment or topic was deleted, and the error names the field. A draft whose segment or
+// topic was deleted can be sent after another segment or topic has been chosen. Get does not return a deleted topic.
 func TestDraftOfWhatWasDeleted(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

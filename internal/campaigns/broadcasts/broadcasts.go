@@ -25,8 +25,9 @@
 // # Failures
 //
 // A problem that a user can fix, such as a domain that is no longer verified, pauses the broadcast. A problem that
-// cannot be fixed, such as a deleted segment, ends the broadcast with the status failed. In both cases, the reason is
-// stored and the team is notified. After a database error, the broadcast's job is retried without limit.
+// cannot be fixed, such as a deleted segment, ends the broadcast with the status failed. If a problem pauses or ends a
+// broadcast, the reason is stored and the team is notified. After a database error, the broadcast's job is retried
+// without limit.
 //
 // # Out of scope
 //

@@ -70,9 +70,9 @@ func (s *sender) became(broadcastID string) map[string]string {
 	return found
 }
 
-// A waiting email is not sent if its contact has opted out, even if the contact's address has changed. Nor is the email
-// sent if another contact that now has the recipient's address has opted out. If the email's contact was deleted, only
-// the contact with the recipient's address matters.
+// A waiting email is not sent if its contact has opted out, even if the contact's address has changed. The email is
+// also not sent if another contact that now has the recipient's address has opted out. If the email's contact was
+// deleted, only the contact with the recipient's address matters.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut

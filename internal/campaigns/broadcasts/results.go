@@ -54,8 +54,8 @@ func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor decodes a pagination cursor. It returns an error if the result is a string that PostgreSQL cannot
-// compare. An empty cursor is decoded as "".
+// decodeCursor decodes a pagination cursor. decodeCursor returns an error if the result is a string that PostgreSQL
+// cannot compare. An empty cursor is decoded as "".
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||
@@ -68,7 +68,7 @@ func decodeCursor(field, cursor string) (string, error) {
 
 // Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors must
 // come from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients
-// than its limit even though more exist. In that case, the result next is the cursor for continuing in the same
+// than its limit even though more exist. If a page ends early, the result next is the cursor for continuing in the same
 // direction.
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
@@ -220,8 +220,8 @@ type Results struct {
 	Variants []Tally          // empty if there is no A/B test
 }
 
-// Results returns the recipient counts of a broadcast. It reads only stored counters, so the time it takes does not
-// depend on the number of recipients.
+// Results returns the recipient counts of a broadcast. Results reads only stored counters, so the time it takes does
+// not depend on the number of recipients.
 func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Results, err error) {
 	if r.Broadcast, err = getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
 		return r, err

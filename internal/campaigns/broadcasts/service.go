@@ -342,10 +342,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// lockUnchanged locks a broadcast that was read before the transaction began. It returns a copy with the next revision,
-// which the caller changes and saves. If the broadcast has been changed since it was read, or has none of the given
-// statuses, lockUnchanged returns an error. If two requests send the same draft, the second request therefore fails.
-// lockUnchanged does not modify the broadcast passed as read, because the transaction may be retried.
+// lockUnchanged locks a broadcast that was read before the transaction began. lockUnchanged returns a copy with the
+// next revision, which the caller changes and saves. If the broadcast has been changed since it was read, or has none
+// of the given statuses, lockUnchanged returns an error. If two requests send the same draft, the second request
+// therefore fails. lockUnchanged does not modify the broadcast passed as read, because the transaction may be retried.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
 	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)

@@ -176,7 +176,7 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	return all, nil
 }
 
-// variantContents returns the variants of a broadcast, sorted by number. Only their content ids are set.
+// variantContents returns the variants of a broadcast, sorted by number, with only their content ids set.
 func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
 	rows, err := r.Query(ctx, `SELECT content_id FROM broadcast_variants WHERE broadcast_id = $1 AND team_id = $2
 		ORDER BY number`, broadcastID, teamID)

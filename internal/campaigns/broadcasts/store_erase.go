@@ -12,7 +12,7 @@ import (
 
 const eraseRows = 500 // maximum number of rows that one statement deletes
 
-// EraseTeam deletes a team's broadcasts. Their contents are deleted by package content.
+// EraseTeam deletes a team's broadcasts. Package content deletes the contents of the broadcasts.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		all, err := someBroadcasts(ctx, s.p.DB.Reader, teamID)
@@ -118,9 +118,9 @@ func endedBefore(ctx context.Context, r db.Reader, teamID, after string, before 
 // erasedRecipients is the name of the counter in the report that EraseAddress returns.
 const erasedRecipients = "recipients of broadcasts, in which it was replaced"
 
-// EraseAddress erases an address from the recipients of broadcasts. It replaces the address in each recipient's row,
-// but keeps the row so that the counts stay correct, and it deletes the recipient's clicks. EraseAddress reads all
-// recipients of the teams in scope, in pages.
+// EraseAddress erases an address from the recipients of broadcasts. EraseAddress replaces the address in each
+// recipient's row, but keeps the row so that the counts stay correct. EraseAddress also deletes the recipient's clicks.
+// EraseAddress reads all recipients of the teams in scope, in pages.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {

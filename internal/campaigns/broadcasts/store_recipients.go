@@ -184,8 +184,8 @@ func clicksOf(ctx context.Context, r db.Reader, teamID, broadcastID string, all 
 	return nil
 }
 
-// listLinks returns the clicked links after or before a cursor, with the most clicked links first or, before a cursor,
-// last.
+// listLinks returns the clicked links after a cursor, most clicked first, or the links before a cursor in reverse
+// order.
 func listLinks(ctx context.Context, r db.Reader, teamID, broadcastID string, at linkCursor, before bool, limit int) (
 	[]Link, error) {
 	text := `SELECT link, url, clicks, recipients FROM broadcast_links WHERE broadcast_id = $1 AND team_id = $2`

@@ -38,7 +38,7 @@ func ParseObject(path string, text jsontext.Value) (Object, error) {
 // At returns the path of the member with the given name.
 func (o Object) At(name string) string { return Join(o.Path, name) }
 
-// Join appends a member's name to the path of its object. It truncates names that are longer than 100 characters.
+// Join appends a member's name to the path of its object. Join truncates names that are longer than 100 characters.
 func Join(path, name string) string {
 	const limit = 100
 	if utf8.RuneCountInString(name) > limit {
@@ -53,8 +53,7 @@ func (o Object) Has(name string) bool {
 	return ok && text.Kind() != jsontext.KindNull
 }
 
-// Only returns an error if the object has a member that is not in names. In this way, misspelled member names are
-// detected.
+// Only returns an error if the object has a member that is not in names, so that misspelled member names are detected.
 func (o Object) Only(names ...string) error {
 	for _, name := range slices.Sorted(maps.Keys(o.Members)) {
 		if !slices.Contains(names, name) {
@@ -97,7 +96,7 @@ func (o Object) Object(name string) (Object, error) {
 	return ParseObject(o.At(name), o.Members[name])
 }
 
-// List returns the items of a member, which must be a list. It returns nil if the object does not have the member.
+// List returns the items of a member, which must be a list. List returns nil if the object does not have the member.
 func (o Object) List(name string) (items []jsontext.Value, err error) {
 	if !o.Has(name) {
 		return nil, nil

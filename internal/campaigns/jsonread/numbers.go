@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// MaxInteger is the largest integer such that a float64 can represent it and all smaller positive integers exactly.
-// Package jsonread accepts only numbers from -MaxInteger to MaxInteger.
+// MaxInteger is the limit up to which a float64 represents every integer exactly. Package jsonread accepts only numbers
+// from -MaxInteger to MaxInteger.
 const MaxInteger = 1<<53 - 1
 
 // Number parses the JSON number at the given path.

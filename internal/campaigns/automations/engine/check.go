@@ -81,7 +81,7 @@ func (g *Graph) after(s *Step) (keys []string) {
 	return keys
 }
 
-// checkCycles returns an error if the graph has a cycle. It repeatedly removes the steps that have no incoming
+// checkCycles returns an error if the graph has a cycle. checkCycles repeatedly removes the steps that have no incoming
 // connections. Steps that cannot be removed in this way are on a cycle or follow a cycle.
 func (g *Graph) checkCycles() error {
 	incoming := make([]int, len(g.Steps)) // number of connections that lead to each step

@@ -209,7 +209,7 @@ func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failur
 	}
 }
 
-// resolveBool resolves a value to true or false. It also accepts the strings "true" and "false".
+// resolveBool resolves a value to true or false. resolveBool also accepts the strings "true" and "false".
 func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {

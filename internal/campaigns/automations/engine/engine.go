@@ -17,9 +17,9 @@
 //
 // # Failures
 //
-// Parse returns Invalid and Missing faults. Such a fault names its field by path, such as steps[2].config.template.id,
-// and its message contains the key of the step. If a run cannot carry out a step, for example because a value is
-// missing, Plan returns an action with a [Failure], but no error.
+// Parse returns Invalid and Missing faults. A fault from Parse names its field by path, such as
+// steps[2].config.template.id, and its message contains the key of the step. If a run cannot carry out a step, for
+// example because a value is missing, Plan returns an action with a [Failure], but no error.
 //
 // # Out of scope
 //

@@ -187,7 +187,7 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// withStep prefixes the message of a fault with the key of a step. It returns other errors unchanged.
+// withStep prefixes the message of a fault with the key of a step. withStep returns other errors unchanged.
 func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

@@ -389,8 +389,8 @@ const everythingConnected = `[{"from":"start","to":"mail"},{"from":"again","to":
 	{"from":"half","to":"set","type":"a"},{"from":"half","to":"add","type":"b"},{"from":"set","to":"add"},
 	{"from":"add","to":"call"},{"from":"call","to":"gone"}]`
 
-// The JSON of a graph contains the defaults, and writes durations in words. It contains no unknown members, and can be
-// parsed into the same graph.
+// The JSON of a graph contains the defaults, and writes durations in words. The JSON contains no unknown members, and
+// can be parsed into the same graph.
 func TestWritten(t *testing.T) {
 	t.Parallel()
 	g := parse(t, everything, everythingConnected)

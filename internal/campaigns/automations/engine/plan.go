@@ -37,8 +37,8 @@ func (g *Graph) Begin(id string, e Event) *Run {
 }
 
 // Plan returns the action of a run's current step at the time f.Now. If the run is already waiting and the wait is not
-// over, the action is the same wait. Plan returns any error from f.Fields that is not a fault. It also returns an error
-// if the run's current step does not exist in the graph.
+// over, the action is the same wait. Plan returns any error from f.Fields that is not a fault. Plan also returns an
+// error if the run's current step does not exist in the graph.
 func (g *Graph) Plan(r *Run, f Facts) (a Action, err error) {
 	m := &stepContext{g: g, step: g.step(r.At), run: r, facts: f}
 	if m.step == nil {

@@ -231,8 +231,8 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// whyUnknown returns advice for the user if a name refers to an event value that cannot exist. It returns "" for all
-// other names.
+// whyUnknown returns advice for the user if a name refers to an event value that cannot exist. whyUnknown returns ""
+// for all other names.
 func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
 	case name == "event" || name == "event.":
@@ -382,7 +382,7 @@ func fieldValue(v any) filter.Value {
 	return filter.OtherValue()
 }
 
-// textOf converts a string, number or bool, or a list of these, to a string. For other values, it returns false.
+// textOf converts a string, number or bool, or a list of these, to a string. For other values, textOf returns false.
 func textOf(v any) (string, bool) {
 	switch v := v.(type) {
 	case string:

@@ -54,8 +54,8 @@ func readWaitUntil(o jsonread.Object) (config, error) {
 	return c, c.readZone(o)
 }
 
-// readZone parses the time zone. It is given either as a zone name, or as an object with a fallback zone and the name
-// of the contact property that contains the zone.
+// readZone parses the time zone. The time zone is given either as a zone name, or as an object with a fallback zone and
+// the name of the contact property that contains the zone.
 func (c *waitUntil) readZone(o jsonread.Object) (err error) {
 	path := o.At("timezone")
 	switch {

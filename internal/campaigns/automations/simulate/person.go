@@ -24,7 +24,7 @@ const (
 	simulatedEmailID   = "00000000-0000-7000-8000-000000000002"
 )
 
-// person is the simulated contact. Its properties do not include fallback values.
+// person is the simulated contact. The properties of a person do not include fallback values.
 type person struct {
 	engine.Contact
 	segments   []string
@@ -224,7 +224,7 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply applies a change to the simulated contact. It returns the change for which system events occur, or nil if
+// apply applies a change to the simulated contact. apply returns the change for which system events occur, or nil if
 // nothing except the engagement has changed.
 func (p *person) apply(c *change) *engine.ContactChange {
 	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false

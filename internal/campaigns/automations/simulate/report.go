@@ -12,8 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
-// MaxReport is the maximum total size of the outputs, variables and bodies in a report, in bytes. Those that no longer
-// fit are omitted.
+// MaxReport is the maximum total size of the outputs, variables and bodies in a report, in bytes. Outputs, variables
+// and bodies that no longer fit are omitted.
 const MaxReport = 1 << 20
 
 // Text is a string in a report. An empty Text is encoded as null in JSON.
@@ -38,7 +38,8 @@ func (o Output) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any(o), json.Deterministic(true))
 }
 
-// Report is the result of a simulation. It contains no secrets except those that are in the graph or the scenario.
+// Report is the result of a simulation. A report contains no secrets except those that are in the graph or the
+// scenario.
 type Report struct {
 	Status    string    `json:"status"`                  // completed, failed or cancelled
 	Reason    Text      `json:"reason" nullable:"true"`  // why the run failed or was cancelled

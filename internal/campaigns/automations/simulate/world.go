@@ -75,9 +75,9 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// checkTopic checks whether a contact may receive emails about a topic. It returns the failure of the email step or the
-// reason for skipping it, or neither if the contact may receive the email. The parameter chosen is the contact's
-// choice: opt_in, opt_out or "".
+// checkTopic checks whether a contact may receive emails about a topic. checkTopic returns the failure of the email
+// step or the reason for skipping it, or neither if the contact may receive the email. The parameter chosen is the
+// contact's choice: opt_in, opt_out or "".
 func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {

@@ -103,7 +103,7 @@ func (f *fixture) refresh(token string) (grants.Tokens, error) {
 	return f.Refresh(f.T.Context(), grants.RefreshParams{ClientID: f.client.ID, Token: token})
 }
 
-// only returns the only grant of the team Acme. only fails the test if Acme has no grant or more than one.
+// only returns the grant of the team Acme, and fails the test unless Acme has exactly one grant.
 func (f *fixture) only() grants.Grant {
 	f.T.Helper()
 	all, more, err := f.List(f.T.Context(), f.Acme.TeamID, page.Page{})

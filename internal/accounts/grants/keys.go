@@ -22,7 +22,7 @@ import (
 
 const (
 	keyPurpose = "oauth signing key"
-	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints that announce a change of the keys
+	keysTopic  = "oauth_keys"        // topic of the cache-invalidation hints that announce a change to the keys
 	keyLife    = 90 * 24 * time.Hour // how long a key is used to sign tokens
 	keyAhead   = 24 * time.Hour      // how long a key is published before it is used, so that clients can cache it
 	keyAfter   = 24 * time.Hour      // how long a replaced key stays published; longer than the lifetime of access tokens
@@ -180,8 +180,8 @@ func (s *Service) rotateKeys(ctx context.Context, now time.Time) error {
 	})
 }
 
-// openableKeys returns the signing keys that can be decrypted. openableKeys omits keys that were sealed with an earlier
-// secret key of the installation.
+// openableKeys returns the signing keys that can be decrypted, and omits keys that were sealed with an earlier secret
+// key of the installation.
 func (s *Service) openableKeys(all []storedKey) []storedKey {
 	return slices.DeleteFunc(slices.Clone(all), func(k storedKey) bool {
 		_, err := s.Keys.Open(keyPurpose, k.private, []byte(k.id))

@@ -16,7 +16,7 @@ import (
 
 const (
 	recipientsMost = 150       // maximum number of recipients per email: 50 each in to, cc and bcc
-	emailsMost     = 1_000_000 // maximum value of the daily email limit
+	emailsMost     = 1_000_000 // maximum value for the daily email limit
 )
 
 // Limits restrict the emails that a grant may send. The zero value of Limits means no limits.
@@ -79,7 +79,7 @@ var bypassScopes = teams.NewScopes(teams.KeysWrite, teams.MembersWrite, teams.Gr
 
 // restrict returns the given scopes without those that an app with these limits may not have. An approval applies to a
 // specific sending time, so a grant that needs approvals may not reschedule emails either. A grant that needs approvals
-// may not send emails, but it may request approvals and read their results. Package emails refuses broadcasts of a
+// may not send emails, but it may request approvals and read their results. Package emails refuses broadcasts from a
 // limited grant; see [teams.Actor.Limited].
 func (l Limits) restrict(set teams.Scopes) teams.Scopes {
 	if !l.Any() {
@@ -104,7 +104,7 @@ func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 	return g.Limits.restrict(of & g.Scopes.All())
 }
 
-// SetLimits changes the limits of an active grant. A change of limits takes effect immediately on this node, and on
+// SetLimits changes the limits of an active grant. A change to the limits takes effect immediately on this node, and on
 // other nodes when they receive the cache-invalidation hint. The caller checks that the actor may change grants; a
 // connected app may never change limits.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
@@ -139,9 +139,9 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 	return g, err
 }
 
-// CurrentActor returns the actor of a grant with its current scopes, for sending an email that a person approved. The
-// returned actor may send emails even if the grant needs approvals. CurrentActor returns a NotFound fault if the grant
-// may no longer act for the team.
+// CurrentActor returns the actor for a grant, with its current scopes, so that an email that a person has approved can
+// be sent. The returned actor may send emails even if the grant needs approvals. CurrentActor returns a NotFound fault
+// if the grant may no longer act for the team.
 func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (teams.Actor, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err == nil && !g.RevokedAt.IsZero() {
@@ -162,7 +162,7 @@ func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (tea
 	return a, a.Require(teams.ApprovalsRequest)
 }
 
-// UserAddress returns the email address of the user who consented to a grant, or "" if no user did.
+// UserAddress returns the email address of the user who consented to a grant, or "" if an API key consented.
 func (s *Service) UserAddress(ctx context.Context, teamID, grantID string) (string, error) {
 	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
 	if err != nil || g.UserID == "" {
@@ -240,8 +240,8 @@ func (s *Service) CheckEach(ctx context.Context, by teams.Actor, recipients []in
 	return faults, err
 }
 
-// consume adds the recipients of a batch of emails to the daily usage. consume returns the new total, or a fault if a
-// limit is exceeded.
+// consume adds the recipients of a batch of emails to the daily usage, and returns the new total, or a fault if a limit
+// is exceeded.
 func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {

@@ -129,13 +129,13 @@ func (s *Service) rotate(ctx context.Context, p refreshToken) (next int64, err e
 type refreshState struct {
 	newest    int64     // generation of the valid token
 	retried   int64     // generation of the token exchanged for the newest; 0 if none
-	rotatedAt time.Time // when the token of generation retried was first used
+	rotatedAt time.Time // first use of the token with the generation in retried
 }
 
 // use records the use of a refresh token with the given generation, and reports whether the use is allowed. The newest
 // refresh token may be used. The previous refresh token may be used a second time within [retryTime], because the
 // client may not have received the response. A second use of the previous refresh token replaces the newest one. If a
-// client received the replaced token after all, that token now counts as an old one.
+// client received the replaced token after all, that token then counts as an old token.
 func (l *refreshState) use(generation int64, now time.Time) bool {
 	switch {
 	case generation == l.newest:

@@ -35,10 +35,10 @@ type NewClient struct {
 	Address       string // IP address of the client that sends the request
 }
 
-// Register registers a client. At most 20 clients may be registered from one address per hour, and all addresses
-// together may register at most 500 clients that stay unused. Both registration limits apply across all nodes. If a
-// limit is reached, Register returns a TooManyRequests error. The audit log records a client only at its first consent,
-// so that unauthenticated clients cannot flood the log.
+// Register registers a client. Each address may register 20 clients an hour. All addresses together may register 500
+// clients an hour that have not been used yet. Both registration limits apply across all nodes. If a limit is reached,
+// Register returns a TooManyRequests error. The audit log records a client only at its first consent, so that
+// unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {

@@ -72,7 +72,7 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 
 // RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. RevokeUser deletes
 // the user's unused codes before it revokes the grants. If a code is being exchanged, the deletion waits for the
-// exchange to finish, so RevokeUser also revokes the grant that results from it.
+// exchange to finish, so RevokeUser also revokes the grant that results from the exchange.
 func (s *Service) RevokeUser(ctx context.Context, tx *db.Tx, teamID, userID string) error {
 	if err := deleteCodesOf(ctx, tx, teamID, userID); err != nil {
 		return fmt.Errorf("delete the codes of user %s: %w", userID, err)

@@ -72,8 +72,8 @@ func (set Scopes) Covers(other Scopes) bool {
 }
 
 // Intersect returns the scopes that are also in the given set. The result contains the name full_access only if the
-// given set includes every scope of full access. If the given set lacks one, the result contains individual scopes, so
-// that it does not grow with the user's role.
+// given set includes every scope of full access. If the given set lacks a scope of full access, the result lists
+// individual scopes, so that it does not grow with the user's role.
 func (set Scopes) Intersect(may teams.Scopes) Scopes {
 	if set.All()&^may == 0 {
 		return set

@@ -150,7 +150,7 @@ func eraseGrants(ctx context.Context, tx *db.Tx, teamID string, limit int) (int6
 		ORDER BY id LIMIT $2)`, teamID, limit)
 }
 
-// storedCode is an authorization code together with the data of the authorization request.
+// storedCode is an authorization code together with the parameters of its authorization request.
 type storedCode struct {
 	Hash, GrantID, TeamID, UserID, KeyID, ClientID, Scope, Resource, RedirectURI, Challenge string
 	Limits                                                                                  Limits
@@ -178,7 +178,7 @@ func insertCode(ctx context.Context, tx *db.Tx, c *storedCode, expires time.Time
 }
 
 // useCode marks an authorization code as used and returns it, or ErrNoRows if the code is unknown or already used. The
-// query of useCode has no team condition, because the code determines the team.
+// query has no team condition, because the code determines the team.
 func useCode(ctx context.Context, tx *db.Tx, hash string) (storedCode, error) {
 	return scanCode(tx.QueryRow(ctx, `UPDATE oauth_codes SET used_at = $2 WHERE hash = $1 AND used_at = 0
 		RETURNING `+codeColumns, hash, tx.Now().UnixMicro()))

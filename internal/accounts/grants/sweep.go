@@ -10,7 +10,7 @@ import (
 const (
 	unusedFor  = 30 * 24 * time.Hour // age at which an unused client is deleted
 	unusedMax  = 2000                // maximum number of unused clients
-	codeKept   = time.Hour           // how long an expired code is kept so that a second use can be detected
+	codeKept   = time.Hour           // how long an expired code is kept, to detect a second use
 	sweepBatch = 500
 )
 

@@ -19,7 +19,7 @@ import (
 
 const (
 	tokenType = "at+jwt" // RFC 9068 section 2.1
-	tokenMax  = 4096     // maximum length of an access token in characters
+	tokenMax  = 4096     // maximum length of an access token, in characters
 )
 
 // claims are the claims of an access token (RFC 9068 section 2.2).
@@ -115,7 +115,7 @@ func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, erro
 	if g.KeyID != "" {
 		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
 	}
-	t, err := s.Teams.Get(ctx, g.TeamID) // grants to keys by earlier releases have no key id
+	t, err := s.Teams.Get(ctx, g.TeamID) // grants that keys made in earlier releases have no key id
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
 }

@@ -213,7 +213,7 @@ func TestRotateKeys(t *testing.T) {
 	})
 }
 
-// Nodes that start at the same time together create only one signing key.
+// If several nodes start at the same time, they create only one signing key between them.
 func TestFirstKey(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -237,7 +237,7 @@ func TestFirstKey(t *testing.T) {
 	})
 }
 
-// After a change of the installation's secret key, the service creates new signing keys, because it cannot decrypt the
+// When the installation's secret key has changed, the service creates new signing keys, because it cannot decrypt the
 // old ones.
 func TestOtherSecretKey(t *testing.T) {
 	t.Parallel()

@@ -11,25 +11,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Sign-in attempts are counted across all nodes, for an hour from the first attempt. There is one count per account
+// Sign-in attempts are counted across all nodes, for an hour from the first attempt. There is one counter per account
 // address, even if no such account exists, and one per client network. An IPv6 client belongs to three networks (/64,
 // /56 and /48). Without counts for the larger networks, an attacker with a /48 could switch between thousands of /64
 // networks to make almost unlimited guesses and create almost unlimited rows. A larger network has a higher limit, so
 // that one customer of an internet provider cannot lock out the provider's other customers.
 //
 // An attempt is counted before the password or code is checked, and refunded if it succeeds, so that concurrent
-// attempts cannot exceed the limit. A successful sign-in does not reset the count of failed attempts, because it would
-// give an attacker more guesses. Only a password reset by email resets the count within the hour.
+// attempts cannot exceed the limit. A successful sign-in does not reset the count of failed attempts, because a reset
+// would give an attacker more guesses. Only a password reset by email resets the count within the hour.
 //
 // Sign-ins by passkey are not limited, even while the account is locked, because a passkey's signature cannot be
 // guessed.
 const (
 	attemptsFor      = time.Hour
 	clocksDiffer     = time.Minute // maximum expected clock difference between nodes
-	passwordsAccount = 10          // wrong passwords for an account
-	codesAccount     = 10          // wrong two-factor codes for an account
-	resetsAccount    = 5           // password reset links requested for an account
-	perNetwork       = 50          // from a network: wrong passwords or codes, or codes that the OIDC provider refused
+	passwordsAccount = 10          // limit on wrong passwords per account
+	codesAccount     = 10          // limit on wrong two-factor codes per account
+	resetsAccount    = 5           // limit on requested password reset links per account
+	perNetwork       = 50          // limit per network on wrong passwords and codes, and on OIDC callbacks that fail
 	resetsNetwork    = 20
 )
 

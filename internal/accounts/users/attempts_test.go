@@ -82,8 +82,8 @@ func (x *fixture) attempts() (n int) {
 	return n
 }
 
-// TestAttemptsThatAreNotJudged checks that a sign-in attempt does not count if the server was too busy with other
-// password hashes to check the password.
+// TestAttemptsThatAreNotJudged checks that a sign-in attempt does not count if the server is too busy with other hashes
+// to check the password.
 func TestAttemptsThatAreNotJudged(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

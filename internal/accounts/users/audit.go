@@ -16,7 +16,7 @@ const (
 	sessionsEnded   = "user.sessions_ended"
 	factorsCleared  = "user.factors_cleared"
 	authenticator   = "authenticator app"
-	actorKindOfUser = "user" // equal to the value in package teams
+	actorKindOfUser = "user" // same value as in package teams
 )
 
 // recordByUser records an action in the audit log with the user as actor.

@@ -53,7 +53,7 @@ func TestBroken(t *testing.T) {
 		v, key := x.passkey(x.session(u.Email, password), "")
 		secret, codes := x.withTOTP(x.session(u.Email, password))
 		x.pass(time.Minute)
-		fresh := func() { // deletes the counts of failed attempts
+		fresh := func() { // delete the counts of failed attempts
 			x.must(d.Update(ctx, func(tx *db.Tx) error {
 				_, err := tx.Exec(ctx, `DELETE FROM user_attempts`)
 				return err

@@ -22,8 +22,8 @@ var errLink = fault.NotFoundf(
 var errNoMail = fault.Forbiddenf("", "This installation sends no emails with links. Ask the operator for a link to a "+
 	"new password: `postrider users reset`.")
 
-// SetupLink returns the URL of the page that creates the first user, or "" if users exist. Earlier set-up links stop
-// working.
+// SetupLink returns the URL of the page that creates the first user, or "" if users exist. A new set-up link
+// invalidates all earlier ones.
 func (s *Service) SetupLink(ctx context.Context) (string, error) {
 	token, made := newToken(), false
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -185,7 +185,7 @@ func (s *Service) Reset(ctx context.Context, token, password string, c Client) e
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
-		now, err := lockRow(ctx, tx, u.ID) // lock the user first, because concurrent changes delete the token
+		now, err := lockRow(ctx, tx, u.ID) // lock the user first, because a concurrent change deletes the token
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 
 const (
 	maxName    = 100 // characters
-	handleSize = 32  // size of a WebAuthn user handle in bytes; at most 64 are allowed
+	handleSize = 32  // size of a WebAuthn user handle in bytes; the maximum is 64
 )
 
 // Get returns the user with the given id.
@@ -98,8 +98,8 @@ func (s *Service) CreateIn(ctx context.Context, tx *db.Tx, u Draft) (User, error
 var errAddressTaken = fault.Invalidf("email", "There is a user with this address already.")
 
 // AddressError converts an error from a transaction that called [Service.CreateIn]. If err is a violation of the unique
-// index on email addresses, AddressError returns a fault that says that the address is in use. AddressError returns any
-// other error unchanged.
+// index on email addresses, AddressError returns a fault which says that the address is in use. AddressError returns
+// any other error unchanged.
 func (s *Service) AddressError(err error) error {
 	if s.DB.Violates(err, "users_email") {
 		return errAddressTaken.Because(err)

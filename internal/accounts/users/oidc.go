@@ -27,7 +27,7 @@ const (
 	oidcWait   = 10 * time.Second // timeout for requests to the provider
 	oidcFailed = 5 * time.Second  // how long the error of a failed discovery is cached
 	identities = 10               // of a user
-	maxSubject = 255              // maximum length of a subject in bytes (OpenID Connect Core section 2)
+	maxSubject = 255              // maximum length of a subject, in bytes (OpenID Connect Core section 2)
 	cookieMost = 4096
 )
 
@@ -98,7 +98,7 @@ func (s *Service) provider(ctx context.Context) (*oidc.Provider, error) {
 	return p.found, nil
 }
 
-// discoverProvider requests the provider's configuration, with oidcWait as the timeout, and closes the channel asked
+// discoverProvider requests the provider's configuration, with oidcWait as the timeout, and closes the given channel
 // when it has finished.
 func (s *Service) discoverProvider(ctx context.Context, asked chan struct{}) {
 	found, err := oidc.NewProvider(s.oidcContext(ctx), s.c.OIDC.Issuer)
@@ -279,8 +279,8 @@ func (s *Service) exchange(ctx context.Context, code string, f *flow) (*oidc.IDT
 }
 
 // unlinkedUser returns the id of the user with the given email address if that user has no password, passkey or linked
-// account. If no user has the address, unlinkedUser returns "". If the user has another way to sign in, it returns a
-// fault.
+// account. If no user has the address, unlinkedUser returns "". If the user has another way to sign in, unlinkedUser
+// returns a fault.
 func (s *Service) unlinkedUser(ctx context.Context, email string) (string, error) {
 	u, err := byEmail(ctx, s.DB.Reader, email)
 	if fault.KindOf(err) == fault.NotFound && err != nil {

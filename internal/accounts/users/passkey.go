@@ -38,8 +38,8 @@ var (
 		"means.")
 )
 
-// relyingParty returns the WebAuthn relying party for a public URL. relyingParty returns an error if the URL has no
-// host name, because browsers do not accept IP addresses for passkeys.
+// relyingParty returns the WebAuthn relying party for a public URL. The URL must have a host name, because browsers do
+// not accept IP addresses for passkeys.
 func relyingParty(publicURL string) (*webauthn.WebAuthn, error) {
 	u, err := url.Parse(publicURL)
 	if err != nil {
@@ -146,7 +146,7 @@ func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge,
 	return s.challenge(signNewPasskey, session.ID, options, data)
 }
 
-// FinishPasskey stores the new passkey. The response is the JSON of the browser's PublicKeyCredential.
+// FinishPasskey stores the new passkey. The parameter response is the browser's PublicKeyCredential as JSON.
 func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte) (Passkey,
 	error) {
 	if s.web == nil {

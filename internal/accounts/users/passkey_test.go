@@ -32,7 +32,7 @@ func newDevice(t *testing.T) *device {
 // newKey creates a passkey's key pair. The library drops leading zeros when it encodes a coordinate of a public key,
 // which affects one key in 128. Real authenticators keep the zeros (RFC 9053 section 7.1.1), so newKey skips such keys.
 func newKey() virtualwebauthn.Credential {
-	const size = 77 // length of a complete CBOR-encoded key in bytes
+	const size = 77 // length in bytes of a complete CBOR-encoded key
 	for {
 		if key := virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2); len(key.Key.AttestationData()) == size {
 			return key
@@ -238,7 +238,7 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		other, err := x.BeginPasskey(ctx, eve)
 		x.must(err)
 		_, err = x.FinishPasskey(ctx, eve, other.Token, "", v.register(other))
-		x.is(err, fault.Invalid) // the passkey's id belongs to another user's passkey
+		x.is(err, fault.Invalid) // refused because another user has a passkey with this id
 		unverified := newDevice(t)
 		unverified.authenticator.Options.UserNotVerified = true
 		other, err = x.BeginPasskey(ctx, eve)

@@ -142,7 +142,7 @@ func TestNetworks(t *testing.T) {
 	}
 }
 
-// FuzzHash checks that every hash that the parser accepts is within the cost limits and encodes to the same string
+// FuzzHash checks that every hash that the parser accepts is within the cost limits and is encoded to the same string
 // again.
 func FuzzHash(f *testing.F) {
 	for _, seed := range []string{"",

@@ -21,7 +21,7 @@ const (
 	sessionLife  = 90 * 24 * time.Hour // every session ends after this time
 	usedEvery    = time.Minute         // minimum interval between updates of a session's time of last use
 	proofLasts   = 15 * time.Minute    // how long a password or a passkey counts as a recent proof
-	cacheFor     = 5 * time.Second     // maximum delay of a change made on another node if its hint is lost
+	cacheFor     = 5 * time.Second     // maximum delay of another node's change if its hint is lost
 	cacheMax     = 10_000              // cached sessions
 	sessionsMax  = 50                  // maximum number of sessions per user; one more ends the oldest
 	maxUserAgent = 300                 // maximum length of a stored user agent, in bytes
@@ -71,7 +71,7 @@ func (x *Session) expires() time.Time {
 }
 
 // StartIn begins a session and returns its token. Call StartIn in the transaction that authenticates or creates the
-// user. The audit log records the sign-in method: password, passkey, oidc or invitation.
+// user. The audit log records the sign-in method, such as password, passkey or invitation.
 func (s *Service) StartIn(ctx context.Context, tx *db.Tx, u User, method string, c Client) (string, error) {
 	now := s.now()
 	token := newToken()
@@ -173,8 +173,8 @@ func (s *Service) EndSession(ctx context.Context, userID, sessionID string) erro
 	})
 }
 
-// EndSessions ends all sessions of a user, except for the session whose id is given as except. If except is "", it ends
-// all sessions.
+// EndSessions ends all sessions of a user, except for the session whose id is given as except. If except is "",
+// EndSessions ends all sessions.
 func (s *Service) EndSessions(ctx context.Context, userID, except string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		deleteSessions(ctx, tx, userID, except)

@@ -20,7 +20,7 @@ const (
 	setupToken  = "setup"
 	resetToken  = "reset"
 	factorToken = "factor"
-	usedToken   = "used" // marks a challenge as used
+	usedToken   = "used" // marks a challenge as already used
 )
 
 // tokenKinds are the kinds of tokens that belong to a user.
@@ -113,8 +113,8 @@ func (s *Service) authenticate(ctx context.Context, u row, check func(tx *db.Tx,
 	return out, nil
 }
 
-// failed logs a failed sign-in. If the account exists, failed also writes an audit entry. The number of such entries is
-// bounded by the attempt limits.
+// failed logs a failed sign-in. If the account exists, failed also writes an audit entry. The attempt limits also limit
+// the number of these audit entries.
 func (s *Service) failed(u User, email, why string, c Client) {
 	s.Log.Info("a sign-in failed", "account", email, "address", c.Address, "reason", why)
 	if u.ID == "" {
@@ -198,7 +198,7 @@ func (s *Service) SecondFactor(ctx context.Context, pending, code string, c Clie
 }
 
 // useCode marks a TOTP code as used, given the time step that the code matched. If the step is 0, useCode consumes a
-// recovery code instead. useCode returns the name of the method used as the second factor, or "" if the code is wrong.
+// recovery code instead. The result is the name of the method used as the second factor, or "" if the code is wrong.
 func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, code string, c Client) (string, error) {
 	if step > 0 {
 		if ok, err := useStep(ctx, tx, u, step); !ok {

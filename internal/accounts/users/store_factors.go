@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// useStep records the time step of a TOTP code as used. useStep returns false if this or a later time step has already
-// been used, or if the user's TOTP secret has changed.
+// useStep records the time step of a TOTP code as used. If this or a later time step has already been used, or if the
+// user's TOTP secret has changed, useStep returns false.
 func useStep(ctx context.Context, tx *db.Tx, u *row, step int64) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE users SET totp_step = $2 WHERE id = $1 AND totp_step < $2 AND totp_secret = $3`,
 		u.ID, step, u.totpSecret)

@@ -46,8 +46,8 @@ func takeToken(ctx context.Context, tx *db.Tx, hash, kind string, now time.Time)
 	return n == 1, nil
 }
 
-// markUsed marks a challenge as used, and returns false if the challenge had already been used. The row that marks it
-// as used is kept until the challenge expires.
+// markUsed marks a challenge as used, and returns false if the challenge had already been used. The row that marks the
+// challenge as used is kept until the challenge expires.
 func markUsed(ctx context.Context, tx *db.Tx, challenge string, expires time.Time) (bool, error) {
 	n, err := tx.Exec(ctx, `INSERT INTO user_tokens (hash, kind, user_id, tries, expires_at) VALUES ($1, $2, '', 0, $3)
 		ON CONFLICT (hash) DO NOTHING`, hashToken(challenge), usedToken, db.Micros(expires))

@@ -74,9 +74,9 @@ func (s *Service) siteName() string {
 	return "Postrider " + u.Hostname()
 }
 
-// ConfirmTOTP turns on TOTP as the second factor, replacing any earlier TOTP secret, and returns new recovery codes.
-// The recovery codes cannot be displayed again later. For a wrong code, ConfirmTOTP returns an Invalid fault for the
-// field `code`, and the user may try again.
+// ConfirmTOTP turns on TOTP as the second factor, replaces any earlier TOTP secret, and returns new recovery codes. The
+// recovery codes cannot be displayed again later. For a wrong code, ConfirmTOTP returns an Invalid fault for the field
+// `code`, and the user may try again.
 func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err

@@ -7,8 +7,8 @@
 // [message.Address.Key] returns. Session tokens and link tokens are random and stored as hashes, passwords are stored
 // as argon2id hashes, and TOTP secrets are stored encrypted. Each sign-in creates a new session. Codes, links and
 // challenges work once: the transaction that accepts a code, link or challenge also deletes it or marks it as used. A
-// change that withdraws a right takes effect on this node before the method returns. The change takes effect on other
-// nodes when they receive the cache-invalidation hint.
+// change that withdraws a right takes effect on this node before the method returns. On other nodes, the change takes
+// effect when they receive the cache-invalidation hint.
 //
 // Clients that have not signed in cannot find out which email addresses have an account, because responses, limits and
 // the amount of work are the same for unknown addresses. Each sign-in attempt is counted before it is checked, so
@@ -40,7 +40,7 @@ import (
 )
 
 // HintTopic is the topic of the cache-invalidation hints that are sent after a change that may withdraw a user's rights
-// or end a session. The payload of such a hint is the user's id.
+// or end a session. The payload of a hint with this topic is the user's id.
 const HintTopic = "users"
 
 // User is a person who can sign in.

@@ -31,7 +31,7 @@ func quotaWait(now time.Time, k fault.Kind) time.Duration {
 	return min(quotas.Resets(k, now).Sub(now), maxQuotaWait)
 }
 
-// waits are the retry delays after consecutive database errors.
+// waits are the delays before successive retries after database errors.
 var waits = []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 
 // Kinds returns the job kinds of this package.
@@ -66,7 +66,7 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// advanceOnce carries out a run's next steps in one transaction. advanceOnce returns true if another transaction must
+// advanceOnce carries out a run's next steps in one transaction. The result is true if another transaction must
 // continue the run, and false if the run's job has ended or is waiting.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
 	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
@@ -88,7 +88,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 			return false, err
 		}
 	}
-	// Use a separate transaction, because runs of the same contacts would deadlock in shared transactions.
+	// Use a separate transaction, because shared transactions would deadlock if they contained runs of the same contacts.
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
 		if err := w.runSteps(ctx); err != nil {
@@ -180,7 +180,7 @@ type walk struct {
 	contact *contacts.Member
 	ready   map[string]*prepared
 
-	opened bool       // the current step already has a database row
+	opened bool       // whether the current step already has a database row
 	end    walkResult // set by runSteps
 	until  time.Time  // for walkWaits
 	lane   string     // lane of the job that calls the webhook

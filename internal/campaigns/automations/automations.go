@@ -14,9 +14,9 @@
 // # Invariants
 //
 // A run always uses the automation version with which it began, and versions never change. The transaction that
-// enqueues an email also advances the run, so the email is sent once. Once an automation has been stopped or deleted,
-// its runs carry out no more steps. Stopping or deleting increments the automation's epoch, and each step compares the
-// run's epoch with the automation's.
+// enqueues an email also advances the run, so each email is sent only once. Once an automation has been stopped or
+// deleted, its runs carry out no more steps. Stopping or deleting increments the automation's epoch, and each step
+// compares the run's epoch with the automation's.
 //
 // Deleting a contact cancels the contact's runs. The number of runs per contact is limited by the automation's reentry
 // rule, by maxActive for active runs, and by maxHourly for new runs in an hour. The first event in an hour that exceeds

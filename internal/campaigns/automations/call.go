@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// callKind is the kind of job that carries out webhook steps. While a run is at a webhook step, it has a job of
+// callKind is the kind of job that carries out webhook steps. While a run is at a webhook step, it has a job of kind
 // callKind instead of runKind, so that slow hosts do not occupy the workers that other runs need.
 const callKind = "automations.call"
 

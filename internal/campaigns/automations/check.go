@@ -46,7 +46,7 @@ func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.
 	return nil
 }
 
-// propertiesAmong returns those contact properties named by the references that exist, keyed by name.
+// propertiesAmong returns the existing contact properties among those that the references name, keyed by name.
 func (s *Service) propertiesAmong(ctx context.Context, teamID string, all []engine.Reference) (
 	map[string]contacts.Property, error) {
 	var names []string

@@ -35,8 +35,8 @@ func (s *fixture) kept(contactID string) (all []string) {
 	})
 }
 
-// Deleting a contact erases its data from all its runs, whether active or ended. The results of those runs are kept,
-// and other contacts' runs stay unchanged.
+// Deleting a contact erases its data from all its runs, whether active or ended. The results of the deleted contact's
+// runs are kept, and other contacts' runs stay unchanged.
 func TestForgottenWithTheContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -44,8 +44,7 @@ func (s *fixture) begun() (contactID string) {
 	return s.contact(ann)
 }
 
-// travel sends the events that the automation created by trip still needs, and runs due jobs. travel stops at the first
-// error.
+// travel sends the events that the automation created by trip still needs, and runs due jobs, until the first error.
 func (s *fixture) travel(contactID string) error {
 	var begun, paid bool
 	err := s.DB.QueryRow(s.T.Context(), `SELECT EXISTS (SELECT 1 FROM automation_runs),

@@ -90,8 +90,8 @@ func absent(text []byte) bool {
 	return len(text) == 0 || string(text) == "null"
 }
 
-// add inserts an automation with its first version. Because the transaction may be retried, add reinitializes on each
-// call all fields that it changes.
+// add inserts an automation with its first version. Because the transaction may be retried, add resets all fields that
+// it changes on each call.
 func (s *Service) add(ctx context.Context, tx *db.Tx, a *Automation) error {
 	if err := tx.Serialize(ctx, definitionsOf(a.TeamID)); err != nil {
 		return err
@@ -266,8 +266,8 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	return after, err
 }
 
-// pruneVersions deletes the unused versions of an automation before the graph is replaced. pruneVersions returns an
-// error if the automation still has maxVersions versions.
+// pruneVersions deletes the unused versions of an automation before the graph is replaced. If the automation still has
+// maxVersions versions, pruneVersions returns an error.
 func pruneVersions(ctx context.Context, tx *db.Tx, a *Automation) error {
 	deleteUnused(ctx, tx, a.TeamID, a.versionID)
 	if err := deleteWithoutRuns(ctx, tx, a); err != nil {

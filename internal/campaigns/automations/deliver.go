@@ -33,9 +33,9 @@ type occurrence struct {
 	event engine.Event
 }
 
-// deliverAll delivers events for a team's contacts to automations. The events must be sorted by contact id. Once the
-// next event would bring the number of runs that begin or wake to more than maxRunsAtOnce, deliverAll enqueues jobs for
-// the remaining events in the same transaction.
+// deliverAll delivers events for a team's contacts to automations. The events must be sorted by contact id. If the next
+// event would begin or wake too many runs (more than maxRunsAtOnce in total), deliverAll enqueues jobs for the
+// remaining events in the same transaction.
 func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger,
 	awaited map[string]bool, when deliveryMode) error {
 	done := 0
@@ -62,8 +62,8 @@ func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, b
 	return nil
 }
 
-// runsBegunBy returns the number of runs that an event begins. runsBegunBy returns at least 1, because the event may
-// also wake runs.
+// runsBegunBy returns the number of runs that an event begins. The result is at least 1, because the event may also
+// wake runs.
 func runsBegunBy(o *occurrence, begins map[string][]trigger) int { return max(1, len(begins[o.Name])) }
 
 // eventBatch is the payload of a beginKind job.
@@ -104,8 +104,8 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 	return nil
 }
 
-// deliverQueued handles jobs of the kind beginKind. deliverQueued skips events for contacts that were deleted after the
-// job was enqueued.
+// deliverQueued handles jobs of the kind beginKind. Events for contacts that were deleted after the job was enqueued
+// are skipped.
 func (s *Service) deliverQueued(ctx context.Context, j jobs.Job) error {
 	var w eventBatch
 	if err := json.Unmarshal([]byte(j.Payload), &w); err != nil {

@@ -172,7 +172,7 @@ func TestRefusedEmails(t *testing.T) {
 	})
 }
 
-// A contact that unsubscribes after an email was prepared does not receive that email.
+// A contact that unsubscribes after an email has been prepared does not receive that email.
 func TestUnsubscribedMeanwhile(t *testing.T) {
 	t.Parallel()
 	eachTraced(t, func(t *testing.T, s *fixture) {

@@ -145,8 +145,8 @@ func (s *Service) endRunsOf(ctx context.Context, tx *db.Tx, teamID string, of de
 	return int64(len(all)), nil
 }
 
-// forgetSome erases a deleted contact's data from a batch of its runs, starting after the given run id. forgetSome
-// returns the last run id in the batch, and whether the contact has more runs.
+// forgetSome erases a deleted contact's data from a batch of its runs, starting after the given run id. The results are
+// the last run id in the batch, and whether the contact has more runs.
 func forgetSome(ctx context.Context, tx *db.Tx, teamID string, of deletedContact, after string) (last string, more bool,
 	err error) {
 	some, more, err := runsOf(ctx, tx.Reader, teamID, of.ContactID, after)

@@ -97,8 +97,8 @@ const (
 )
 
 // EraseAddress deletes the runs of contacts with the given address, and replaces the address in the events and steps of
-// other runs. Call EraseAddress before the contacts are deleted, because it finds them by their address. EraseAddress
-// reads all runs of the teams in scope, in batches.
+// other runs. Call EraseAddress before the contacts are deleted, because EraseAddress finds the contacts by their
+// address. EraseAddress reads all runs of the teams in scope, in batches.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -174,8 +174,8 @@ func (s *Service) eraseContact(ctx context.Context, c *contacts.Contact, dry boo
 	return nil
 }
 
-// replaceIn replaces an address in an automation's runs. replaceIn omits the runs of the given contact, because
-// eraseContact deletes those.
+// replaceIn replaces an address in an automation's runs. The runs of the given contact are left out, because
+// eraseContact deletes them.
 func (s *Service) replaceIn(ctx context.Context, teamID, automationID, contactID string, a erasure.Address, dry bool,
 	found *erasure.Report) error {
 	for after := ""; ; {

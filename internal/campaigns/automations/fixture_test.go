@@ -165,7 +165,7 @@ func (s *fixture) contact(address string) string {
 	return c.ID
 }
 
-// happens sends an event for a contact, who is given by id or address. The payload is JSON or "".
+// happens sends an event for the contact with the given id or address. The payload is JSON or "".
 func (s *fixture) happens(event, contact, payload string) {
 	s.T.Helper()
 	s.Must(s.tryEvent(event, contact, payload))
@@ -247,7 +247,7 @@ func (s *fixture) work() {
 	s.T.Fatal("the jobs do not come to an end")
 }
 
-// pass simulates, for runs and their jobs, the passing of the given time.
+// pass simulates the passing of the given time for runs and their jobs.
 func (s *fixture) pass(d time.Duration) {
 	s.T.Helper()
 	s.Update(func(tx *db.Tx) error {
@@ -295,7 +295,7 @@ func runLines(r automations.Run) string {
 	return text
 }
 
-// mustRun checks the runs of an automation, formatted by runLines, oldest first, against the expected lines.
+// mustRun compares an automation's runs with the expected lines. The runs are formatted by runLines, oldest first.
 func (s *fixture) mustRun(automationID string, want ...string) {
 	s.T.Helper()
 	var got []string
@@ -308,9 +308,9 @@ func (s *fixture) mustRun(automationID string, want ...string) {
 	s.consistent()
 }
 
-// consistent checks that the rows for runs, steps, jobs and waits are consistent; call it while no job is running. Each
-// active run must have one job and be included in its contact's run counter. Each run that is waiting for an event must
-// have a row for the wait.
+// consistent checks that the rows for runs, steps, jobs and waits agree. Call consistent only while no job is running.
+// Each active run must have one job and be included in its contact's run counter. Each run that is waiting for an event
+// must have a row for the wait.
 func (s *fixture) consistent() {
 	s.T.Helper()
 	for query, what := range map[string]string{

@@ -58,7 +58,7 @@ func closer(p page.Page, a, b string) bool {
 }
 
 // mergeRuns merges runs from several lists into one page. If a run is in several lists, mergeRuns uses the run from the
-// first of them. If next is not empty, one of the lists was read only up to the run id in next.
+// first of these lists. If next is not empty, one of the lists was read only up to the run id in next.
 func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, string) {
 	slices.SortStableFunc(all, func(a, b Run) int {
 		if p.Before != "" {
@@ -84,8 +84,8 @@ func mergeRuns(all []Run, more bool, next string, p page.Page) ([]Run, bool, str
 }
 
 // applyEpoch changes the status of a running run to cancelled if the run's epoch is older than the automation's. A job
-// will end runs of older epochs later, but users must see them as cancelled immediately. applyEpoch also sets the
-// message that explains the run's reason.
+// will end runs from older epochs later, but users must see them as cancelled immediately. The message that explains
+// the run's reason is also set.
 func (r *Run) applyEpoch(epoch int64) {
 	if r.Status == Running && r.epoch < epoch {
 		r.Status, r.Reason = Cancelled, Stopped

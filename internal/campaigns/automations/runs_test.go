@@ -78,8 +78,7 @@ func TestRunIsShown(t *testing.T) {
 	})
 }
 
-// Runs treats a run of a stopped automation as cancelled, in its results and in its filter, even before a job has ended
-// the run.
+// Runs lists a run of a stopped automation as cancelled, and filters it as such, even before a job has ended the run.
 func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 	eachAuthor(t, func(t *testing.T, n *author) {
 		a := n.made(automations.Enabled)
@@ -94,7 +93,7 @@ func TestStoppedRunsAreShownAsCanceled(t *testing.T) {
 			return ids
 		}
 		old := begin(0, 1, 2)
-		n.happens("paid", n.contact("c1@one.example"), "") // no run waits for this event yet
+		n.happens("paid", n.contact("c1@one.example"), "") // no run is waiting for this event yet
 		_, err := n.a.Stop(t.Context(), n.Acme.TeamID, a.ID)
 		n.Must(err)
 		n.change(a.ID, automations.Change{Status: new(automations.Enabled)})

@@ -19,7 +19,7 @@ var errRunChanged = errors.New("the run was changed after it was read")
 type row struct {
 	id, teamID, automationID, versionID, contactID string
 
-	contactGone     bool // the contact was deleted; a run stays active only if it deleted the contact itself
+	contactGone     bool // whether the contact was deleted; if so, only the run that deleted it stays active
 	epoch           int64
 	status          RunStatus
 	event           string
@@ -298,8 +298,8 @@ func skipSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string, r
 // forgottenMessage replaces the message of a failed step after the run's contact has been deleted.
 const forgottenMessage = "The contact was deleted, and the message of the step with it."
 
-// forgetSteps erases the contact's data from the steps of runs. forgetSteps keeps the status of each step, and the
-// reason why a step failed or was skipped.
+// forgetSteps erases the contact's data from the steps of runs, but keeps the status of each step and the reason why a
+// step failed or was skipped.
 func forgetSteps(ctx context.Context, tx *db.Tx, teamID string, runIDs []string) {
 	tx.Queue(ctx, `UPDATE automation_run_steps SET output = '', message = CASE WHEN status = 'failed' THEN $3 ELSE
 		message END WHERE run_id = ANY($2) AND team_id = $1 AND status <> 'skipped' AND (output <> '' OR
@@ -323,8 +323,8 @@ func boolInt(is bool) int64 {
 }
 
 // staleRuns returns the ids of an automation's active runs whose epoch is older than the automation's. Each call to
-// staleRuns reads, in the order of their ids, at most limit active runs with ids greater than after. The result done is
-// the id of the last run that was read, or "" if no more runs follow.
+// staleRuns reads at most limit active runs with ids greater than after, ordered by id. The result done is the id of
+// the last run that was read, or "" if no more runs follow.
 func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after string, limit int) (ids []string,
 	done string, err error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.epoch, COALESCE(a.epoch, -1) FROM automation_runs r
@@ -351,8 +351,8 @@ func staleRuns(ctx context.Context, r db.Reader, teamID, automationID, after str
 	return ids, done, nil
 }
 
-// activeRunsOf returns the ids of a contact's active runs, up to the given limit. activeRunsOf omits the run whose id
-// is given as except.
+// activeRunsOf returns the ids of a contact's active runs, up to the given limit and without the run whose id is given
+// as except.
 func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except string, limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM automation_runs /*sqlite: INDEXED BY automation_runs_live */
 		WHERE contact_id = $1 AND team_id = $2 AND ended_at = 0 AND id <> $3 ORDER BY id LIMIT $4`, contactID, teamID, except,

@@ -83,7 +83,7 @@ func listAutomations(ctx context.Context, r db.Reader, teamID string, status Sta
 	error) {
 	text, args := `SELECT `+automationColumns+` FROM automations a JOIN automation_versions v ON v.id = a.version_id
 		WHERE a.team_id = $1 AND a.deleted_at = 0`, []any{teamID}
-	if status != "" { // this needs no index, because a team has at most MaxTeam automations
+	if status != "" { // no index is needed, because a team has at most MaxTeam automations
 		text, args = text+` AND a.status = $2`, append(args, string(status))
 	}
 	return page.Query(ctx, r, page.Select{Text: text, ID: "a.id", Args: args}, p, func(r db.Row) (Automation, error) {
@@ -156,7 +156,7 @@ func countVersions(ctx context.Context, r db.Reader, a *Automation) (n int, err 
 	return n, nil
 }
 
-// claim increments an automation's revision, which locks the automation until the transaction ends. claim returns false
+// claim increments an automation's revision, which locks the automation until the transaction ends. The result is false
 // if the automation has been changed or deleted since it was read.
 func claim(ctx context.Context, tx *db.Tx, a *Automation) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE automations SET revision = revision + 1 WHERE id = $1 AND team_id = $2
@@ -175,8 +175,8 @@ func save(ctx context.Context, tx *db.Tx, a *Automation) {
 		a.UpdatedAt.UnixMicro())
 }
 
-// markStopped disables an automation and increments its epoch. markStopped returns the automation without its graph and
-// version number.
+// markStopped disables an automation, increments its epoch, and returns the automation without its graph and version
+// number.
 func markStopped(ctx context.Context, tx *db.Tx, teamID, automationID string) (Automation, error) {
 	return scanStopped(tx.QueryRow(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1,
 		updated_at = $4 WHERE id = $1 AND team_id = $2 AND deleted_at = 0 RETURNING `+stoppedColumns, automationID,

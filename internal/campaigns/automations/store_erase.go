@@ -17,7 +17,7 @@ const (
 // deleted is a deleted automation whose rows still exist.
 type deleted struct {
 	teamID, id string
-	running    bool // some runs of the automation have not ended yet
+	running    bool // whether any run of the automation has not ended yet
 }
 
 // deletedBefore returns a batch of automations, across all teams, that were deleted before the given time. The batch is
@@ -194,8 +194,8 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 // runWithAddress is a run whose events contain a given address.
 type runWithAddress struct{ id, payload, received string }
 
-// runsWithAddress returns the runs in a runRange whose events contain an address. runsWithAddress omits the runs of the
-// given contact.
+// runsWithAddress returns the runs in a runRange whose events contain an address, without the runs of the given
+// contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
@@ -233,8 +233,8 @@ type stepWithAddress struct {
 	output, message string
 }
 
-// stepsWithAddress returns the steps in the runs of a runRange if the step's output or message contains an address.
-// stepsWithAddress omits the runs of the given contact.
+// stepsWithAddress returns those steps of the runs in a runRange whose output or message contains an address, without
+// the steps of the given contact's runs.
 func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]stepWithAddress,
 	error) {

@@ -44,7 +44,7 @@ func (t *trigger) dest(timeout *int64, before ...any) []any {
 }
 
 // lookUpEvent returns the automations that an event triggers, and the ids of the contact's runs that are waiting for
-// the event, both sorted by id. lookUpEvent returns at most maxWoken+1 run ids, all of them greater than after.
+// the event, both sorted by id. At most maxWoken+1 run ids are returned, all of them greater than after.
 func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, after string) (begins []trigger,
 	waiting []string, err error) {
 	rows, err := r.Query(ctx, `SELECT 0, `+triggerColumns+` FROM automation_triggers
@@ -126,7 +126,7 @@ const (
 )
 
 // admit counts a new run of a contact and says whether the run may begin. A run that is stored as already ended counts
-// only toward the hourly limit. admit locks the row that counts the contact's runs of the automation until the
+// only toward the hourly limit. The row that counts the contact's runs of the automation stays locked until the
 // transaction ends.
 func admit(ctx context.Context, tx *db.Tx, t *trigger, teamID, contactID, runID string, ended bool) (admission, error) {
 	activeLimit, everLimit := int64(1<<62), int64(1<<62)

@@ -30,9 +30,9 @@ type version struct {
 // versions caches the graphs of automation versions, which never change. If the cache is full, the least recently used
 // version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
-	// teamLocks ensures that each team loads one graph at a time; two teams rarely share a lock. compiling ensures that
-	// only one graph across all teams is parsed at a time. Because of these locks, a team with many large graphs uses only
-	// one processor, and other teams wait for at most one of its graphs.
+	// The lock in teamLocks ensures that each team loads one graph at a time; two teams rarely share a lock. The lock
+	// compiling ensures that only one graph across all teams is parsed at a time. Because of these locks, a team with many
+	// large graphs uses only one processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 

@@ -162,8 +162,8 @@ func (s *Service) wakeQueued(ctx context.Context, j jobs.Job) error {
 }
 
 // wakeRuns delivers an event to those of the given runs that have not changed since the event happened. Each
-// transaction handles the runs that use one version of an automation. wakeRuns can safely be repeated, because
-// receiving the event changes a run's revision.
+// transaction handles the runs that use one version of an automation. Repeating wakeRuns is safe, because receiving the
+// event changes a run's revision.
 func (s *Service) wakeRuns(ctx context.Context, o *customevents.Occurrence, e engine.Event, runs []waitingRun) error {
 	revisions := map[string]int64{}
 	for _, r := range runs {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { dbtest.Main(m) }
 
-// sender is a node with a broadcasts service. sender records the notifications that are sent to teams.
+// sender is a node with a broadcasts service, which records the notifications that are sent to teams.
 type sender struct {
 	*testnode.Node
 	b *broadcasts.Service

@@ -37,7 +37,7 @@ func (s *sender) begun() (broadcastID string) {
 	return id
 }
 
-// work calls the handler of a broadcast's job, as the job runner does. work returns false if the job no longer exists.
+// work calls the handler of a broadcast's job, as the job runner does, or returns false if the job no longer exists.
 func (s *sender) work(broadcastID string) (left bool, err error) {
 	j := jobs.Job{Kind: broadcasts.Kind, TeamID: s.Acme.TeamID, Payload: broadcastID}
 	err = s.DB.QueryRow(s.T.Context(), `SELECT id, attempt FROM jobs WHERE kind = $1 AND dedupe = $2`, broadcasts.Kind,

@@ -32,9 +32,9 @@ type pageRead struct {
 	err     error
 }
 
-// contactsAfter returns at most limit contacts after a position, and reports whether they are the last ones.
-// contactsAfter returns fewer contacts at the end of the audience, or if a read returned fewer. Before contactsAfter
-// returns, it starts reading the next page.
+// contactsAfter returns at most limit contacts after a position, and reports whether they are the last ones. The result
+// has fewer contacts at the end of the audience, or if a read returned fewer. Before contactsAfter returns, it starts
+// reading the next page.
 func (a *prefetcher) contactsAfter(ctx context.Context, after string, limit int) (members []contacts.Member, ended bool,
 	err error) {
 	at := slices.IndexFunc(a.fetched, func(m contacts.Member) bool { return m.ID == after })

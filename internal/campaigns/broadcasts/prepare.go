@@ -113,8 +113,7 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
 }
 
-// valuesOf returns a contact's values for the placeholders. valuesOf omits placeholders for which the contact has no
-// value.
+// valuesOf returns a contact's values for the placeholders, and omits placeholders for which the contact has no value.
 func valuesOf(m *contacts.Member, placeholders []string) render.Values {
 	values := make(render.Values, len(placeholders))
 	for _, name := range placeholders {

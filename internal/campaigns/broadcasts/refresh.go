@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// refresh updates a page of contacts that was read before the transaction began. refresh removes deleted contacts,
-// replaces changed addresses (including those in placeholders), and marks contacts that may not be mailed. refresh does
-// not update the contacts' other fields and properties.
+// refresh updates a page of contacts that was read before the transaction began. Deleted contacts are removed, changed
+// addresses are replaced (including in placeholders), and contacts that may not be mailed are marked. The contacts'
+// other fields and properties are not updated.
 func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	var ids []string
 	for _, all := range append(p.of, p.held) {

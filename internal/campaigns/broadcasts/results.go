@@ -54,8 +54,8 @@ func (r *Recipient) Cursor() string { return encodeCursor(r.ContactID) }
 
 func encodeCursor(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
-// decodeCursor decodes a pagination cursor. decodeCursor returns an error if the result is a string that PostgreSQL
-// cannot compare. An empty cursor is decoded as "".
+// decodeCursor decodes a pagination cursor, and returns an error if the result is a string that PostgreSQL cannot
+// compare. An empty cursor is decoded as "".
 func decodeCursor(field, cursor string) (string, error) {
 	text, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil || cursor != "" && len(text) == 0 || len(text) > 100 || !utf8.Valid(text) ||

@@ -124,8 +124,8 @@ func (s *Service) check(b *Broadcast) error {
 	return b.Options.checkVariants(b.Text, b.Variants, s.c.MaxSize)
 }
 
-// checkAudience returns an error if a broadcast's segment or topic does not exist. checkAudience also converts the
-// segment id and the topic id to lower case.
+// checkAudience returns an error if a broadcast's segment or topic does not exist. The ids of the segment and the topic
+// are converted to lower case.
 func (s *Service) checkAudience(ctx context.Context, b *Broadcast) error {
 	if !id.Valid(b.SegmentID) {
 		return fault.New(fault.BadID, "segment_id", "The `segment_id` must be a valid UUID.")
@@ -342,10 +342,10 @@ func (b *Broadcast) requireStatus(what string, any ...Status) error {
 		b.Status)
 }
 
-// lockUnchanged locks a broadcast that was read before the transaction began. lockUnchanged returns a copy with the
-// next revision, which the caller changes and saves. If the broadcast has been changed since it was read, or has none
-// of the given statuses, lockUnchanged returns an error. If two requests send the same draft, the second request
-// therefore fails. lockUnchanged does not modify the broadcast passed as read, because the transaction may be retried.
+// lockUnchanged locks a broadcast that was read before the transaction began. The result is a copy with the next
+// revision, which the caller changes and saves. If the broadcast has been changed since it was read, or has none of the
+// given statuses, lockUnchanged returns an error. If two requests send the same draft, the second request therefore
+// fails. The broadcast passed as read is not modified, because the transaction may be retried.
 func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, what string, any ...Status) (Broadcast,
 	error) {
 	now, err := lock(ctx, tx, read.TeamID, read.ID)

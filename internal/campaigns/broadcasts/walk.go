@@ -84,7 +84,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job) error {
 	}
 }
 
-// step carries out the next step of sending a broadcast. step returns false if the job has ended or must wait.
+// step carries out the next step of sending a broadcast, and returns false if the job has ended or must wait.
 func (r *run) step(ctx context.Context) (more bool, err error) {
 	b, err := getRow(ctx, r.s.p.DB.Reader, r.job.TeamID, r.job.Payload)
 	if fault.KindOf(err) == fault.NotFound {
@@ -411,8 +411,8 @@ type batch struct {
 	held     []*contacts.Member   // held out
 }
 
-// fill adds contacts in order until the batch has the maximum number of emails. fill returns how many of the contacts
-// it processed.
+// fill adds contacts in order until the batch has the maximum number of emails, and returns how many of the contacts it
+// processed.
 func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
 	for i := range members {
 		if p.n == most {

@@ -81,8 +81,8 @@ func (g *Graph) after(s *Step) (keys []string) {
 	return keys
 }
 
-// checkCycles returns an error if the graph has a cycle. checkCycles repeatedly removes the steps that have no incoming
-// connections. Steps that cannot be removed in this way are on a cycle or follow a cycle.
+// checkCycles returns an error if the graph has a cycle. To find one, checkCycles repeatedly removes the steps that
+// have no incoming connections. Steps that cannot be removed in this way are on a cycle or follow one.
 func (g *Graph) checkCycles() error {
 	incoming := make([]int, len(g.Steps)) // number of connections that lead to each step
 	for _, c := range g.Connections {
@@ -122,8 +122,8 @@ func (g *Graph) checkCycles() error {
 }
 
 // onCycle returns the key of a step on a cycle. For the steps on cycles and the steps after them, the counts in
-// incoming are greater than 0. Each step with such a count has a predecessor with such a count, so the path of
-// predecessors ends on a cycle.
+// incoming are greater than 0. Each step with a count above 0 has a predecessor with a count above 0, so following the
+// predecessors leads to a cycle.
 func (g *Graph) onCycle(incoming []int) string {
 	before := map[string]string{}
 	for _, c := range g.Connections {

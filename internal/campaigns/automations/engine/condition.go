@@ -59,8 +59,8 @@ func (c condition) plan(m *stepContext) (Action, error) {
 	return a, nil
 }
 
-// refusedRule returns an action that makes the step fail if err is a fault that a user can cause. refusedRule returns
-// any other error unchanged.
+// If err is a fault that a user can cause, refusedRule returns an action that makes the step fail. Any other error is
+// returned unchanged.
 func refusedRule(err error) (Action, error) {
 	if fault.Ours(err) {
 		return Action{}, err

@@ -17,7 +17,7 @@ import (
 const MaxContactName = 255
 
 // contactUpdate is the config of a step that changes the contact. A nil field leaves the contact's field unchanged, and
-// a null value clears it.
+// a null value clears the contact's field.
 type contactUpdate struct {
 	plain
 	firstName, lastName, unsubscribed *value
@@ -209,7 +209,7 @@ func (m *stepContext) resolveScalar(v value, what string) (scalar.Value, *Failur
 	}
 }
 
-// resolveBool resolves a value to true or false. resolveBool also accepts the strings "true" and "false".
+// resolveBool resolves a value to true or false. The strings "true" and "false" are also accepted.
 func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	got, ok := m.resolve(v)
 	if !ok {

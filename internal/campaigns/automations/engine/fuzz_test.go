@@ -52,7 +52,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // walk executes a run to its end with random outcomes, and checks that a graph and its reparsed copy plan the same
-// actions. The reparsed copy is the parameter again.
+// actions. The parameter again is the reparsed copy.
 func walk(t *testing.T, g, again *engine.Graph, event string, chance *rand.Rand) {
 	now := noon
 	r := g.Begin("run", engine.Event{Name: event, Payload: map[string]any{"a": "x", "plan": 3.0}, At: now})

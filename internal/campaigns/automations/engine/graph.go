@@ -120,7 +120,8 @@ const (
 	RefReplyTo  = "reply_to"
 )
 
-// Reference is a reference from a step to an object of the team or to an address. Only the caller can check it.
+// Reference is a reference from a step to an object of the team or to an address. Only the caller can check a
+// Reference.
 type Reference struct {
 	Step  string       // the key
 	Field string       // path of the field, such as steps[2].config.template.id
@@ -187,7 +188,7 @@ func (g *Graph) schema(contacts filter.Schema) filter.Schema {
 	return s
 }
 
-// withStep prefixes the message of a fault with the key of a step. withStep returns other errors unchanged.
+// withStep prefixes the message of a fault with the key of a step. Other errors are returned unchanged.
 func withStep(key string, err error) error {
 	f, ok := errors.AsType[*fault.Error](err)
 	if !ok {

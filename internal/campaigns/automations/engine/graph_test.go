@@ -33,7 +33,7 @@ func TestStoredWithoutEscapes(t *testing.T) {
 	}
 }
 
-// Parse accepts a random graph if and only if it has no cycle and all its steps can be reached. Every run of an
+// Parse accepts a random graph if and only if the graph has no cycle and all its steps can be reached. Every run of an
 // accepted graph ends.
 func TestGraphsByChance(t *testing.T) {
 	t.Parallel()

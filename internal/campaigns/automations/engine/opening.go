@@ -25,8 +25,8 @@ func (g *Graph) Opening(event string) (o Opening, ok bool) {
 }
 
 // Begin returns the run that an event begins, and the records of the run's first steps. If the opening contains a wait,
-// the run is waiting. If not, the run is at the step after the trigger. Begin returns the same result as the methods
-// Begin, Plan and Done of the whole graph would.
+// the run is waiting. If the opening contains no wait, the run is at the step after the trigger. Begin returns the same
+// result as the methods Begin, Plan and Done of the whole graph would.
 func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error) {
 	g := &Graph{Steps: []Step{{Key: o.Trigger, Type: Trigger, config: trigger{event: e.Name}}},
 		index: map[string]int{o.Trigger: 0}, next: map[exit]string{{o.Trigger, Default}: o.Next}}

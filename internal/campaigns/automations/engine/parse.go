@@ -229,8 +229,8 @@ func (g *Graph) ConnectionsJSON() []byte {
 	return encode(append([]Connection{}, g.Connections...))
 }
 
-// encode returns a value as JSON, with a deterministic order of members. encode panics if the value cannot be encoded.
-// This cannot happen, because all values come from Parse or were decoded from JSON.
+// encode returns a value as JSON, with a deterministic order of members. A value that cannot be encoded would cause a
+// panic, but all values come from Parse or were decoded from JSON.
 func encode(v any) []byte {
 	text, err := json.Marshal(v, json.Deterministic(true))
 	if err != nil {

@@ -25,8 +25,8 @@ const (
 	BadDate        = "date_unusable" // the value of the contact property is not a date
 )
 
-// Begin returns the run that an event begins. The run is at the trigger with the event's name. If the graph has no such
-// trigger, Begin returns nil.
+// Begin returns the run that an event begins. The run is at the trigger with the event's name. If no trigger has the
+// event's name, Begin returns nil.
 func (g *Graph) Begin(id string, e Event) *Run {
 	for _, s := range g.Steps {
 		if t, ok := s.config.(trigger); ok && events.CanonicalName(t.event) == events.CanonicalName(e.Name) {

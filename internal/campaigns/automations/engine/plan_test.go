@@ -274,7 +274,7 @@ func TestCondition(t *testing.T) {
 	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Branch != engine.ConditionMet {
 		t.Errorf("without a contact: %+v", a)
 	}
-	// A rule that names a field missing from the schema makes the step fail. A database error does not.
+	// A rule that names a field missing from the schema makes the step fail. A database error does not make the step fail.
 	g, r = atStep(t, "condition", `{"type":"rule","field":"contact.properties.gone","operator":"eq","value":1}`)
 	a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann(), Fields: known})
 	if a.Failure == nil || a.Failure.Reason != engine.RuleRefused || !strings.Contains(a.Failure.Message,

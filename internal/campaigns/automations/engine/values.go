@@ -231,8 +231,8 @@ func (g *Graph) checkName(path, name string) error {
 	return jsonread.Invalidf(path, "is %s, which names no value. %s", jsonread.Quote(name), why)
 }
 
-// whyUnknown returns advice for the user if a name refers to an event value that cannot exist. whyUnknown returns ""
-// for all other names.
+// If a name refers to an event value that cannot exist, whyUnknown returns advice for the user. For all other names,
+// whyUnknown returns "".
 func (g *Graph) whyUnknown(name string) string {
 	switch rest, ok := strings.CutPrefix(name, waitEvents); {
 	case name == "event" || name == "event.":

@@ -21,7 +21,7 @@ type waitUntil struct {
 	property string              // contact property with the date; "" to wait for the next occurrence of time
 	time     *schedule.TimeOfDay // nil for midnight; ignored if the property's value has a time
 	zone     string              // "" for UTC
-	zoneOf   string              // contact property with the time zone; contacts without this property use zone
+	zoneOf   string              // contact property with the time zone; zone is used for contacts without it
 }
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):([0-5][0-9])$`)
@@ -125,7 +125,7 @@ func (c waitUntil) waitOver(m *stepContext) Action {
 	return Action{Output: untilOutput(m.run.Waits.Until)}
 }
 
-// location returns the contact's time zone or, if the contact has no valid time zone, that of the step.
+// location returns the contact's time zone or, if the contact has no valid time zone, the step's time zone.
 func (c waitUntil) location(m *stepContext) *time.Location {
 	if m.facts.Contact != nil && c.zoneOf != "" {
 		if zone, err := schedule.Zone(m.facts.Contact.Properties[c.zoneOf].Text); err == nil {

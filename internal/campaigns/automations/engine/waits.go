@@ -149,7 +149,7 @@ func (c waitForEvent) matches(r *Run, e Event) bool {
 	return ok && err == nil
 }
 
-// cutTrigger removes the prefix "trigger." from a name. cutTrigger returns false if the name does not have this prefix.
+// cutTrigger removes the prefix "trigger." from a name, or returns false if the name does not have this prefix.
 func cutTrigger(name string) (string, bool) {
 	const beginning = "trigger."
 	if len(name) <= len(beginning) || name[:len(beginning)] != beginning {

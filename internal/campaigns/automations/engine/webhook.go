@@ -61,7 +61,7 @@ func readWebhook(o jsonread.Object) (config, error) {
 	return c, nil
 }
 
-// reservedHeaders are the header fields that users cannot set because the program sets them.
+// reservedHeaders are the header fields that users may not set, because the program sets them.
 var reservedHeaders = []string{"host", "connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade",
 	"expect",
 	"user-agent", "webhook-id", "webhook-timestamp", "webhook-signature", "svix-id", "svix-timestamp", "svix-signature"}

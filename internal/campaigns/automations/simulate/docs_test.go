@@ -60,7 +60,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// alone checks that an example of a single step is valid in a graph in which the step follows a trigger.
+// alone checks that an example of a single step is valid when the step follows a trigger in a graph.
 func alone(t *testing.T, text []byte, seen map[engine.Type]bool) {
 	t.Helper()
 	var step struct {

@@ -195,7 +195,7 @@ func readTopics(o jsonread.Object) (map[string]string, error) {
 	return all, nil
 }
 
-// readEngagement parses how many emails the contact received, opened and clicked, and when this last happened.
+// readEngagement parses how many emails the contact received, opened and clicked, and the times of the last ones.
 func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	if !o.Has("engagement") {
 		return nil
@@ -224,7 +224,7 @@ func (c *change) readEngagement(o jsonread.Object, from time.Time) error {
 	return nil
 }
 
-// apply applies a change to the simulated contact. apply returns the change for which system events occur, or nil if
+// apply applies a change to the simulated contact. The result is the change for which system events occur, or nil if
 // nothing except the engagement has changed.
 func (p *person) apply(c *change) *engine.ContactChange {
 	h, changed := &engine.ContactChange{Topics: map[string]bool{}}, false
@@ -327,8 +327,9 @@ const (
 	contactEngagement = "contact.engagement."
 )
 
-// schema returns the contact fields that a rule names, for simulations without a team. An undeclared contact property
-// has the type of its value. An undeclared property without a value can be compared with values of any type.
+// schema returns the schema of the contact fields that a rule names, for simulations without a team. An undeclared
+// contact property has the type of its value. An undeclared property without a value can be compared with values of any
+// type.
 func (p *person) schema(w *World, rule *filter.Rule) filter.Schema {
 	schema := filter.Schema{Fields: maps.Clone(personFields)}
 	for _, name := range rule.Fields() {

@@ -78,7 +78,7 @@ type Mail struct {
 	Step      string         `json:"step"`
 	To        string         `json:"to"`
 	Template  string         `json:"template_id"`
-	Variables map[string]any `json:"variables"` // strings and numbers; for missing variables, the template has fallbacks
+	Variables map[string]any `json:"variables"` // strings and numbers; the template has fallbacks for missing variables
 	From      Text           `json:"from" nullable:"true"`
 	Subject   Text           `json:"subject" nullable:"true"`
 	ReplyTo   Text           `json:"reply_to" nullable:"true"`
@@ -180,7 +180,7 @@ func describeWait(a engine.Action) string {
 	return fmt.Sprintf("Waits for the event `%s` until %s.", a.Output["event"], until)
 }
 
-// elapsed returns in words the time between start and at.
+// elapsed returns the time between start and at, in words.
 func elapsed(start, at time.Time) string {
 	if at.Sub(start) < time.Second {
 		return "at once"

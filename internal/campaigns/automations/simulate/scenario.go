@@ -36,7 +36,7 @@ type Scenario struct {
 	run       string
 	start     time.Time
 	contact   *person
-	event     engine.Event // an empty name means the event named by the graph's only trigger
+	event     engine.Event // an empty name means the event of the graph's only trigger
 	timetable []timetableEntry
 	outcomes  map[string]engine.Outcome
 	world     *World // used if no world is passed to Run
@@ -101,8 +101,8 @@ func ParseScenario(text []byte, now time.Time) (*Scenario, error) {
 	return s, s.readOutcomes(o)
 }
 
-// readTime parses a time, or a phrase such as "in 2 days", which is relative to the time from. If the member is
-// missing, readTime returns from.
+// readTime parses a time, or a phrase such as "in 2 days", which is relative to the given time. If the member is
+// missing, readTime returns the given time.
 func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error) {
 	text, err := o.Optional(name, 200)
 	if err != nil || text == "" {
@@ -118,7 +118,7 @@ func readTime(o jsonread.Object, name string, from time.Time) (time.Time, error)
 	return t, nil
 }
 
-// readEvent parses an event's payload, and its name, which is in the given member.
+// readEvent parses an event: its payload, and its name, which is in the given member.
 func readEvent(e *engine.Event, o jsonread.Object, member string) (err error) {
 	if o.Has(member) {
 		if e.Name, err = engine.ReadEventName(o, member); err != nil {

@@ -89,7 +89,7 @@ func (s *simulation) runAll() error {
 		return err
 	}
 	for i, h := range s.s.timetable {
-		// If a wait ends at the same time as a timetable entry is due, the wait ends first.
+		// If a wait ends exactly when a timetable entry is due, the wait ends first.
 		for s.run.At != "" && !s.run.Waits.Until.After(h.at) {
 			if err := s.wake(); err != nil {
 				return err
@@ -184,11 +184,11 @@ func (s *simulation) recordEntry(event, happened string) {
 		Event: Text(event)})
 }
 
-// after returns in words the time since the start of the simulation.
+// after returns the time since the start of the simulation, in words.
 func (s *simulation) after() string { return elapsed(s.s.start, s.now) }
 
-// fillSystemEvent replaces an event's name with the canonical name. For a system event, it also adds the payload
-// members that the event has in production; members from the scenario override these.
+// fillSystemEvent replaces an event's name with the canonical name. For a system event, fillSystemEvent also adds the
+// payload members that the event has in production. Members from the scenario override these.
 func (s *simulation) fillSystemEvent(e engine.Event) engine.Event {
 	e.Name = events.CanonicalName(e.Name)
 	switch {
@@ -260,7 +260,7 @@ func (s *simulation) receive(e engine.Event, name string) bool {
 }
 
 // applyEffect applies the effect of an action to the simulated contact. The run receives no events for changes made by
-// its own steps, because it is not waiting while it carries out a step.
+// its own steps, because a run is not waiting while it carries out a step.
 func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) {
 	if o, ok := s.s.outcomes[a.Step.Key]; ok && a.Effect != nil {
 		return o, nil

@@ -29,7 +29,7 @@ type World struct {
 	Properties map[string]Property // contact properties, keyed by name
 	Topics     map[string]string   // default choices (opt_in or opt_out), keyed by topic id
 
-	// Segment returns the reason why a contact cannot be added to a segment, or nil if it can.
+	// Segment returns the reason why a contact cannot be added to a segment, or nil if the contact can be added.
 	Segment func(segmentID string) (*engine.Failure, error)
 
 	// Fields returns the schema of the contact fields that a rule names. If Fields returns a fault, the step fails.
@@ -43,7 +43,7 @@ type Property struct {
 }
 
 // checkValues checks the property values that a step sets, by the same rules as package contacts. If a contact cannot
-// have these values, checkValues returns the failure of the step; otherwise it returns nil.
+// have these values, checkValues returns the failure of the step. If the values are valid, checkValues returns nil.
 func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		p, ok := w.Properties[name]
@@ -75,9 +75,9 @@ func (w *World) withFallbacks(values map[string]scalar.Value) map[string]scalar.
 	return all
 }
 
-// checkTopic checks whether a contact may receive emails about a topic. checkTopic returns the failure of the email
-// step or the reason for skipping it, or neither if the contact may receive the email. The parameter chosen is the
-// contact's choice: opt_in, opt_out or "".
+// checkTopic checks whether a contact may receive emails about a topic. The result is the failure of the email step or
+// the reason for skipping it, or neither if the contact may receive the email. The parameter chosen is the contact's
+// choice: opt_in, opt_out or "".
 func (w *World) checkTopic(topic, chosen string) (*engine.Failure, string) {
 	byDefault, ok := w.Topics[topic]
 	switch {

@@ -73,8 +73,8 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 	return begins, waiting, nil
 }
 
-// lookUpEvents returns, for several event names, the automations that each event triggers. The result awaited contains
-// those of the event names for which at least one run of the team is waiting.
+// lookUpEvents returns the automations that each of the given events triggers. The result awaited contains the names of
+// those events for which at least one run of the team is waiting.
 func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,
 	awaited map[string]bool, err error) {
 	begins, awaited = map[string][]trigger{}, map[string]bool{}
@@ -114,9 +114,9 @@ const (
 	notAdmitted                  // nothing begins
 )
 
-// SQL conditions for a new run, with the parameters of the query in admit. Parameter $5 is the current time, and $6 is
-// one hour before it. The reentry rule limits the number of active runs to $7 and the total number of runs to $8. $9 is
-// maxHourly and $11 is maxActive. $12 is the epoch of the run. If the row has a newer epoch than the run, the
+// SQL conditions for a new run; they use the parameters of the query in admit. Parameter $5 is the current time, and $6
+// is one hour before it. The reentry rule limits the number of active runs to $7 and the total number of runs to $8. $9
+// is maxHourly and $11 is maxActive. $12 is the epoch of the run. If the row has a newer epoch than the run, the
 // automation has just been stopped, and the run is refused.
 const (
 	byRule       = `c.epoch <= $12 AND (c.epoch < $12 OR c.active < $7) AND c.begun < $8`

@@ -31,7 +31,7 @@ type systemEvent struct {
 }
 
 // Recorded delivers recorded events to automations as system events, and ends the runs of deleted contacts. Recorded
-// ignores opens and clicks by bots, and events about emails to addresses that are not contacts. Recorded implements
+// ignores opens and clicks by bots, and events about emails to addresses that belong to no contact. Recorded implements
 // events.Listener. If a team's automations use none of the events, Recorded makes only one query for all of the team's
 // events.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {

@@ -36,8 +36,7 @@ func depthOf(ctx context.Context) int64 {
 	return 0
 }
 
-// causeOf returns the id of the run whose step causes the events in a transaction, or "" if they are not caused by a
-// run.
+// causeOf returns the id of the run whose step causes the events in a transaction, or "" if no run causes the events.
 func causeOf(ctx context.Context) string {
 	c, _ := ctx.Value(causeKey{}).(cause)
 	return c.runID

@@ -131,7 +131,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// An event is delivered to all waiting runs, even if there are more of them than one transaction handles.
+// An event is delivered to all waiting runs, even if there are too many for one transaction.
 func TestManyWaits(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -404,7 +404,7 @@ func (s *fixture) text(query string, args ...any) (text string) {
 
 // Opens, clicks, bounces and complaints begin runs for the contact for which the email was enqueued, or for the contact
 // with the recipient's address. Opens and clicks by bots begin no runs, and neither do events about emails to addresses
-// that are not contacts.
+// that belong to no contact.
 func TestEventsOfEmails(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {
@@ -465,7 +465,7 @@ func TestDepth(t *testing.T) {
 }
 
 // If one transaction records events for very many contacts, it begins and wakes only a limited number of runs. Jobs
-// begin and wake the remaining runs, for those contacts that still exist.
+// begin and wake the remaining runs, but only for contacts that still exist.
 func TestManyEventsAtOnce(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -21,7 +21,7 @@ const (
 // version is the graph of an automation version, with data that is computed from the graph once.
 type version struct {
 	*engine.Graph
-	emails map[string][]string // keyed by step: the email steps that a run can reach from there without a wait
+	emails map[string][]string // keyed by step: the email steps that a run can reach without a wait
 
 	id, teamID string
 	size       int
@@ -31,8 +31,8 @@ type version struct {
 // version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
 	// The lock in teamLocks ensures that each team loads one graph at a time; two teams rarely share a lock. The lock
-	// compiling ensures that only one graph across all teams is parsed at a time. Because of these locks, a team with many
-	// large graphs uses only one processor, and other teams wait for at most one of its graphs.
+	// compiling ensures that only one graph across all teams is parsed at a time. As a result, a team with many large
+	// graphs uses only one processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 
@@ -41,7 +41,7 @@ type versions struct {
 	teams map[string]*versionLRU
 }
 
-// versionLRU contains versions, keyed by id, in the order of their last use.
+// versionLRU contains versions, keyed by id and ordered by last use.
 type versionLRU struct {
 	*simplelru.LRU[string, *version]
 	size int
@@ -75,8 +75,8 @@ func (v *versions) cached(teamID, versionID string) *version {
 	return known
 }
 
-// get returns a version of one of a team's automations from the cache, loading it first if necessary. Do not call get
-// in a transaction, because loading a large graph takes about 30 ms.
+// get returns a version of one of a team's automations from the cache, and loads the version first if necessary. Do not
+// call get in a transaction, because loading a large graph takes about 30 ms.
 func (v *versions) get(ctx context.Context, r db.Reader, teamID, versionID string) (*version, error) {
 	if known := v.cached(teamID, versionID); known != nil {
 		return known, nil
@@ -156,7 +156,8 @@ func newVersion(g *engine.Graph, size int) *version {
 // send.
 const maxPreparedEmails = 4
 
-// nextEmails returns those email steps that a run can reach from a step without a wait, including that step itself.
+// nextEmails returns the email steps that a run can reach from the given step without a wait. The given step itself is
+// included.
 func nextEmails(from string, types map[string]engine.Type, next map[string][]string) (emails []string) {
 	seen, list := map[string]bool{from: true}, []string{from}
 	for len(list) > 0 && len(emails) < maxPreparedEmails {

@@ -41,16 +41,16 @@ const (
 	queued
 )
 
-// waitingRun is a run that was waiting for an event when the event happened. If the run's revision has changed since
-// then, the run is no longer waiting.
+// waitingRun is a run that was waiting for an event when the event happened. If the revision of a waitingRun has
+// changed, the run is no longer waiting.
 type waitingRun struct {
 	ID       string `json:"id"`
 	Revision int64  `json:"revision"`
 }
 
-// wake delivers an event to runs that are waiting for it. If there are more than maxWoken runs, a job delivers the
-// event to the remaining runs. A job also delivers the event to runs whose graph is not cached, because loading a graph
-// in the transaction would block all other writers.
+// wake delivers an event to the runs that are waiting for this event. If there are more than maxWoken runs, a job
+// delivers the event to the remaining runs. A job also delivers the event to runs whose graph is not cached, because
+// loading a graph in the transaction would block all other writers.
 func (s *Service) wake(ctx context.Context, tx *db.Tx, o *customevents.Occurrence, e engine.Event, runIDs []string,
 	when deliveryMode) error {
 	if len(runIDs) == 0 {

@@ -16,7 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Audience counts those contacts as unmailable, suppressed or unsubscribed that sending leaves out for the same reason.
+// Audience and Send apply the same rules: contacts that Audience counts as unmailable, suppressed or unsubscribed are
+// left out by Send.
 func TestAudienceIsWhatTheRunDoes(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

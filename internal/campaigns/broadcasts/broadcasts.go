@@ -13,7 +13,7 @@
 //
 // A contact has at most one row per broadcast, because of the primary key. The transaction that enqueues an email also
 // writes the contact's row, so no contact is missed or mailed twice, even if a process is killed. Contacts that are
-// added after a broadcast has started are not mailed. The content of a broadcast never changes once it has started.
+// added after a broadcast has started are not mailed. Once a broadcast has started, its content never changes.
 //
 // The broadcast's row is locked for each status change and for each page of the audience, so no more emails are
 // enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
@@ -84,7 +84,7 @@ type Text struct {
 	ReplyTo     []string
 	PreviewText string  // shown by mail clients next to the subject
 	HTML        *string // nil if not given
-	Plain       *string // nil means that it is generated from the HTML
+	Plain       *string // nil means that the plain text is generated from the HTML
 }
 
 // Variant is a variant of an A/B test. If a field is nil, the variant uses the broadcast's own text.
@@ -108,8 +108,8 @@ const (
 type Options struct {
 	Pace int `json:"pace,omitzero"` // recipients per hour; 0 means as fast as possible
 
-	// TestShare is the percentage of the audience that receives the variants of an A/B test. The other contacts receive
-	// the winning variant later. If TestShare is 100, the whole audience receives the variants.
+	// TestShare is the percentage of the audience that receives the variants of an A/B test. The contacts outside this
+	// share receive the winning variant later. If TestShare is 100, the whole audience receives the variants.
 	TestShare float64 `json:"test_share,omitzero"`
 	Metric    Metric  `json:"metric,omitzero"`
 	Wait      int64   `json:"wait,omitzero"` // minutes until the winner is chosen; not used with the metric ByHand
@@ -117,8 +117,8 @@ type Options struct {
 	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that receives no email (control group)
 
 	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
-	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. With a limit
-	// of 100, the broadcast never pauses.
+	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. A limit of
+	// 100 never causes the broadcast to pause.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }
@@ -160,7 +160,7 @@ type Broadcast struct {
 // waitsForWinner reports whether part of the audience receives its emails only after a variant has won.
 func (b *Broadcast) waitsForWinner() bool { return len(b.Variants) > 1 && b.Options.TestShare < 100 }
 
-// Testing reports whether an A/B test is running whose winner has not been chosen yet.
+// Testing reports whether an A/B test is running and its winner has not been chosen yet.
 func (b *Broadcast) Testing() bool {
 	return b.Winner < 0 && (b.phase == walkTest && b.waitsForWinner() || b.phase == choose)
 }

@@ -153,7 +153,7 @@ func (s *sender) mustCount(want int, query string, args ...any) {
 	}
 }
 
-// A broadcast enqueues, page by page, one email for each contact, with the placeholders replaced by the contact's
+// Page by page, a broadcast enqueues one email for each contact, with the placeholders replaced by the contact's
 // values. Unsubscribed, suppressed and opted-out contacts receive no email, and the reason is stored in a row.
 func TestEachContactGetsOneEmail(t *testing.T) {
 	t.Parallel()

@@ -77,7 +77,7 @@ func (t *Text) check(prefix string, maxSize int64) error {
 	return nil
 }
 
-// checkMailbox validates an address. An address with placeholders is not parsed, because placeholders are filled only
+// checkMailbox validates an address. An address with placeholders is not parsed, because placeholders are replaced only
 // when an email is sent.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if len(text) > content.MaxMailbox {
@@ -182,8 +182,8 @@ func (v *Variant) givenBits() (bits int) {
 	return bits
 }
 
-// apply returns the broadcast's text with the variant's fields substituted. If the variant sets HTML but no plain text,
-// the plain text is generated from the HTML.
+// apply returns the broadcast's text, overridden by the fields that the variant sets. If the variant sets HTML but no
+// plain text, the plain text is generated from the HTML.
 func (v *Variant) apply(t Text) Text {
 	for _, f := range []struct {
 		to   *string

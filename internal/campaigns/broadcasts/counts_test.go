@@ -282,7 +282,7 @@ func TestGuardMissesNoBounce(t *testing.T) {
 			if err := s.Recorder.Record(t.Context(), tx, each(events.EmailBounced, at[1:21])...); err != nil {
 				return err
 			}
-			var jobs int // this query causes the queued statements to be executed
+			var jobs int // the query forces the queued statements to run
 			if err := tx.QueryRow(t.Context(), `SELECT COUNT(*) FROM jobs`).Scan(&jobs); err != nil {
 				return err
 			}

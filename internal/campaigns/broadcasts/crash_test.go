@@ -11,7 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// few is the number of contacts in the audience of the crash tests' broadcast. One of these contacts is left out.
+// few is the number of contacts in the audience of the crash tests' broadcast. One of the few contacts is left out of
+// the broadcast.
 const few = 4
 
 // begun adds contacts to the segment, sends them a broadcast with an A/B test, and returns the broadcast's id.

@@ -118,7 +118,7 @@ func TestPartsToAnAddress(t *testing.T) {
 	})
 }
 
-// Removing recipients does not update broadcasts that have no rows left, but it deletes rows that late clicks have
+// Removing recipients does not update broadcasts that have no rows left, but deletes rows that late clicks have
 // created.
 func TestRemovingAgain(t *testing.T) {
 	t.Parallel()

@@ -44,8 +44,8 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		}
 		list[at].add(e)
 	}
-	// Transactions share the rows of links. All transactions change these rows in the same order, so that they do not
-	// deadlock.
+	// Transactions share the rows of links. All transactions change the rows of links in the same order, to avoid
+	// deadlocks.
 	slices.SortFunc(list, func(a, b *emailUpdate) int {
 		return cmp.Or(cmp.Compare(a.broadcastID, b.broadcastID), cmp.Compare(a.emailID, b.emailID))
 	})

@@ -2,5 +2,5 @@ package broadcasts
 
 import "time"
 
-// SetAudienceTimeout sets the time limit for the search in Send for the first contact in the audience.
+// SetAudienceTimeout sets the time limit within which Send searches for the first contact in the audience.
 func (s *Service) SetAudienceTimeout(d time.Duration) { s.audienceTimeout = d }

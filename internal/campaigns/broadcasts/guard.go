@@ -15,8 +15,8 @@ import (
 const guardKind = "broadcast.guard"
 
 const (
-	guardDelay = 2 * time.Second // delay of a check after the first bounce or complaint since the last check
-	guardedFor = 24 * time.Hour  // how long after its end a broadcast is still checked
+	guardDelay = 2 * time.Second // delay between the first bounce or complaint and the next check
+	guardedFor = 24 * time.Hour  // how long a broadcast is still checked after it has ended
 
 	// Minimum number of emails that must have been handed to mail servers before the bounce and complaint rates are
 	// checked.
@@ -33,7 +33,7 @@ func (s *Service) watch(ctx context.Context, tx *db.Tx, teamID, broadcastID stri
 // guard handles jobs of the kind guardKind. In one transaction, guard first ends its job and then reads the counts. The
 // transaction of a concurrent bounce either commits before the counts are read, or finds no guard job and enqueues a
 // new one. On PostgreSQL, enqueueing locks an existing job, so ending the job waits for any transaction that has found
-// it.
+// the job.
 func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		s.p.Queue.Finish(ctx, tx, j)

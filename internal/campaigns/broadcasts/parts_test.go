@@ -105,8 +105,8 @@ func TestWinnerByHand(t *testing.T) {
 	})
 }
 
-// The unsubscribe link in a broadcast without a topic unsubscribes the contact. The unsubscription appears in the
-// recipient and the timeline. The next broadcast leaves the contact out for this reason, even if the contact's address
+// The unsubscribe link in a broadcast without a topic unsubscribes the contact. The recipient and the timeline show
+// that the contact unsubscribed. The next broadcast leaves out the unsubscribed contact, even if the contact's address
 // has changed. The message has the List-Unsubscribe header fields.
 func TestLeavingABroadcast(t *testing.T) {
 	t.Parallel()

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// builtIn contains, for each placeholder that is not a contact property, the function that returns its value.
+// builtIn maps each placeholder that is not a contact property to the function that returns the placeholder's value.
 // Placeholders in capitals are an older form.
 var builtIn = map[string]func(*contacts.Contact) string{
 	"FIRST_NAME": firstName, "contact.first_name": firstName,
@@ -60,7 +60,7 @@ func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Cont
 }
 
 // previewFill is invisible white space that follows a preview text, so that mail clients do not show the start of the
-// body after it.
+// body after the preview text.
 var previewFill = strings.Repeat("&#847;&zwnj;&nbsp;", 60)
 
 // withPreview inserts a preview text as hidden text at the start of the HTML body, where mail clients look for it.
@@ -74,7 +74,7 @@ func withPreview(source, preview string) string {
 }
 
 // bodyBegins returns the offset at which the content of an HTML body begins. The content begins after the body tag. If
-// there is no body tag, it begins after everything that can only precede a body.
+// there is no body tag, the content begins after everything that can only precede a body.
 func bodyBegins(source string) (at int) {
 	s := htmltext.NewScanner(source)
 	head := false

@@ -66,10 +66,10 @@ func decodeCursor(field, cursor string) (string, error) {
 	return string(text), nil
 }
 
-// Recipients returns a page of a broadcast's recipients of one type. The page p must have a limit, and its cursors must
-// come from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may have fewer recipients
-// than its limit even though more exist. If a page ends early, the result next is the cursor for continuing in the same
-// direction.
+// Recipients returns a page of those recipients of a broadcast that have the given type. The page p must have a limit,
+// and its cursors must come from [Recipient.Cursor]. A call examines at most about 100,000 recipients, so a page may
+// have fewer recipients than its limit, even though more recipients exist. If a page ends early, the result next is the
+// cursor for continuing in the same direction.
 func (s *Service) Recipients(ctx context.Context, teamID, broadcastID string, q RecipientQuery, p page.Page) (
 	all []Recipient, more bool, next string, err error) {
 	if _, err := getRow(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
@@ -240,7 +240,8 @@ func (s *Service) Results(ctx context.Context, teamID, broadcastID string) (r Re
 	return r, nil
 }
 
-// Audience says how many contacts would receive a broadcast, and how many would not, if it were sent now.
+// Audience says how many contacts would receive a broadcast, and how many would be left out, if the broadcast were sent
+// now.
 type Audience struct {
 	Contacts int64            // all contacts in the segment
 	Mailed   int64            // contacts that would receive the broadcast
@@ -249,8 +250,8 @@ type Audience struct {
 }
 
 // Audience counts the contacts that would receive a broadcast. Audience reads the whole segment and sends nothing.
-// Audience applies the same rules as sending, except that it does not detect emails that break a rule only once their
-// placeholders have been replaced.
+// Audience applies the same rules as sending, except that Audience does not detect emails that break a rule only once
+// their placeholders have been replaced.
 func (s *Service) Audience(ctx context.Context, teamID, broadcastID string) (a Audience, err error) {
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {

@@ -137,7 +137,8 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 	return err
 }
 
-// Pause stops a broadcast until it is resumed. Emails that have not been handed to a mail server are withheld.
+// Pause stops a broadcast until it is resumed. While the broadcast is paused, emails that have not been handed to a
+// mail server are withheld.
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
@@ -206,9 +207,9 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 	return s.p.Queue.End(ctx, j)
 }
 
-// Cancel turns a scheduled broadcast back into a draft. If a broadcast is being sent or is paused, Cancel ends it, so
-// that no more emails are enqueued. Those emails of a canceled broadcast that have not been handed to a mail server get
-// the status canceled.
+// Cancel turns a scheduled broadcast back into a draft. If a broadcast is being sent or is paused, Cancel ends the
+// broadcast, so that no more emails are enqueued. Those emails of a canceled broadcast that have not been handed to a
+// mail server get the status canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {

@@ -48,7 +48,7 @@ type Deps struct {
 type Service struct {
 	c               Config
 	p               Deps
-	audienceTimeout time.Duration // time limit for the search in Send for the first contact in the audience
+	audienceTimeout time.Duration // time limit within which Send looks for a first contact in the audience
 	decisions       decisions
 }
 
@@ -176,7 +176,7 @@ func (s *Service) addText(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 }
 
 // content converts a text into a content that can be stored. The content is marked as Kept, because the broadcast
-// determines when it is deleted.
+// determines when the content is deleted.
 func (t *Text) content(teamID string) *content.Content {
 	return &content.Content{TeamID: teamID, From: t.From, Subject: t.Subject, ReplyTo: t.ReplyTo, HTML: t.HTML,
 		Text: t.Plain, Kept: true}
@@ -249,7 +249,7 @@ type Change struct {
 	Variants    *[]Variant
 }
 
-// apply applies the change to a draft, and reports whether it may have changed the draft's text.
+// apply applies the change to a draft, and reports whether the draft's text may have changed.
 func (c *Change) apply(b *Broadcast) (text bool) {
 	for _, f := range []struct {
 		to   *string
@@ -300,7 +300,7 @@ func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Chan
 	if err := s.check(&b); err != nil {
 		return b, err
 	}
-	if c.SegmentID != nil || c.TopicID != nil { // if both are unchanged, Send detects a deleted segment or topic
+	if c.SegmentID != nil || c.TopicID != nil { // if neither is changed, Send detects a deleted segment or topic
 		if err := s.checkAudience(ctx, &b); err != nil {
 			return b, err
 		}
@@ -382,7 +382,7 @@ func (s *Service) Delete(ctx context.Context, teamID, broadcastID string) error 
 	})
 }
 
-// copySuffix is appended to the original's name to name a copy.
+// copySuffix is appended to a broadcast's name to form the name of its copy.
 const copySuffix = " (copy)"
 
 // Duplicate creates a draft that is a copy of a broadcast.

@@ -161,8 +161,8 @@ func TestScheduled(t *testing.T) {
 	})
 }
 
-// A problem that a user can fix pauses a broadcast and notifies the team; other problems end the broadcast as failed.
-// Contacts that are added after a broadcast has started are not mailed.
+// A problem that a user can fix pauses a broadcast and notifies the team; other problems end the broadcast with the
+// status failed. Contacts that are added after a broadcast has started are not mailed.
 func TestItStopsByItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -247,7 +247,7 @@ func TestQuotaUsedUp(t *testing.T) {
 }
 
 // If there are too many bounces, the broadcast is paused, the team is notified and an event is recorded. After the
-// broadcast has been resumed, it is not paused for bounces again.
+// broadcast has been resumed, it is not paused again because of bounces.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -69,13 +69,13 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	return nil
 }
 
-// getRow returns a broadcast without its variants. Of the broadcast's text, the result contains only PreviewText.
+// getRow returns a broadcast without its variants and, except for PreviewText, without its text.
 func getRow(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(r.QueryRow(ctx, `SELECT `+columns+` FROM broadcasts WHERE id = $1 AND team_id = $2`, broadcastID,
 		teamID))
 }
 
-// getBroadcast returns a broadcast with its variants. Of the broadcast's text, the result contains only PreviewText.
+// getBroadcast returns a broadcast with its variants but, except for PreviewText, without its text.
 func getBroadcast(ctx context.Context, r db.Reader, teamID, broadcastID string) (Broadcast, error) {
 	b, err := getRow(ctx, r, teamID, broadcastID)
 	if err != nil {

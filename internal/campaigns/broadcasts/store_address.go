@@ -21,8 +21,8 @@ type BroadcastRecipient struct {
 }
 
 // RecipientsWithAddress returns the recipients in a team's broadcasts that have the given address, newest broadcast
-// first. Each call examines the next 5,000 recipients after a cursor, so it may return no recipients even though more
-// follow. The result next is the cursor for the next call, or "" at the end.
+// first. Each call examines the next 5,000 recipients after a cursor, so a call may return no recipients even though
+// more follow. The result next is the cursor for the next call, or "" at the end.
 func (s *Service) RecipientsWithAddress(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []BroadcastRecipient,
 	next string, err error) {
@@ -48,8 +48,8 @@ func recipientsWithAddress(ctx context.Context, r db.Reader, teamID string, a er
 	return some, next, nil
 }
 
-// startedBefore returns the id of the newest started broadcast of a team whose id is smaller than broadcastID, or "" if
-// there is none. If broadcastID is "", startedBefore considers all started broadcasts.
+// startedBefore returns the id of a team's newest started broadcast that has an id below broadcastID, or "" if there is
+// none. If broadcastID is "", startedBefore considers all started broadcasts.
 func startedBefore(ctx context.Context, r db.Reader, teamID, broadcastID string) (id string, err error) {
 	err = r.QueryRow(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND (id < $2 OR CAST($2 AS TEXT) = '')
 		AND started_at > 0 ORDER BY id DESC LIMIT 1`, teamID, broadcastID).Scan(&id)

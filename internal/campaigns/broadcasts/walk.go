@@ -18,9 +18,10 @@ import (
 const (
 	maxTurn = 20 * time.Second // maximum time that one broadcast may occupy a worker
 
-	// On SQLite, a transaction that enqueues a page blocks all other writes. On SQLite, the number of emails per page is
-	// therefore adjusted to the measured duration of the transaction, not counting the time for the lock and the disk. On
-	// PostgreSQL, the transaction does not block others, and a page has as many emails as one call to Enqueue allows.
+	// On SQLite, a transaction that enqueues a page blocks all other writes. To keep such transactions short, the number
+	// of emails per page on SQLite is adjusted to the measured duration of the transaction, not counting the time for the
+	// lock and the disk. On PostgreSQL, the transaction does not block others, and a page has as many emails as one call
+	// to Enqueue allows.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50
@@ -126,8 +127,9 @@ func (r *run) step(ctx context.Context) (more bool, err error) {
 }
 
 // updateLocked locks a broadcast and, if it is being sent, calls the function change and saves the broadcast. The
-// function change must return true if the job continues. Before it returns false, it must end or reschedule the job. If
-// the broadcast is not being sent, updateLocked ends the job, or makes it wait until the scheduled time.
+// function change must return true if the job continues. Before the function change returns false, it must end or
+// reschedule the job. If the broadcast is not being sent, updateLocked ends the job, or makes it wait until the
+// scheduled time.
 func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	change func(tx *db.Tx, b *Broadcast) (bool, error)) (more bool, err error) {
 	s := r.s
@@ -159,8 +161,8 @@ func (r *run) updateLocked(ctx context.Context, read *Broadcast,
 	return more && err == nil, err
 }
 
-// start starts a broadcast and stores the content to send, which does not change any more once the broadcast has
-// started.
+// start starts a broadcast and stores the content to send. Once the broadcast has started, this content no longer
+// changes.
 func (r *run) start(ctx context.Context, broadcastID string) (more bool, err error) {
 	s := r.s
 	read, err := s.Get(ctx, r.job.TeamID, broadcastID)
@@ -173,7 +175,7 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	}
 	return r.updateLocked(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.revision != read.revision || !b.StartedAt.IsZero() {
-			return true, nil // another worker has started it, or the draft was changed and sent again
+			return true, nil // another worker has started the broadcast, or the draft was changed and sent again
 		}
 		for i, c := range all {
 			added := *c
@@ -284,7 +286,7 @@ func stopReason(err error) Reason {
 }
 
 // stop pauses a broadcast, or ends it with the status failed if the problem cannot be fixed. If the reason is empty,
-// stop does nothing but return err.
+// stop only returns err.
 func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) (bool, error) {
 	if why == "" {
 		return false, err

@@ -89,7 +89,8 @@ func best(all []Tally, by Metric) (winner int) {
 // NoWinner means that no variant has won.
 const NoWinner = -1
 
-// SetWinner sets the winner of an A/B test to a variant that a user has chosen. The choice takes effect immediately.
+// SetWinner sets the winner of an A/B test to a variant that a user has chosen. The user's choice takes effect
+// immediately.
 func (s *Service) SetWinner(ctx context.Context, teamID, broadcastID string, winner int) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)

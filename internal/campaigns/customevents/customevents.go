@@ -14,9 +14,9 @@
 // events. An event name must not be a UUID, because API requests identify a definition by its id or its name.
 //
 // A payload is a JSON object without duplicate names, of limited size and depth. A payload member that is named in the
-// schema must have the type given there, or be null or absent. Other payload members may have any type.
+// schema must have the type given in the schema, or be null or absent. Other payload members may have any type.
 //
-// Send calls Deps.OnEvent in a transaction that also contains all effects of the event. Send returns after this
+// Send calls Deps.OnEvent in a transaction that also contains all effects of the event. Send returns after the
 // transaction has committed. The occurrence itself is not stored.
 //
 // # Failures

@@ -80,7 +80,7 @@ func checkPayload(text []byte, event string, schema Schema) (string, error) {
 		return "", malformed(err)
 	}
 	v := jsontext.Value(slices.Clone(text))
-	if err := v.Format(); err != nil { // this removes unnecessary escapes, so that an erasure finds addresses
+	if err := v.Format(); err != nil { // Format removes unnecessary escapes, so that an erasure finds addresses
 		return "", malformed(err)
 	}
 	return string(v), nil

@@ -79,7 +79,7 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Defin
 }
 
 // SetSchema replaces the schema of the definition with the given id or name. If schema is nil, SetSchema removes the
-// definition's schema. Events that were already sent are not validated again.
+// definition's schema. Events that have already been sent are not validated again.
 func (s *Service) SetSchema(ctx context.Context, teamID, idOrName string, schema Schema) (def Definition, err error) {
 	if err := schema.check(); err != nil {
 		return def, err
@@ -147,8 +147,8 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
 	}
-	// Use a separate transaction, because OnEvent locks rows of the contact. If several events for the same contacts
-	// shared a transaction, transactions would deadlock.
+	// Use a separate transaction, because OnEvent locks rows of the contact. Shared transactions with events for the same
+	// contacts would deadlock.
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		o.At = tx.Now()
 		if err := s.OnEvent(ctx, tx, o); err != nil {

@@ -1,6 +1,6 @@
-// Package jsonread reads the JSON of requests member by member. Errors returned by this package are Invalid and Missing
-// faults. A fault's field is the path of the JSON value, such as steps[2].config.url, and its message is a sentence
-// about that value.
+// Package jsonread reads the JSON of requests member by member. The errors that this package returns are Invalid and
+// Missing faults. A fault's field is the path of the JSON value, such as steps[2].config.url, and its message is a
+// sentence about that value.
 //
 // The automation engine and its simulation use this package, because decoding into Go structs would lose the paths of
 // values.
@@ -71,7 +71,7 @@ func (o Object) Renamed(former, present string) error {
 	return Invalidf(o.At(former), "is not read any more: use `%s`.", o.At(present))
 }
 
-// Optional parses a member as [Line] does and returns its string, or "" if the object does not have the member.
+// Optional parses a member as [Line] does, and returns "" if the object does not have the member.
 func (o Object) Optional(name string, limit int) (text string, err error) {
 	if !o.Has(name) {
 		return "", nil
@@ -79,7 +79,7 @@ func (o Object) Optional(name string, limit int) (text string, err error) {
 	return Line(o.At(name), o.Members[name], limit)
 }
 
-// Required parses a member as [Line] does and returns its string, or an error if the member is missing or empty.
+// Required parses a member as [Line] does, and returns an error if the member is missing or empty.
 func (o Object) Required(name string, limit int) (string, error) {
 	text, err := o.Optional(name, limit)
 	if err == nil && text == "" {

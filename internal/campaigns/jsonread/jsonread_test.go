@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// The errors from every function that reads a value name the value's path.
+// The error returned by each function that reads a value names the value's path.
 func TestPaths(t *testing.T) {
 	t.Parallel()
 	o, err := jsonread.ParseObject("steps[2]", []byte(`{"a":{"b":[1]},"line":"x\ny","long":"äöü","n":9007199254740993,

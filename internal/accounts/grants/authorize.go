@@ -40,9 +40,9 @@ type Request struct {
 // challenge matches an S256 challenge: a SHA-256 in base64url without padding.
 var challenge = regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`)
 
-// CheckRequest checks an authorization request. If CheckRequest returns an [Error] and the request has a RedirectURI,
-// redirect the browser there with the error. If the request has no RedirectURI, show the error to the user, because no
-// redirect URI can be trusted (RFC 6749 section 4.1.2.1).
+// CheckRequest checks an authorization request. If CheckRequest returns an [Error] and the returned Request has a
+// RedirectURI, redirect the browser there with the error. If the returned Request has no RedirectURI, show the error to
+// the user, because no redirect URI can be trusted (RFC 6749 section 4.1.2.1).
 func (s *Service) CheckRequest(ctx context.Context, p Params) (r Request, err error) {
 	if p.ClientID == "" {
 		return r, refuse(InvalidRequest, "client_id is missing.")
@@ -100,7 +100,7 @@ func (s *Service) resource(text string) (string, error) {
 }
 
 // recordFirstUse marks a client as used, which protects it from the deletion of unused clients. At the client's first
-// consent, recordFirstUse also records its registration in the audit log.
+// consent, recordFirstUse also records the client's registration in the audit log.
 func (s *Service) recordFirstUse(ctx context.Context, tx *db.Tx, c *Client) error {
 	address, err := markUsed(ctx, tx, c.ID)
 	if errors.Is(err, db.ErrNoRows) {

@@ -59,7 +59,7 @@ func TestRegisterRefused(t *testing.T) {
 	})
 }
 
-// An address may register 20 clients an hour, and an IPv6 /64 counts as one address.
+// One IP address may register 20 clients an hour, and an IPv6 /64 counts as one address.
 func TestRegistrationFlood(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		from := func(address string) error {

@@ -18,8 +18,8 @@ func DescribeScopes(set teams.Scopes, limited bool) (all []string) {
 }
 
 // DescribeSending describes how an app with these scopes can send emails without human action, or returns nil if it
-// cannot. DescribeSending leaves out emails that an app can cause only through an automation that a person created. The
-// sentences that [DescribeScopes] returns mention emails sent by automations that a person created.
+// cannot. DescribeSending leaves out emails that an app can cause to be sent only through an automation that a person
+// created. The sentences that [DescribeScopes] returns mention emails sent by automations that a person created.
 func DescribeSending(set teams.Scopes) (all []string) {
 	for _, x := range sendingDescriptions {
 		if set.Has(x.scope) {
@@ -29,7 +29,7 @@ func DescribeSending(set teams.Scopes) (all []string) {
 	return all
 }
 
-// sendingDescriptions are the scopes with which an app can cause emails that no person requested.
+// sendingDescriptions lists the scopes with which an app can cause emails to be sent that no person requested.
 var sendingDescriptions = []struct {
 	scope teams.Scope
 	words string

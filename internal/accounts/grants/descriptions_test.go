@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 )
 
-// DescribeScopes describes every scope that an app can have exactly once, with and without sending limits.
+// DescribeScopes has exactly one description for each scope that an app can have, with and without sending limits.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
@@ -40,8 +40,8 @@ func TestWays(t *testing.T) {
 		teams.EventsSend)); got != nil {
 		t.Errorf("without the ways: %q", got)
 	}
-	// The set omits broadcasts:write, which an app with limits keeps. Package broadcasts tests that an app with limits can
-	// neither send nor resume broadcasts.
+	// The set omits broadcasts:write, which an app with limits keeps. The tests in package broadcasts check that an app
+	// with limits can neither send nor resume broadcasts.
 	if got := DescribeSending(Limits{Emails: 1}.restrict(full) &^ teams.NewScopes(teams.BroadcastsWrite)); len(got) != 1 ||
 		got[0] != "by sending them, and broadcasts" {
 		t.Errorf("with a limit: %q", got)

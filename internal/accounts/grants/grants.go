@@ -24,14 +24,15 @@
 // current role. A grant never has the scope [teams.OwnersWrite]. A grant has the scope [teams.ApprovalsWrite] only with
 // full access. A grant with limits has no scopes with which an app could circumvent the limits.
 //
-// An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created.
-// Using the code with wrong parameters invalidates it. A second use of the code also revokes the grant. A grant is
-// revoked when the user who consented to it leaves the team. A team has at most [grantsMax] active grants.
+// An authorization code works once, for the client, the redirect URI and the PKCE verifier for which it was created. An
+// authorization code becomes invalid if it is used with wrong parameters. A second use of the code also revokes the
+// grant. A grant is revoked when the user who consented to it leaves the team. A team has at most [grantsMax] active
+// grants.
 //
 // Only the newest refresh token of a grant works. Using an older refresh token revokes the grant, with one exception.
 // Within [retryTime], a client that did not receive the response may use the same refresh token again, if no newer
-// refresh token was used. When a client retries a refresh, the service replaces the token that the client did not
-// receive with a new one.
+// refresh token was used. When a client retries a refresh, the service issues a new refresh token in place of the one
+// that the client did not receive.
 //
 // Each use of a code or a refresh token is decided in one transaction on the grant's row. The node that revokes a grant
 // refuses its tokens immediately. Other nodes refuse the tokens of a revoked grant when they receive the

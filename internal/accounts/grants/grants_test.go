@@ -430,8 +430,8 @@ func TestLostHintOfARole(t *testing.T) {
 	})
 }
 
-// If the clock was ahead when a user joined, the membership seems to be newer than the user's grant. The grant must
-// stay active nevertheless.
+// If the clock was ahead when a user joined, the membership seems to be newer than the user's grant. A grant that seems
+// older than its user's membership must stay active.
 func TestJoinedByAWrongClock(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		by := f.member("ada@acme.example", teams.Admin)

@@ -100,7 +100,7 @@ func (s *Service) signer(ctx context.Context, now time.Time) (key, error) {
 			}
 		}
 		if len(all) > 0 {
-			return all[0], nil // the clock was set back, so no key signs yet
+			return all[0], nil // the clock was set back, so no key is in use yet
 		}
 		if err := s.RotateKeys(ctx); err != nil {
 			return key{}, err

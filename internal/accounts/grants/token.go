@@ -106,8 +106,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 	return a, until, nil
 }
 
-// grantorActor returns the actor of the user or key that consented to a grant, with its current scopes, or a NotFound
-// fault if the user left the team or the key was deleted.
+// grantorActor returns the actor of the user or key that consented to a grant, with its current scopes. If the user
+// left the team or the key was deleted, grantorActor returns a NotFound fault.
 func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
 		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)

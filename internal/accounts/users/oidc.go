@@ -184,9 +184,9 @@ func (v *verified) UnmarshalJSON(b []byte) error {
 //
 // If the provider's account is not linked to a user, FinishOIDC signs in the user with the same email address. To sign
 // in a user who is not linked, the provider must have verified the address, and the user must have no other way to sign
-// in. A user with another way to sign in must use it and then link the provider's account, so that somebody who
-// controls the address at the provider cannot take over the Postrider account. If no user has the address, the
-// provider's account is returned as Unknown.
+// in. A user with another way to sign in must use it and then link the provider's account. This rule protects the user
+// from somebody who controls the email address at the provider. If no user has the address, the provider's account is
+// returned as Unknown.
 func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, state, code, providerError string,
 	c Client) (OIDCResult, error) {
 	var f flow

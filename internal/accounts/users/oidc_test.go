@@ -36,7 +36,7 @@ type issuer struct {
 	now func() time.Time
 
 	mu     sync.Mutex
-	claims map[string]any // claims to add to the next ID token, besides those of the protocol
+	claims map[string]any // claims of the next ID token that the protocol does not require
 	change func(map[string]any)
 	codes  map[string]url.Values // authorization requests, keyed by issued code
 

@@ -218,8 +218,8 @@ func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure
 }
 
 func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddress, a erasure.Address) {
-	// The revision is incremented so that a concurrent step fails. Otherwise, that step would overwrite the new payload
-	// with the old one.
+	// The revision is incremented so that a concurrent step fails. Without the increment, a concurrent step would
+	// overwrite the new payload with the old one.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
 		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
 		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,

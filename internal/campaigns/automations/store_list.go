@@ -54,7 +54,7 @@ type runList struct {
 
 // runLists returns the lists that together contain the runs with the given statuses. The lists must be read in the
 // order in which they are returned. If a run ends while the lists are being read in this order, the run appears in the
-// list of running runs, in a list of ended runs, or in both, but is never missed.
+// list of running runs, in a list of ended runs, or in both.
 func runLists(of *Automation, statuses []RunStatus) (lists []runList) {
 	statuses = slices.Compact(slices.Sorted(slices.Values(statuses)))
 	has := func(status RunStatus) bool { return slices.Contains(statuses, status) }

@@ -31,8 +31,8 @@ type version struct {
 // version is evicted. If a team exceeds its limit, the team's least recently used version is evicted.
 type versions struct {
 	// The lock in teamLocks ensures that each team loads one graph at a time; two teams rarely share a lock. The lock
-	// compiling ensures that only one graph across all teams is parsed at a time. As a result, a team with many large
-	// graphs uses only one processor, and other teams wait for at most one of its graphs.
+	// compiling ensures that only one graph across all teams is parsed at a time. Because of both locks, a team with many
+	// large graphs uses only one processor, and other teams wait for at most one of its graphs.
 	teamLocks [64]sync.Mutex
 	compiling sync.Mutex
 

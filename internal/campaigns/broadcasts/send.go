@@ -208,8 +208,8 @@ func (s *Service) releaseHeld(ctx context.Context, j jobs.Job) error {
 }
 
 // Cancel turns a scheduled broadcast back into a draft. If a broadcast is being sent or is paused, Cancel ends the
-// broadcast, so that no more emails are enqueued. Those emails of a canceled broadcast that have not been handed to a
-// mail server get the status canceled.
+// broadcast, so that no more emails are enqueued. Emails of a canceled broadcast that have not been handed to a mail
+// server get the status canceled.
 func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		if b, err = lock(ctx, tx, teamID, broadcastID); err != nil {

@@ -18,10 +18,9 @@ import (
 const (
 	maxTurn = 20 * time.Second // maximum time that one broadcast may occupy a worker
 
-	// On SQLite, a transaction that enqueues a page blocks all other writes. To keep such transactions short, the number
-	// of emails per page on SQLite is adjusted to the measured duration of the transaction, not counting the time for the
-	// lock and the disk. On PostgreSQL, the transaction does not block others, and a page has as many emails as one call
-	// to Enqueue allows.
+	// On SQLite, a transaction that enqueues a page blocks all other writes. On SQLite, the page size is therefore
+	// adjusted to the measured duration of the transaction, not counting the time for the lock and the disk. On
+	// PostgreSQL, the transaction does not block others, and a page has as many emails as one call to Enqueue allows.
 	pageTime  = 50 * time.Millisecond
 	firstPage = 100
 	minPage   = 50

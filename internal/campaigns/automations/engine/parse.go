@@ -151,7 +151,7 @@ func (g *Graph) readConnections(text []byte) error {
 	return nil
 }
 
-// readConnection parses a connection and checks that it is valid between the two steps that it connects.
+// readConnection parses a connection and checks that its type and its end are allowed.
 func (g *Graph) readConnection(path string, text jsontext.Value) (c Connection, err error) {
 	o, err := jsonread.ParseObject(path, text)
 	if err != nil {

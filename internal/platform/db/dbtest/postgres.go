@@ -20,14 +20,14 @@ import (
 // its connections.
 func Postgres(t testing.TB) *db.DB {
 	t.Helper()
-	return open(t, db.Options{Borrow: borrowed(t), Log: slog.New(slog.DiscardHandler)})
+	return open(t, db.Options{Borrow: reuse(t).d, Log: slog.New(slog.DiscardHandler)})
 }
 
-// PostgresURL creates a migrated database on the shared server and returns its URL. The database is dropped when the
-// test ends.
+// PostgresURL returns the URL of an empty migrated database on the shared server. An earlier test may have used the same
+// database.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
-	return temporaryDatabase(t, template(t))
+	return databaseURL(reuse(t).name)
 }
 
 // template starts the shared server and returns the name of the server's migrated database.

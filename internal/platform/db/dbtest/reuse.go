@@ -7,6 +7,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -25,9 +26,10 @@ var idle struct {
 	all []*reusable
 }
 
-// borrowed returns a database whose connections the test may borrow. After the test, the database is emptied for the
-// next test. If the test failed, changed the schema, or wrote very many rows, the database is dropped.
-func borrowed(t testing.TB) *db.DB {
+// reuse returns an empty database for the test. The test may borrow the connections of d, or open other connections.
+// After the test, the database is emptied for the next test. The database is dropped instead if the test failed, changed
+// the schema, wrote very many rows, or left connections open.
+func reuse(t testing.TB) *reusable {
 	t.Helper()
 	idle.Lock()
 	var r *reusable
@@ -50,7 +52,7 @@ func borrowed(t testing.TB) *db.DB {
 		defer idle.Unlock()
 		idle.all = append(idle.all, r)
 	})
-	return r.d
+	return r
 }
 
 // newReusable creates a database as a copy of template and opens it.
@@ -61,7 +63,8 @@ func newReusable(template string) (*reusable, error) {
 		return nil, err
 	}
 	r := &reusable{name: name}
-	o := db.Options{URL: databaseURL(name), MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)}
+	o := db.Options{URL: databaseURL(name) + "&application_name=" + ownName, MaxConns: maxConns,
+		Log: slog.New(slog.DiscardHandler)}
 	if r.d, err = db.Open(ctx, o); err != nil {
 		return nil, err
 	}
@@ -109,12 +112,44 @@ func (r *reusable) schemaOf(ctx context.Context) (text string, err error) {
 	return text, err
 }
 
+const (
+	ownName   = "dbtest"        // application_name of the connections that tests borrow
+	leaveTime = 5 * time.Second // time limit for other connections to end
+)
+
+// awaitAlone waits until only the connections that tests borrow are open.
+func (r *reusable) awaitAlone(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leaveTime)
+	defer cancel()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var others int
+		err := r.d.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
+			AND application_name <> $1`, ownName).Scan(&others)
+		if err != nil || others == 0 {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%d connections are still open", others)
+		case <-tick.C:
+		}
+	}
+}
+
 // empty deletes the rows in all tables, except for the rows that a new database contains. If the next test cannot use
 // the database, empty returns an error.
 func (r *reusable) empty(ctx context.Context) error {
+	if err := r.awaitAlone(ctx); err != nil {
+		return err
+	}
 	schema, err := r.schemaOf(ctx)
-	if err != nil || schema != r.schema {
-		return fmt.Errorf("the schema was %q and is %q: %w", r.schema, schema, err)
+	if err != nil {
+		return err
+	}
+	if schema != r.schema {
+		return fmt.Errorf("the schema was %q and is %q", r.schema, schema)
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		tx.Queue(ctx, `SET LOCAL session_replication_role = replica`) // the deletion does not check foreign keys

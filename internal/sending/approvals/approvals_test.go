@@ -97,8 +97,8 @@ func wantFault(t *testing.T, err error, kind fault.Kind, substring string) {
 	}
 }
 
-// Four concurrent Approve calls send an email once, as the connected app that requested it. Listeners receive the
-// events for the request and for the decision.
+// If Approve is called four times concurrently, the email is sent once, on behalf of the connected app that requested
+// it. Listeners receive the events for the request and for the decision.
 func TestApprove(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example"))
@@ -188,8 +188,8 @@ func TestAskOnce(t *testing.T) {
 	})
 }
 
-// Under concurrent operations each approved email is sent once, and no other email is sent. If a limit is exceeded, the
-// approval stays pending and Approve returns the limit's error.
+// Even with concurrent operations, each approved email is sent once and no other email is sent. If a limit is exceeded,
+// the approval stays pending and Approve returns the error for that limit.
 func TestAtTheSameTime(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := context.WithoutCancel(t.Context())
@@ -224,7 +224,8 @@ func TestAtTheSameTime(t *testing.T) {
 			f.Must(err)
 		}
 		for range 2 {
-			// The limit allows one email. The second Approve call returns the approved email, not an error about the limit.
+			// The limit allows only one email. The second Approve call returns the approved email, not an error about the
+			// exceeded limit.
 			limit()
 			a, before := f.ask(hello), f.emails()
 			if one, other := both(approve(f.user, a), approve(f.Acme, a)); one != nil || other != nil ||
@@ -295,8 +296,8 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// API keys and users may also request approvals. The email is sent as its requester, and the approval records who
-// approved it.
+// API keys and users may also request approvals. The email is sent on behalf of the requester, and the approval records
+// who approved it.
 func TestAskers(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -332,8 +333,7 @@ func TestAskers(t *testing.T) {
 	})
 }
 
-// failed approves an email and checks that the approval becomes failed with the expected reason and that no email is
-// sent.
+// failed approves an email and checks that the approval fails for the expected reason and that no email is sent.
 func (f *fixture) failed(a approvals.Approval, substring string) {
 	f.T.Helper()
 	before := f.emails()
@@ -383,7 +383,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
 		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
-		for range 4 { // the remaining quota is low, so the team is notified of refusals
+		for range 4 { // almost uses up the quota, so that the approved email exceeds it
 			f.Send(testnode.Hello("a@reader.example"))
 		}
 		ctx := audit.With(t.Context(), audit.Entry{TeamID: f.Acme.TeamID, Action: audit.ApprovalApproved, Target: a.ID})
@@ -421,8 +421,8 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// The sent email equals the email shown for approval, even if its template has changed since. The email is sent at its
-// scheduled time.
+// The email that is sent is identical to the one shown for approval, even if the template has changed in between. The
+// email is sent at its scheduled time.
 func TestTemplateIsFixed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -457,7 +457,7 @@ func TestTemplateIsFixed(t *testing.T) {
 	})
 }
 
-// The number of pending requests and of notices from a connected app is limited.
+// The numbers of pending requests and of notices are limited for each connected app.
 func TestMany(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		first := f.ask(testnode.Hello("a@reader.example"))

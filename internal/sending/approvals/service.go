@@ -48,8 +48,8 @@ type Deps struct {
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error `deps:"optional"`
 }
 
-// New returns the service. The parameter publicURL is the prefix of links to pages, without a slash at its end. New
-// fails if a dependency is missing.
+// New returns the service. The parameter publicURL is the prefix of links to pages, without a trailing slash. New fails
+// if a dependency is missing.
 func New(publicURL string, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
@@ -61,12 +61,12 @@ func New(publicURL string, d Deps) (*Service, error) {
 // URL returns the address of the page on which a person decides an approval.
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
-// Request stores an email for approval after the same checks as for an email that is sent immediately. If the same
+// Request stores an email for approval, after the same checks that apply to an email sent immediately. If the same
 // actor has used the idempotency key in the last 24 hours, Request returns the earlier approval in its current state.
 func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, key emails.Idempotency) (a Approval,
 	err error) {
 	if by.Kind == teams.GrantActor {
-		key.Scope += " " + by.ID // idempotency keys are per connected app, because an app sees only its own requests
+		key.Scope += " " + by.ID // a connected app has its own idempotency keys, because it sees only its own requests
 	}
 	approvalID, err := s.emails.OnceWithID(ctx, by, key, func(remember rememberID) error {
 		a, err = s.request(ctx, by, in, remember)
@@ -141,8 +141,8 @@ func (s *Service) owner(ctx context.Context, by teams.Actor) (string, error) {
 	return s.grants.UserAddress(ctx, by.TeamID, by.ID)
 }
 
-// noticeText returns the text of the notice to the user. The text includes the name that the connected app chose for
-// itself. The text quotes nothing from the email, because the email's content is not trusted.
+// noticeText returns the text of the notice that asks the user for approval. The notice includes the name that the
+// connected app chose for itself. The notice quotes nothing from the email, because the email's content is not trusted.
 func (s *Service) noticeText(a *Approval) string {
 	return fmt.Sprintf("%s, which you let act for your team, wants to send an email to %d recipients.\n\n"+
 		"See it, and decide:\n\n%s\n\nIt is not sent unless you or others of your team approve it by %s.\n", a.ActorName,
@@ -178,8 +178,8 @@ func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.
 var errDecided = errors.New("the approval is decided")
 
 // Approve sends the email of a pending approval. If the approval is already approved, Approve returns it unchanged.
-// Approve refuses rejected, expired and failed approvals. If the email breaks a rule, the approval becomes failed and
-// Approve returns no error.
+// Approve returns an error for rejected, expired and failed approvals. If the email breaks a rule, the approval becomes
+// failed and Approve returns no error.
 func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, Approved)
 	if err != nil || a.State != Pending {
@@ -258,8 +258,8 @@ func (s *Service) Reject(ctx context.Context, by teams.Actor, approvalID, reason
 	return s.decideWithoutSending(ctx, by, a, Rejected)
 }
 
-// pending returns an approval if it is pending or already in the requested state; it refuses an approval in any other
-// state.
+// pending returns an approval if it is pending or already in the requested state; for any other state it returns an
+// error.
 func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string, as State) (Approval, error) {
 	if by.Kind == teams.GrantActor {
 		return Approval{}, fault.New(fault.OutOfScope, "", "Programs do not decide of approvals. A person does it, or an "+
@@ -279,7 +279,7 @@ func (s *Service) pending(ctx context.Context, by teams.Actor, approvalID string
 }
 
 // decideWithoutSending stores the approval's new state in a separate transaction. The last parameter is the state that
-// the caller requested.
+// the caller wanted to set.
 func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Approval, as State) (Approval, error) {
 	err := s.d.Update(ctx, func(tx *db.Tx) error { return s.decideIn(ctx, tx, by, &a) })
 	if errors.Is(err, errDecided) {
@@ -288,8 +288,7 @@ func (s *Service) decideWithoutSending(ctx context.Context, by teams.Actor, a Ap
 	return a, err
 }
 
-// afterLostDecision returns the result of a decision that lost to an earlier decision or came after the approval
-// expired.
+// afterLostDecision returns the result of a decision that came after another decision or after the approval expired.
 func (s *Service) afterLostDecision(ctx context.Context, by teams.Actor, approvalID string,
 	as State) (Approval, error) {
 	a, err := s.pending(ctx, by, approvalID, as)
@@ -303,7 +302,7 @@ func notPending(is State) error {
 	return fault.Invalidf("", "This is %s already. Only what is pending can be decided.", is)
 }
 
-// actions are the names of decisions in the audit log.
+// actions maps each decision to its name in the audit log.
 var actions = map[State]string{Approved: audit.ApprovalApproved, Rejected: audit.ApprovalRejected,
 	Failed: audit.ApprovalFailed}
 
@@ -320,7 +319,7 @@ func (s *Service) decideIn(ctx context.Context, tx *db.Tx, by teams.Actor, a *Ap
 	return s.recordEvent(ctx, tx, events.ApprovalDecided, a)
 }
 
-// truncateReason shortens a text to the maximum of 500 characters for a reason.
+// truncateReason shortens a reason to 500 characters, the maximum.
 func truncateReason(text string) string {
 	all := []rune(strings.ToValidUTF8(text, "�"))
 	return string(all[:min(len(all), maxReason)])

@@ -68,8 +68,8 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
-// countRequests returns the number of approvals that an actor requested since a time: the number still pending and the
-// total. At most the given number of rows is counted.
+// countRequests returns how many of the approvals that an actor requested after the given time are still pending, and
+// how many there are in total. countRequests counts at most the given number of rows.
 func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM
@@ -98,7 +98,7 @@ func decide(ctx context.Context, tx *db.Tx, a *Approval) (bool, error) {
 	return n > 0, nil
 }
 
-// expire marks some pending approvals of all teams as expired and returns them.
+// expire marks a batch of overdue approvals, across all teams, as expired and returns them.
 func expire(ctx context.Context, tx *db.Tx, limit int) ([]Approval, error) {
 	rows, err := tx.Query(ctx, `UPDATE approvals SET state = 'expired', decided_at = $1, request = ''
 		WHERE id IN (SELECT id
@@ -107,7 +107,7 @@ func expire(ctx context.Context, tx *db.Tx, limit int) ([]Approval, error) {
 	return db.Collect(rows, err, scan)
 }
 
-// deleteDecided deletes some approvals of all teams that were decided before a time.
+// deleteDecided deletes a batch of approvals, across all teams, that were decided before the given time.
 func deleteDecided(ctx context.Context, tx *db.Tx, before time.Time, limit int) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM approvals WHERE id IN (SELECT id FROM approvals WHERE decided_at > 0
 		AND decided_at < $1 ORDER BY decided_at, id LIMIT $2)`, before.UnixMicro(), limit)
@@ -119,7 +119,7 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 }
 
 // requestsNaming returns a page of the team's pending approvals that may contain an address. The page starts after the
-// given id.
+// given approval id.
 func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
 	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3

@@ -34,7 +34,7 @@ type file struct {
 	Content     []byte `json:"content"`
 }
 
-// encode returns an email as JSON, without its template; it refuses an email that is larger than maxRequest.
+// encode returns an email as JSON, without its template; it rejects emails that are larger than maxRequest.
 func encode(e *emails.Send) (string, error) {
 	r := request{From: e.From, To: e.To, Cc: e.Cc, Bcc: e.Bcc, ReplyTo: e.ReplyTo, Subject: e.Subject, HTML: e.HTML,
 		Text: e.Text, Headers: e.Headers, Tags: e.Tags, ScheduledAt: e.ScheduledAt, TopicID: e.TopicID}

@@ -11,8 +11,8 @@ import (
 
 const sweepBatch = 100
 
-// Sweep marks overdue approvals as expired and deletes approvals that were decided longer ago than the retention. The
-// caller runs Sweep every few minutes.
+// Sweep marks overdue approvals as expired and deletes decided approvals whose retention period has ended. The caller
+// runs Sweep every few minutes.
 func (s *Service) Sweep(ctx context.Context) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		ended, err := expire(ctx, tx, sweepBatch)
@@ -39,10 +39,10 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 }
 
 // EraseAddress deletes the pending approvals whose emails contain an address. Decided approvals no longer contain
-// addresses of recipients.
+// recipient addresses.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
-	const atOnce = 10 // a small page, because each email may be large
+	const atOnce = 10 // a small page size, because each email may be large
 	for _, teamID := range scope.Teams {
 		for after := ""; ; {
 			some, err := requestsNaming(ctx, d.Reader, teamID, a.Pattern(), after, atOnce)

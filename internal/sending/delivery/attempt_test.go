@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An attempt stores the first reply that is not a success. The next attempt starts when the last of the delayed
+// The stored attempt contains the first reply that is not a success. The next attempt starts when all delayed
 // recipients may be retried.
 func TestAttempt(t *testing.T) {
 	now := time.Now()
@@ -63,7 +63,7 @@ func TestAttempt(t *testing.T) {
 	}
 }
 
-// If the file store fails, the outbox returns an error when storing a message and when listing messages.
+// If the file store fails, the outbox returns an error both for storing and for listing messages.
 func TestOutboxWithoutItsStore(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Capture}, resolve.Fake{})
 	keep := func() error {

@@ -84,7 +84,7 @@ func benchmarkDeliver(b *testing.B, rsa bool) {
 	f.service.pool.prune(time.Now().Add(time.Hour))
 }
 
-// cpu returns the processor time of this process.
+// cpu returns the processor time used by this process.
 func cpu(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

@@ -8,18 +8,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Broadcasts decides before each attempt whether a broadcast's email may be sent. If a broadcast is paused or canceled,
+// Broadcasts decides, before each attempt, whether a broadcast email may be sent. If a broadcast is paused or canceled,
 // its queued emails are not sent.
 type Broadcasts interface {
-	// CachedDecision returns a cached decision, which may be some seconds old, if there is one.
+	// CachedDecision may return a decision from the cache, which may be a few seconds old.
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
 	// LockDecision returns the current decision and locks it until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 }
 
-// broadcastAllows reports whether an email may be sent now; emails without a broadcast always may. If the broadcast is
-// paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is canceled, broadcastAllows ends
-// the job and cancels the email.
+// broadcastAllows reports whether an email may be sent now; emails that do not belong to a broadcast are always
+// allowed. If the broadcast is paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is
+// canceled, broadcastAllows ends the job and cancels the email.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {

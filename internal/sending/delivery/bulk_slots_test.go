@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A team's transactional mail does not wait behind its bulk mail to the same destination, even if the bulk connections
-// stall.
+// A team's transactional mail does not wait behind its bulk mail to the same destination, even if the connections for
+// bulk mail stall.
 func TestBulkLeavesSlotsAtADestination(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		g := newGate(t)

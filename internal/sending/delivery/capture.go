@@ -34,13 +34,13 @@ type CapturedMessage struct {
 	At      time.Time `json:"at"`
 }
 
-// outbox stores each captured message as two blobs: the message as it would have been sent, and its envelope. The
-// outbox writes the envelope last, and only messages with an envelope are listed.
+// outbox stores each captured message as two blobs: the message exactly as it would have been sent, and its envelope.
+// The outbox writes the envelope last, and only messages with an envelope are listed.
 type outbox struct {
 	blobs *blob.Store
 
 	mu     sync.Mutex
-	stored []string // message ids, oldest first; nil until the blobs have been listed
+	stored []string // message ids, oldest first; nil until the blobs are first listed
 }
 
 // store stores a message instead of sending it. The recipients of the message count as delivered.
@@ -68,7 +68,7 @@ func (b *outbox) store(ctx context.Context, o *emails.Outgoing, env smtpclient.E
 		conversation: "* kept in the outbox and not sent\n"}, nil
 }
 
-// prune adds a new message to the stored ids and deletes the oldest messages beyond capturedMax.
+// prune adds a new message to the stored ids and deletes the oldest messages if there are more than capturedMax.
 func (b *outbox) prune(ctx context.Context, newest string) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *outbox) prune(ctx context.Context, newest string) error {
 	return nil
 }
 
-// ids returns the ids of the stored messages, oldest first. Message ids sort by time.
+// ids returns the ids of the stored messages, oldest first. Sorting message ids puts them in chronological order.
 func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	err := b.blobs.List(ctx, capturedPrefix, func(f blob.Info) error {
@@ -119,7 +119,7 @@ func (b *outbox) envelope(ctx context.Context, captureID string) (c CapturedMess
 	return c, nil
 }
 
-// Outbox returns the captured messages, newest first, at most 1,000.
+// Outbox returns up to 1,000 captured messages, newest first.
 func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	ids, err := s.outbox.ids(ctx)
 	if err != nil {
@@ -137,8 +137,8 @@ func (s *Service) Outbox(ctx context.Context) ([]CapturedMessage, error) {
 	return all, nil
 }
 
-// OpenCaptured opens a captured message as it would have been sent. OpenCaptured returns blob.ErrNotFound if no message
-// has this id. The caller must close the returned reader.
+// OpenCaptured returns a reader for a captured message, exactly as it would have been sent. OpenCaptured returns
+// blob.ErrNotFound if no message has this id. The caller must close the returned reader.
 func (s *Service) OpenCaptured(ctx context.Context, captureID string) (io.ReadCloser, error) {
 	if !id.Valid(captureID) {
 		return nil, blob.ErrNotFound

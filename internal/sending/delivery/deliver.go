@@ -20,12 +20,12 @@ import (
 
 // Reasons of the event email.failed.
 const (
-	reasonNoDomain = "domain_not_verified" // the domain was deleted since the email was accepted
+	reasonNoDomain = "domain_not_verified" // the domain was deleted after the email was accepted
 	reasonLost     = "content_missing"     // the email exists, but its content does not
 	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
 )
 
-// try is one attempt of a job.
+// try is one attempt to run a delivery job.
 type try struct {
 	job     jobs.Job
 	d       emails.Delivery
@@ -33,10 +33,10 @@ type try struct {
 	started time.Time // when the SMTP conversation began
 
 	suppressionsReadAt time.Time      // when the suppressions were last read; zero if not yet read
-	skipped            []events.Event // events of recipients suppressed since acceptance; recorded with the outcome
+	skipped            []events.Event // events for recipients suppressed after acceptance; recorded with the outcome
 }
 
-// deliver handles one job.
+// deliver handles one delivery job.
 func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	d, err := emails.DecodeDelivery(j.Payload)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	return s.transmit(ctx, t, r, s.group(j.Lane), from, msg)
 }
 
-// reserveMemory waits until a team may use size bytes of memory and returns the number of bytes reserved.
+// reserveMemory waits until the team may use size bytes of memory, and returns the number of bytes reserved.
 func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (int64, error) {
 	size = min(size, memory)
 	if err := s.memory.Acquire(ctx, team, size); err != nil {
@@ -117,8 +117,8 @@ func (s *Service) reserveMemory(ctx context.Context, team string, size int64) (i
 	return size, nil
 }
 
-// shrinkReservation releases the memory that only composing needed, if it is at least 1 MiB; it returns the number of
-// bytes that stay reserved.
+// shrinkReservation releases memory that was needed only to compose the message, if it is at least 1 MiB. The result is
+// the number of bytes that stay reserved.
 func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64 {
 	left := int64(0)
 	for _, part := range msg {
@@ -131,7 +131,8 @@ func (s *Service) shrinkReservation(team string, size int64, msg [][]byte) int64
 	return left
 }
 
-// chooseRoute finds the hosts of a try. If no host can be tried now, ok is false and out contains the reason.
+// chooseRoute finds the hosts to try for an attempt. If no host can be tried now, chooseRoute returns ok == false, and
+// out contains the reason.
 func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string) (out outcome, ok bool, err error) {
 	if r.hops, err = s.plan(ctx, t.d.Domain, tls); err != nil {
 		if ctx.Err() != nil {
@@ -151,7 +152,7 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 // conversation.
 var errLeaseTooShort = errors.New("no connection became free in time")
 
-// transmit gives a message to the transport and records the outcome.
+// transmit passes a message to the transport and records the outcome.
 func (s *Service) transmit(ctx context.Context, t *try, r *route, destination string, from domains.Signing,
 	msg [][]byte) error {
 	host := from.ReturnPathHost
@@ -197,12 +198,13 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 	return err
 }
 
-// withConnection acquires two permits and calls talk. The first permit is a connection permit, from the team's share.
-// The second permit is a slot at the destination, which teams get in turns. A message that has a slot waits only for
-// the destination's host. A team's mail to one destination therefore never blocks other teams at another destination.
+// withConnection acquires two permits and calls talk. The first permit is a connection permit from the team's share.
+// The second permit is a slot at the destination; teams take turns to get slots. A message that holds a slot waits only
+// for the destination's host. A team's mail to one destination therefore never blocks other teams at another
+// destination.
 //
 // A message holds neither permit nor slot while it is signed, waits for the disk, or waits for the result of another
-// connection to the same host. The result news has the same meaning as in talk.
+// connection to the same host. The returned channel has the same meaning as in talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {
@@ -237,9 +239,9 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 }
 
 // prepare composes and signs a message. Both steps use the processor, so the number of concurrent compositions and
-// signatures is limited. Fewer messages are signed than composed at a time, so that signing does not slow down other
-// work. Teams take turns at composing and signing, because the messages of one team may be a thousand times as large as
-// those of another team.
+// signatures is limited. The limit for signing is lower than the limit for composing, so that signing does not slow
+// down other work. Teams take turns at composing and signing, because the messages of one team may be a thousand times
+// as large as those of another team.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Acquire(ctx, turn); err != nil {

@@ -310,7 +310,7 @@ func TestDeliverWithBackOff(t *testing.T) {
 	first := f.send(address(1))
 	f.run()
 	f.wait(first, events.EmailDelayed)
-	// The shaper applies a host's answer a moment after its event is recorded.
+	// The shaper applies a host's answer shortly after the corresponding event is recorded.
 	testnode.Until(t, "nothing is given to the host for ten minutes", func() bool {
 		allowed, until := f.service.limit(destination)
 		pause := time.Until(until)

@@ -1,50 +1,52 @@
 // Package delivery delivers emails to the mail hosts of their recipients, to a relay, or to a local outbox.
 //
-// A job delivers one email to all recipients at one destination domain that have no final outcome yet. A job runs three
-// functions. The function plan finds the addresses to try. The function talk runs the SMTP conversation and returns an
-// answer for each recipient. The pure function judge classifies each answer. One transaction then finishes or
-// reschedules the job, stores the conversation, and records the events.
+// A job delivers one email to all recipients at one destination domain that have no final outcome yet. Each job runs
+// three functions. The function plan finds the IP addresses to try. The function talk runs the SMTP conversation and
+// returns an answer for each recipient. The pure function judge classifies each answer. One transaction then finishes
+// or reschedules the job, stores the conversation, and records the events.
 //
 // # Invariants
 //
-// Every accepted email is delivered at least once or ends with an event that gives the reason. After about fifty hours
-// of errors on our side, the job is parked until an operator acts.
+// Every accepted email is delivered at least once or ends with an event that says why it was not delivered. After about
+// fifty hours of errors on our side, the job is parked until an operator acts.
 //
-// A second copy is sent only in two cases. In the first case, the node crashes or is declared dead between a host's
-// final 250 and our commit. In the second case, a host may have accepted the message, but its answer did not arrive. An
-// attempt without the final answer has the outcome "unknown". After two unknown outcomes, the next try waits for hours.
-// The Message-ID and all other bytes except the signatures stay the same, so that receivers can recognize copies.
+// A second copy of an email is sent only in two cases. In the first case, the node crashes or is declared dead between
+// a host's final 250 and our commit. In the second case, a host may have accepted the message, but its answer did not
+// arrive. An attempt that gets no answer to the final dot has the outcome "unknown". After two unknown outcomes, the
+// next try comes only hours later. The Message-ID and all other bytes except the signatures stay the same, so that
+// receivers can recognize copies.
 //
-// No transaction is open during network input or output. A host's answer is data, never a Go error.
+// No database transaction is open during network I/O. A mail host's answer is represented as data, never as a Go error.
 //
 // No team's mail waits for the hosts of another team. Package fairshare divides memory and connections among the teams.
-// Teams take turns at composing, at signing, and at a destination. A job acquires memory, then a turn to compose and to
-// sign, then a connection permit, and last a slot at the destination. A job that waits for its own team's share holds
-// nothing that another team may need. Bulk mail has separate lanes and turns (emails.Lane, jobs.Kind.Bulk). Bulk mail
-// never uses its team's whole share, so the team's other mail does not wait behind it.
+// Teams take turns to compose, to sign, and to use a destination. A job acquires memory, then its turn to compose and
+// its turn to sign, then a connection permit, and finally a slot at the destination. A job that waits for its own
+// team's share holds nothing that another team may need. Bulk mail has its own lanes and takes its own turns
+// (emails.Lane, jobs.Kind.Bulk). Bulk mail never uses its team's whole share, so the team's other mail does not wait
+// behind it.
 //
 // # Failures
 //
-// After a temporary refusal or a failed connection, the email is retried by the schedule. After the last retry the
-// email bounces as transient, and the address is not suppressed. Only a permanent refusal that concerns the recipient
-// suppresses the address; a refusal of our address, reputation, content or size does not.
+// After a temporary refusal or a failed connection, the email is retried according to the schedule. After the last
+// retry, the email bounces with the type transient, and the address is not suppressed. Only a permanent refusal that
+// concerns the recipient suppresses the address; a refusal of our address, reputation, content or size does not.
 //
-// A destination that asks for less mail is paused and gets fewer connections, which are restored slowly (shaper). If an
-// IP address does not answer, the node does not try the address for any destination until a backoff ends, which grows
-// with each failure (hosts). A database failure is an error of the job, which is retried by a separate schedule. A
-// database failure is never a bounce.
+// If a destination asks for less mail, the node pauses it and opens fewer connections to it; the number then rises
+// slowly (shaper). If an IP address does not answer, the node does not use the address for any destination until a
+// backoff ends; the backoff grows with each failure (hosts). After a database failure, the job is retried according to
+// a separate schedule. A database failure never counts as a bounce.
 //
-// At first a team has one connection to a destination. Each prompt answer of a destination allows another connection
-// (window). An IP address also has a connection window, shared by all destinations that lead to it. A stalled
-// conversation keeps its connection, because closing it after the final dot could cause a second copy. During a stall,
-// no further connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
+// At first a team has one connection to a destination. Each prompt answer from a destination allows one more connection
+// (window). Each IP address also has a connection window, which is shared by all destinations that use the address. A
+// stalled conversation keeps its connection, because closing it after the final dot could cause a second copy. During a
+// stall, no more connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
 //
 // # Out of scope
 //
 // The package does not decide who may send. Before each try, the package checks the suppressions again, unless they
-// were read within the last seconds. The package does not process bounces that arrive by mail. Nodes divide the
-// connection and rate limits (package nodelimits). Each node separately tracks which hosts are slow or asked for less
-// mail. MTA-STS and DANE are not supported.
+// were read in the last few seconds. The package does not process bounces that arrive by mail. The nodes share the
+// connection and rate limits (package nodelimits). Each node tracks separately which hosts are slow or have asked for
+// less mail. MTA-STS and DANE are not supported.
 package delivery
 
 import (
@@ -81,25 +83,25 @@ const (
 // Config is the part of the configuration that concerns delivery.
 type Config struct {
 	Transport     string
-	Hostname      string // name in EHLO; also in return paths of domains without a return-path host
+	Hostname      string // name in EHLO; also used in return paths for domains without a return-path host
 	RelayAddr     string // host:port
 	RelayUsername string
 	RelayPassword string
 	RelayTLS      smtpclient.TLSMode
 
-	SMTPPort       int      // port of direct delivery; 0 is 25
+	SMTPPort       int      // port for direct delivery; 0 means 25
 	OwnHosts       []string // names of MX hosts that lead back to this server; nil means Hostname
 	SandboxDomains []string // of test addresses
-	AllowPrivate   bool     // direct delivery may reach addresses that are not public; for tests
+	AllowPrivate   bool     // allows direct delivery to non-public IP addresses; for tests
 
-	Schedule           []time.Duration // waits between tries; nil is twelve over 48 hours
+	Schedule           []time.Duration // waits between tries; nil means twelve waits over 48 hours
 	Workers            int             // messages composed concurrently
-	Signers            int             // messages signed concurrently; below Workers, to leave time for accepting mail
+	Signers            int             // messages signed concurrently; less than Workers, to leave time for accepting mail
 	Unsigned           bool            // skip DKIM signing; for measurements only
 	LaneConnections    int             // to one destination
-	LaneRate           float64         // messages a second to one destination; 0 is no limit
-	MaxConnections     int             // connections to all destinations, idle ones included; 0 is 500
-	ConnectionMessages int             // maximum messages over one connection; 0 is 1,000
+	LaneRate           float64         // messages per second to one destination; 0 means no limit
+	MaxConnections     int             // connections to all destinations, including idle ones; 0 means 500
+	ConnectionMessages int             // maximum number of messages sent over one connection; 0 means 1,000
 
 	RootCAs  *x509.CertPool // CA certificates for verifying hosts; nil means the system's CAs
 	Timeouts smtpclient.Timeouts
@@ -112,12 +114,13 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is the maximum number of bytes of messages in memory at a time. A message that is larger than memory is sent
-	// alone. A team may use as much memory as remains free, which leaves enough for another team's largest email.
+	// memory is the maximum total size, in bytes, of the messages held in memory. A message larger than this limit is sent
+	// while no other message is in memory. Each team must leave as much memory free as it uses, which leaves enough for
+	// another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
-	// lease covers the waits before an SMTP conversation and the conversation itself. A job must not lose its lease during
-	// a conversation.
+	// lease is long enough for the waits before an SMTP conversation and for the conversation itself. A job must not lose
+	// its lease during a conversation.
 	lease = 30 * time.Minute
 	// talkMax is the lease time that must remain when an SMTP conversation starts. The answer to the final dot alone may
 	// take ten minutes.
@@ -125,7 +128,7 @@ const (
 	// planMax is the time limit for the DNS look-ups of one try.
 	planMax = 2 * time.Minute
 	// prefetch is the number of jobs claimed per connection to a fast destination. While one message is being sent, the
-	// node composes and signs other messages and records outcomes. For other destinations one job per connection is
+	// node composes and signs other messages and records outcomes. For other destinations, one job per connection is
 	// claimed, so that waiting messages use little memory.
 	prefetch = 4
 )
@@ -139,13 +142,13 @@ type Deps struct {
 	Domains  *domains.Service
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver
-	Blobs    *blob.Store        `deps:"optional"` // blob store of the capture transport
-	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of limits; nil means the whole of each limit
+	Blobs    *blob.Store        `deps:"optional"` // blob store used by the capture transport
+	Shares   *nodelimits.Shares `deps:"optional"` // this node's shares of the limits; nil means the full limits
 
-	Broadcasts Broadcasts // decides whether a broadcast's emails may still be sent
+	Broadcasts Broadcasts // decides whether emails from a broadcast may still be sent
 
-	// OnLimitRaised is called when this node's share of a job group's limit has grown. The caller may then claim more jobs
-	// of the group.
+	// OnLimitRaised is called after this node's share of the limit for a job group has grown. The caller may then claim
+	// more jobs of the group.
 	OnLimitRaised func(group string)
 
 	Log *slog.Logger
@@ -204,7 +207,7 @@ func newService(c Config, p Deps) *Service {
 	known.useShares(p.Shares, connections)
 	shape.useShares(p.Shares, p.OnLimitRaised)
 	if c.Transport == Relay {
-		known.backoffMax = backoffFirst // a short maximum, because all mail waits for the relay
+		known.backoffMax = backoffFirst // a short maximum backoff, because all mail waits for the relay
 	}
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
@@ -215,8 +218,8 @@ func newService(c Config, p Deps) *Service {
 // Kind returns the kind of delivery jobs. All lanes to one destination share the destination's limits. With the relay
 // transport, the relay is the only destination.
 func (s *Service) Kind() jobs.Kind {
-	// Jobs in progress mostly wait for a host and use few resources. With few workers, a few stalled hosts would block all
-	// other mail.
+	// Running jobs spend most of their time waiting for a host and use few resources. With few workers, a few stalled
+	// hosts would block all other mail.
 	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
 		prefetch*s.c.LaneConnections),
 		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
@@ -224,7 +227,7 @@ func (s *Service) Kind() jobs.Kind {
 }
 
 // errorSchedule returns the waits after consecutive failures on our side, such as database failures. The waits total
-// about fifty hours, as long as the longest delivery. After the last wait an operator must act.
+// about fifty hours, as long as the longest possible delivery. After the last wait an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {
@@ -254,13 +257,13 @@ func (s *Service) limit(group string) (int, time.Time) {
 	return s.shape.limit(group, time.Now())
 }
 
-// contactsNoHost reports whether mail for a group gets its outcome without contacting a host.
+// contactsNoHost reports whether mail for a group gets its outcome without any contact with a host.
 func (s *Service) contactsNoHost(group string) bool {
 	return s.c.Transport == Capture || s.isSandbox(group)
 }
 
-// share returns how many of a team's jobs for a destination may be in progress. If no host is contacted, jobs cannot
-// stall, so only the number of connections limits the jobs.
+// share returns how many of a team's jobs for a destination may be in progress at the same time. If no host is
+// contacted, jobs cannot stall, so only the number of connections limits the jobs.
 func (s *Service) share(group, team string) jobs.Share {
 	if s.contactsNoHost(group) {
 		return jobs.Share{Most: prefetch * s.c.LaneConnections}

@@ -40,12 +40,12 @@ type fixture struct {
 	runner  *jobs.Runner
 
 	quiet bool // only counts events
-	// compares says whether to compare the email data in events with the database.
+	// compares reports whether to compare the email data in events with the database.
 	compares bool
 	mu       sync.Mutex
 	seen     []events.Event
 	total    map[events.Type]int
-	news     chan struct{} // closed and replaced when events have been committed
+	news     chan struct{} // closed and replaced whenever events are committed
 }
 
 // Recorded implements events.Listener.
@@ -136,7 +136,7 @@ func (f *fixture) send(to ...string) string {
 	return f.Send(emails.Send{From: "Sender <hello@" + from + ">", To: to, Subject: "Hello", HTML: &html})
 }
 
-// flood enqueues n emails of another team. The function to returns each recipient's address.
+// flood enqueues n emails from another team. The callback to returns the recipient's address for each email.
 func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) string) {
 	f.T.Helper()
 	text := "Hello"
@@ -151,8 +151,8 @@ func (f *fixture) flood(by teams.Actor, sender string, n int, to func(i int) str
 	}
 }
 
-// wait waits until an event of each given type was recorded, and returns all events of the email, such as "delivered
-// to@example.net". If an event is missing after half a minute, wait fails the test.
+// wait waits until an event of each given type has been recorded, and returns all events for the email, such as
+// "delivered to@example.net". If an event is missing after half a minute, wait fails the test.
 func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	f.T.Helper()
 	deadline := time.After(30 * time.Second)
@@ -182,7 +182,7 @@ func (f *fixture) wait(emailID string, types ...events.Type) []string {
 	}
 }
 
-// await waits until n events of a type have been recorded; it fails the test after a minute.
+// await waits until n events of a type have been recorded; after a minute, it fails the test.
 func (f *fixture) await(kind events.Type, n int) {
 	f.T.Helper()
 	deadline := time.After(time.Minute)
@@ -201,7 +201,7 @@ func (f *fixture) await(kind events.Type, n int) {
 	}
 }
 
-// count returns how many events of a type were recorded.
+// count returns how many events of a type have been recorded.
 func (f *fixture) count(kind events.Type) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -247,7 +247,7 @@ func (f *fixture) jobsLeft() int {
 	return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind)
 }
 
-// network resolves host names to servers on this machine. Each server has its own fake address, which dial maps to the
+// network resolves host names to servers on this machine. Each server has a fake address, which dial maps to the
 // server's real address.
 type network struct {
 	dns   resolve.Fake
@@ -262,7 +262,7 @@ func newNetwork() *network {
 		hosts: map[string]string{}, names: map[string]string{}}
 }
 
-// host adds a mail host to a domain. If addr is empty, the host cannot be reached.
+// host adds a mail host for a domain. If addr is empty, the host cannot be reached.
 func (n *network) host(domain, name string, pref uint16, addr string) {
 	ip := netip.AddrFrom4([4]byte{10, 0, 0, byte(len(n.names) + 1)})
 	n.dns.MXRecords[domain] = append(n.dns.MXRecords[domain], resolve.MX{Host: name, Pref: pref})
@@ -296,7 +296,7 @@ func one(addr string) *network {
 	return n
 }
 
-// config returns a configuration for a network, with a wait of only 1 ms between tries.
+// config returns a configuration that uses a network and waits only 1 ms between tries.
 func (n *network) config(tries int) Config {
 	return Config{Dial: n.dial, Schedule: slices.Repeat([]time.Duration{time.Millisecond}, tries), LaneConnections: 2,
 		Signers: 2}

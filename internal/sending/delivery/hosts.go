@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	backoffFirst = 20 * time.Second // wait after the first failure of an address; each further failure doubles it
+	backoffFirst = 20 * time.Second // backoff after an address fails for the first time; doubles with each later failure
 	backoffMax   = 10 * time.Minute
-	demotedFor   = 5 * time.Minute  // after the backoff, other addresses are tried first for this long
-	reachableFor = 10 * time.Minute // an address that answered is considered reachable for this long
-	plaintextFor = time.Hour        // a failed TLS handshake is remembered for this long
+	demotedFor   = 5 * time.Minute  // how long other addresses are tried first after the backoff
+	reachableFor = 10 * time.Minute // how long an address is considered reachable after it answered
+	plaintextFor = time.Hour        // how long a failed TLS handshake is remembered
 	hostsMax     = 10_000
 	// dialsMax is the maximum number of concurrent dials to an address that answered recently. Any other address is dialed
-	// by one message at a time. Further messages for the address wait for the result without holding a connection.
+	// by one message at a time. Other messages for the address wait for the result without holding a connection.
 	dialsMax = 8
 )
 
@@ -26,41 +26,42 @@ const (
 // names differ. Failures after the greeting are remembered per team, because the team's mail may have caused the
 // failure.
 //
-// The backoff of an address is never longer than the time for which the address has been failing. If a host fails for
+// The backoff for an address is never longer than the address has been failing. For example, if a host has failed for
 // an hour, its recovery is noticed within an hour.
 //
-// Limits apply per dialed address, no matter how many destinations lead to the address. A team's window limits its
-// concurrent conversations with an address. All teams together may have as many conversations with an address as one
-// destination may have, but each team may have at least one. If nodes divide the limits, this node uses its share.
+// Limits apply per dialed address, no matter how many destinations use the address. A team's window limits its
+// concurrent conversations with an address. All teams together may have as many conversations with an address as with
+// one destination, but each team may always have at least one. If several nodes share the limits, this node uses its
+// share.
 type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
-	full                     int                // maximum concurrent conversations with an address
-	shares                   *nodelimits.Shares // nil if this node has the whole of each limit
-	pool                     *pool              // connections of this pool count against the limits
+	full                     int                // maximum number of concurrent conversations with an address
+	shares                   *nodelimits.Shares // nil if this node may use the full limits
+	pool                     *pool              // connections in this pool count against the limits
 
 	mu            sync.Mutex
 	entries       map[string]*host
 	conversations map[connKey]*conversations
-	plain         map[string]time.Time // when to forget an address's failed TLS handshake
+	plain         map[string]time.Time // when to forget the failed TLS handshake of each address
 }
 
-// host is the state of one address.
+// host holds the state of one IP address.
 type host struct {
 	failure
 	reached       time.Time     // time of the last greeting
 	dialing       int           // number of connections being opened
 	dialDone      chan struct{} // closed when the next dial ends; nil if no message waits
 	talking       int           // conversations in progress
-	share         int           // maximum conversations for this node
+	share         int           // maximum number of conversations for this node
 	waiting       []waiter      // messages that wait for a conversation to end, longest wait first
-	wakeScheduled bool          // a timer is set to check the waiters for stalled conversations
+	wakeScheduled bool          // whether a timer is set to check for stalled conversations
 }
 
 // connKey identifies a team's conversations with an address.
 type connKey struct{ addr, team string }
 
-// conversations is the state of a team's conversations with an address after the greeting.
+// conversations holds the state of a team's conversations with an address, after the greeting.
 type conversations struct {
 	failure
 	window
@@ -80,14 +81,14 @@ type failure struct {
 	why   answer
 }
 
-// newHosts returns hosts without entries. The parameter full is the maximum number of conversations with an address.
+// newHosts returns an empty hosts table. The parameter full is the maximum number of conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
 		entries:       map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
-// useShares limits this node to its shares of the limits. Connections in the pool p count against these shares. Call
+// useShares restricts this node to its shares of the limits. Connections in the pool p count against these shares. Call
 // useShares before any other method.
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
@@ -135,7 +136,7 @@ func (h *hosts) shareChanged(addr string, n int) {
 	h.pool.trim(addr, n-talking)
 }
 
-// closeExcess closes idle connections to an address if a new connection would exceed this node's share. The message
+// closeExcess closes idle connections to an address if a new connection would exceed this node's share. The new message
 // cannot use the idle connections, because it needs another TLS mode.
 func (h *hosts) closeExcess(addr string) {
 	h.mu.Lock()
@@ -162,7 +163,7 @@ func (h *hosts) busy() []string {
 	return slices.Collect(maps.Keys(all))
 }
 
-// failed reports whether the last failure of an address still affects the order of addresses.
+// failed reports whether the last failure still affects the order in which addresses are tried.
 func (f *failure) failed(now time.Time) bool { return f.times > 0 && now.Sub(f.until) <= demotedFor }
 
 // add records another failure. Failures during a backoff do not extend the backoff, because their connections began
@@ -180,15 +181,15 @@ func (f *failure) add(why answer, first, most time.Duration, now time.Time) {
 	f.times++
 }
 
-// entry returns an address's entry and creates the entry if it does not exist.
+// entry returns the entry for an address and creates it if it does not exist.
 func (h *hosts) entry(addr string, now time.Time) *host {
 	one := h.entries[addr]
 	if one == nil {
 		if len(h.entries) >= hostsMax {
 			n := 0
 			for a, old := range h.entries {
-				// Half of the unused entries in backoff are also deleted to limit the table's size, although entries in backoff are
-				// the most useful.
+				// To limit the table's size, half of the unused entries in backoff are deleted too, although these entries are the
+				// most useful.
 				if n++; old.unused() && (n%2 == 0 || !now.Before(old.until)) {
 					delete(h.entries, a)
 				}
@@ -210,7 +211,7 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// backoff returns the failure that put an address into backoff, and whether the address is in backoff now. The failure
+// backoff reports whether an address is in backoff now, and returns the failure that caused the backoff. The failure
 // may concern the address or only the team's conversations.
 func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
@@ -224,9 +225,10 @@ func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// claimDial requests permission to dial an address. A caller that may dial must call endDial once. If another message
-// is dialing the address, news is a channel that is closed when the result is known. If may is false and news is nil, f
-// is the failure to report instead of waiting.
+// claimDial requests permission to dial an address. If the caller is allowed to dial, it must call endDial exactly
+// once. If another message is dialing the address, claimDial returns in news a channel that is closed when the result
+// is known. A result of may == false and news == nil means that the caller should report the failure f instead of
+// waiting.
 func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -255,13 +257,13 @@ func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan str
 type dialResult uint8
 
 const (
-	inconclusive dialResult = iota // aborted for a reason unrelated to the address
-	greeted                        // the host greeted, or refused with a reply
+	inconclusive dialResult = iota // the dial was aborted for a reason unrelated to the address
+	greeted                        // the host sent a greeting or a refusal
 	noGreeting                     // the host did not answer
 )
 
-// endDial records the result of a dial that claimDial permitted. If no connection was opened, why is the answer
-// recorded for the recipients.
+// endDial records the result of a dial that was permitted by claimDial. If no connection was opened, the parameter why
+// is the answer to record for the recipients.
 func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -279,8 +281,7 @@ func (h *hosts) endDial(addr string, what dialResult, why answer, now time.Time)
 	}
 }
 
-// conversationsOf returns the entry for a team's conversations with an address and creates the entry if it does not
-// exist.
+// conversationsOf returns the entry for a team's conversations with an address, and creates it if it does not exist.
 func (h *hosts) conversationsOf(addr, team string, now time.Time) *conversations {
 	k := connKey{addr, team}
 	l := h.conversations[k]
@@ -313,9 +314,9 @@ func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 	h.conversationsOf(addr, team, now).failure = failure{}
 }
 
-// begin requests permission to talk to an address. If may is true, the caller must call end after the conversation. If
-// may is false and news is not nil, the caller calls begin again when news is closed. If may is false and news is nil,
-// f is the failure to report instead of waiting.
+// begin requests permission to talk to an address. If begin returns may == true, the caller must call end after the
+// conversation. If it returns may == false and a non-nil news, the caller should call begin again when news is closed.
+// A result of may == false and news == nil means that the caller should report the failure f instead of waiting.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -337,7 +338,7 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	return false, w.turn, failure{}
 }
 
-// end records the end of a conversation that begin permitted.
+// end records the end of a conversation that was permitted by begin.
 func (h *hosts) end(addr, team string, what response, took time.Duration, now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -347,8 +348,8 @@ func (h *hosts) end(addr, team string, what response, took time.Duration, now ti
 	h.wakeWaiters(one, now)
 }
 
-// wakeWaiters wakes the waiters that may talk now, in order of arrival; it also wakes waiters whose team's
-// conversations have stalled.
+// wakeWaiters wakes the waiters that may now start a conversation, in order of arrival; it also wakes all waiters from
+// teams whose conversations have stalled.
 func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*conversations]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
@@ -365,7 +366,7 @@ func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	})
 }
 
-// scheduleWake sets a timer that calls wakeWaiters, so that no message waits forever for stalled conversations.
+// scheduleWake sets a timer that calls wakeWaiters, so that no message waits forever because of stalled conversations.
 func (h *hosts) scheduleWake(one *host) {
 	if one.wakeScheduled || len(one.waiting) == 0 {
 		return

@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// answer is the reply that determines one recipient's outcome in one try. If the host sent no reply, the answer has a
-// reply created by this package, with Local set.
+// answer is the reply that determines one recipient's outcome in one try. If the host sent no reply, this package
+// creates one with Local set.
 type answer struct {
 	stage   smtpclient.Stage
 	reply   smtpclient.Reply
 	unknown bool // the host may have accepted the message, but its final answer is missing
 
-	sandbox simulation // the outcome that a test address simulates
+	sandbox simulation // the outcome simulated by a test address
 }
 
-// state is the state of a recipient after a verdict.
+// state is the state of a recipient after a delivery attempt.
 type state uint8
 
 const (
@@ -30,23 +30,23 @@ const (
 	suppressed // only for test addresses; other suppressed recipients are not tried
 )
 
-// verdict is the result of judging an answer.
+// verdict is the meaning of an answer for its recipient, as determined by judge.
 type verdict struct {
 	state    state
 	until    time.Time      // if delayed: time of the next try
 	bounce   *events.Bounce // if bounced
 	fault    report.Fault   // if delayed or bounced
 	throttle bool           // the host asks us to send less mail
-	hint     time.Duration  // the time that the host asks us to wait, 0 if none
+	hint     time.Duration  // how long the host asks us to wait; 0 if not specified
 	complain bool           // the recipient is a test address that complains after the delivery
-	soft     bool           // refused temporarily before RCPT, so the reason may concern us
+	soft     bool           // refused temporarily before RCPT, so the reason may be the sender
 }
 
-// hintMax is the maximum wait that a host may request.
+// hintMax is the longest wait requested by a host that is accepted.
 const hintMax = 4 * time.Hour
 
-// judge returns the verdict on an answer. The parameter wait is the schedule's wait before the next try, and exhausted
-// says that the schedule has no further try. The function judge is pure.
+// judge returns the verdict on an answer. The parameter wait is the scheduled wait before the next try, and exhausted
+// means that no more tries are scheduled. The function judge has no side effects.
 func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict {
 	if a.sandbox != "" {
 		return a.sandbox.verdict(a.reply)
@@ -60,7 +60,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	early := a.stage == smtpclient.StageConnect || a.stage == smtpclient.StageGreeting ||
 		a.stage == smtpclient.StageHello ||
 		a.stage == smtpclient.StageTLS || a.stage == smtpclient.StageAuth
-	// A refusal before the envelope concerns us and not the recipient, so it is treated as temporary.
+	// A refusal before the SMTP envelope concerns our server and not the recipient, so it is treated as temporary.
 	if !r.Permanent() || a.unknown || early && !r.Local {
 		v.hint = waitHint(r.Text)
 		v.state = delayed
@@ -79,7 +79,7 @@ func judge(a answer, wait time.Duration, exhausted bool, now time.Time) verdict 
 	return v
 }
 
-// classify returns the class of a refusal. The parameter stage says which command was refused.
+// classify returns the classification of a refusal. The parameter stage says which command was refused.
 func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	scope := report.ScopeSession
 	switch stage {
@@ -93,8 +93,8 @@ func classify(stage smtpclient.Stage, r smtpclient.Reply) report.Class {
 	return report.Refusal{Code: r.Code, Enhanced: r.Enhanced, Text: r.Text, Scope: scope, Local: r.Local}.Class()
 }
 
-// waitHint returns the wait that a host requests, as in "try again in 5 minutes" or "retry after 300 seconds", limited
-// to a day. If the text requests no wait, waitHint returns 0.
+// waitHint returns the wait that a host requests in its reply, as in "try again in 5 minutes" or "retry after 300
+// seconds", up to a day. If the reply does not request a wait, waitHint returns 0.
 func waitHint(text string) time.Duration {
 	words := strings.FieldsFunc(strings.ToLower(text), func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9')

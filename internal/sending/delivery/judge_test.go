@@ -36,7 +36,7 @@ const (
 	recipients, ours, theirs           = report.Recipients, report.Ours, report.Hosts
 )
 
-// These are the expected verdicts in the table.
+// These are short names for the expected verdicts in the table.
 const (
 	hard   = "hard"   // a permanent bounce that suppresses the address
 	perm   = "perm"   // a permanent bounce that does not suppress the address
@@ -95,7 +95,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// judged lists real replies from mail hosts with their expected verdicts.
+// judged lists real replies from mail hosts, with the expected verdict for each.
 var judged = []struct {
 	stage, reply string
 	want, sub    string
@@ -393,7 +393,7 @@ func TestWaitHint(t *testing.T) {
 	}
 }
 
-// If a host defers a message before the RCPT command, the verdict is soft, because the reason is not the recipient.
+// If a host defers a message before the RCPT command, the verdict is soft, because the recipient is not the cause.
 func TestSoft(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

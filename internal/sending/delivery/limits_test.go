@@ -17,8 +17,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// After a failure, an address is not tried until its backoff ends. For demotedFor after the backoff, other addresses
-// are tried first.
+// After a failure, an address is not tried until its backoff ends. After the backoff, other addresses are tried first
+// for the duration demotedFor.
 func TestFailureAtItsEdges(t *testing.T) {
 	t.Parallel()
 	var f failure
@@ -48,7 +48,7 @@ func TestFailureAtItsEdges(t *testing.T) {
 	}
 }
 
-// An address is not dialed until its backoff ends. An address that answered is considered reachable for reachableFor.
+// An address is not dialed until its backoff ends. After an answer, an address counts as reachable for reachableFor.
 func TestHostsAtTheirEdges(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -91,7 +91,7 @@ func TestHostsAtTheirEdges(t *testing.T) {
 	}
 }
 
-// A full table deletes half of the unused addresses in backoff, and all other unused addresses.
+// When the table is full, half of the unused addresses in backoff are deleted, along with all other unused addresses.
 func TestWhatHostsForget(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -135,7 +135,7 @@ func TestWhatHostsForget(t *testing.T) {
 	}
 }
 
-// Each team has a window per address. A limit for all teams together still allows each team one conversation.
+// Each team has a window per address. Even if the limit for all teams is reached, each team may have one conversation.
 func TestConversationsWithAnAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, now := newHosts(2), time.Now()
@@ -165,7 +165,7 @@ func TestConversationsWithAnAddress(t *testing.T) {
 		if second == nil {
 			t.Fatal("a flow has two places at first")
 		}
-		use(1, 1) // another message of the team waits for the team's window, not for the address
+		use(1, 1) // another message from the team waits for the team's window, not for the address
 		if begins("two") != nil || begins("three") != nil {
 			t.Error("a team that has none does not get its one")
 		}
@@ -237,7 +237,7 @@ func TestThoseWhoWaitAreAwoken(t *testing.T) {
 	})
 }
 
-// This test acquires slots at a destination and checks the shaper's limits at their exact boundaries.
+// This test acquires slots at a destination and checks the shaper's limits at their exact boundary values.
 func TestShapeAtItsEdges(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int]int{1: 0, 3: 0, 4: 1, 20: 1} {
@@ -285,8 +285,8 @@ func TestShapeAtItsEdges(t *testing.T) {
 	}
 }
 
-// Throttling replies of a host accumulate. Each message counts once, with its worst refusal, and refusals never raise
-// the limit.
+// Throttling replies from a host accumulate. Each message counts only once, with its worst refusal, and a refusal never
+// raises the limit.
 func TestStrikes(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -322,7 +322,7 @@ func TestStrikes(t *testing.T) {
 			s.recordVerdicts("d", v, time.Second, now)
 		}
 		if c.reopened {
-			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // the reply is to a message sent before the pause
+			s.recordVerdicts("d", throttled, time.Second, h.until.Add(-1)) // a reply to a message sent before the pause
 			s.recordVerdicts("d", throttled, time.Second, h.until)
 		}
 		if h.strikes != c.strikes || h.pause != c.pause || h.allowed != c.allowed {
@@ -353,8 +353,8 @@ func TestConnectionsComeBack(t *testing.T) {
 	}
 }
 
-// When the table of destinations is full, only destinations without jobs in progress are deleted. Destinations without
-// a recent pause are all deleted, and half of the recently paused destinations.
+// When the table of destinations is full, only destinations without jobs in progress are deleted. Among these, all
+// destinations without a recent pause are deleted, and half of the recently paused ones.
 func TestWhatShaperForgets(t *testing.T) {
 	t.Parallel()
 	now := time.Now()
@@ -385,7 +385,7 @@ func TestWhatShaperForgets(t *testing.T) {
 	}
 }
 
-// A rate limit of n messages a second allows an initial burst of n messages (at least one), then n messages a second.
+// A rate limit of n messages a second allows an initial burst of n (at least one), followed by n messages a second.
 func TestRateAtItsEdges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newShaper(10, 4)
@@ -432,7 +432,7 @@ func TestRateAtItsEdges(t *testing.T) {
 	})
 }
 
-// Waiting messages are woken only if they may start a conversation.
+// A waiting message is woken only if it may start a conversation.
 func TestWokenAsManyAsMayTalk(t *testing.T) {
 	t.Parallel()
 	h, now := newHosts(20), time.Now()
@@ -445,7 +445,7 @@ func TestWokenAsManyAsMayTalk(t *testing.T) {
 	}
 }
 
-// An ended connection is counted exactly once until it is closed.
+// A connection that has ended is counted exactly once until it is closed.
 func TestEndedConnectionsAreCounted(t *testing.T) {
 	t.Parallel()
 	p := newPool(10, 10)
@@ -464,7 +464,7 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	p.markEnded(all[1])
 	for i, want := range []int{1, 0, 0} {
 		if i == 2 {
-			all[2].Close() // the connection was closed without a call of end
+			all[2].Close() // the connection was closed before markEnded was called
 			p.markEnded(all[2])
 		} else {
 			all[i].Close()
@@ -511,7 +511,7 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// A connection that has been idle for exactly idleMax is still in the pool.
+// A connection that has been idle for exactly the duration idleMax is still in the pool.
 func TestIdleConnectionsAreKept(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, k := newPool(10, 10), poolKey{addr: "a"}
@@ -529,7 +529,7 @@ func TestIdleConnectionsAreKept(t *testing.T) {
 	})
 }
 
-// The recorded conversation of an attempt includes the conversations with hosts that were tried before.
+// The conversation recorded for an attempt includes the conversations with all hosts tried earlier in the attempt.
 func TestConversationOfSeveralHosts(t *testing.T) {
 	t.Parallel()
 	n := newNetwork()
@@ -560,7 +560,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// After composing, a team's memory reservation shrinks to the size of its message if this releases at least 1 MiB.
+// After composing, a team's memory reservation shrinks to the size of its message if that releases at least 1 MiB.
 func TestKeepReleasesMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, message, want int64 }{

@@ -106,8 +106,8 @@ type member struct {
 	stop    func()
 }
 
-// join starts a node on a fixture's database. The fixture's own runner must not run. When the database has the given
-// number of nodes, join returns.
+// join starts another node on a fixture's database. The fixture's own runner must not run. join returns when the
+// database has the given number of nodes.
 func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)
@@ -151,8 +151,8 @@ func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	return m
 }
 
-// Three nodes together open no more connections to a destination than a single node may. After one node has stopped,
-// the other two nodes keep the same limit.
+// Together, three nodes open no more connections to a destination than a single node may open. After one node stops,
+// the same limit applies to the other two nodes.
 func TestNodesKeepOneLimitOfConnections(t *testing.T) {
 	t.Parallel()
 	const limit, count = 6, 300
@@ -245,7 +245,7 @@ func TestShareOfConnections(t *testing.T) {
 	}
 }
 
-// Several destinations at one address have a single share of its connections, and idle connections count against the
+// Destinations with the same address use a single share of its connections, and idle connections count against that
 // share.
 func TestShareOfAnAddress(t *testing.T) {
 	t.Parallel()
@@ -278,8 +278,8 @@ func TestShareOfAnAddress(t *testing.T) {
 	h.end("a", "team", replied, 0, now)
 }
 
-// A node with half of a rate limit sends half as many messages. The node checks its share again soon, because the share
-// may grow.
+// A node with half of a rate limit sends half as many messages. The node soon checks its share again, because the share
+// may have grown.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)

@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// hop is one address to try.
+// hop is one IP address to try.
 type hop struct {
 	name string // host name, for verifying the TLS certificate
 	addr string // with port
@@ -29,19 +29,19 @@ func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
 // String returns the host's name and address, in the form that is stored in attempts.
 func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
 
-// These are permanent reasons why mail cannot be delivered to a domain. Package resolve has further reasons.
+// These are permanent reasons why mail cannot be delivered to a domain. Package resolve defines more reasons.
 var (
 	errOurselves = errors.New("the domain's mail host is this server, which does not take its mail: it would loop")
 	errPrivate   = errors.New("the domain's mail hosts have no public address")
 )
 
 const (
-	maxHops    = 8 // maximum addresses tried in one attempt
+	maxHops    = 8 // maximum number of addresses tried in one attempt
 	maxPerHost = 4 // of one host
 )
 
-// plan returns the addresses to try for a domain, best first (RFC 5321 section 5.1). The parameter tls is the sending
-// domain's TLS setting.
+// plan returns the addresses to try for a domain, in order of preference (RFC 5321 section 5.1). The parameter tls is
+// the sending domain's TLS setting.
 func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	mode := s.mode(tls)
 	if s.c.Transport == Relay {
@@ -82,8 +82,8 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	return nil, errOurselves
 }
 
-// beforeUs removes this server and all hosts of equal or lower preference, because those hosts would send the mail back
-// to this server.
+// beforeUs removes this server and all hosts of equal or lower preference, because those hosts would send mail back to
+// this server.
 func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	for _, h := range all {
 		if slices.ContainsFunc(s.c.OwnHosts, func(own string) bool { return strings.EqualFold(own, h.Name) }) {
@@ -93,8 +93,8 @@ func (s *Service) beforeUs(all []resolve.Host) []resolve.Host {
 	return all
 }
 
-// usable returns the host's addresses that may be dialed, in the order to try them. IPv6 addresses come first if this
-// machine has a route to public IPv6 addresses.
+// usable returns those addresses of a host that may be dialed, in the order in which to try them. IPv6 addresses come
+// first if this machine has a route to public IPv6 addresses.
 func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	all := make([]netip.Addr, 0, len(addrs))
 	six := false
@@ -123,8 +123,8 @@ func (s *Service) usable(addrs []netip.Addr) []netip.Addr {
 	return all
 }
 
-// hasIPv6 reports whether this machine has a route to public IPv6 addresses. Connecting a UDP socket makes the kernel
-// look up a route and sends nothing. The result is cached for a minute.
+// hasIPv6 reports whether this machine has a route to public IPv6 addresses. When a UDP socket is connected, the kernel
+// looks up a route but sends nothing. The result is cached for a minute.
 func (s *Service) hasIPv6(now time.Time) bool {
 	at := now.Unix()
 	if known := s.ipv6.Load(); known != 0 && at-max(known, -known) < 60 {
@@ -140,8 +140,8 @@ func (s *Service) hasIPv6(now time.Time) bool {
 	return true
 }
 
-// prefer sorts the addresses by MX preference. Addresses that failed recently come last. Among equal addresses, an
-// address with an idle connection comes first.
+// prefer sorts the addresses by MX preference. Addresses that failed recently come last. Among addresses of equal
+// preference, those with an idle connection come first.
 func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
@@ -161,7 +161,7 @@ func (s *Service) prefer(hops []hop) {
 	slices.SortStableFunc(hops, func(a, b hop) int { return cmp.Compare(rank[a.addr], rank[b.addr]) })
 }
 
-// mode returns the TLS mode of a connection. The parameter tls is the sending domain's TLS setting.
+// mode returns the TLS mode for a connection. The parameter tls is the sending domain's TLS setting.
 func (s *Service) mode(tls string) smtpclient.TLSMode {
 	enforced := tls == domains.Enforced
 	if s.c.Transport != Relay {
@@ -175,7 +175,7 @@ func (s *Service) mode(tls string) smtpclient.TLSMode {
 		if enforced && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}
-	case smtpclient.TLSOpportunistic: // a password is sent only to a relay with a verified certificate or on this machine
+	case smtpclient.TLSOpportunistic: // a password is sent only to a verified relay or to one on this machine
 		if enforced || s.c.RelayUsername != "" && !onThisMachine(s.c.RelayAddr) {
 			return smtpclient.TLSRequired
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// idleMax is how long an idle connection is kept open. Mail hosts expect clients to close idle connections. Connections
-// of a busy lane are never idle for as long as idleMax.
+// idleMax is how long an idle connection is kept open. Mail hosts expect clients to close idle connections. The
+// connections of a busy lane are never idle for that long.
 const idleMax = 15 * time.Second
 
 // poolKey is the address and TLS mode of a connection. A message may reuse an idle connection only if both match.
@@ -20,7 +20,7 @@ type poolKey struct {
 	mode smtpclient.TLSMode
 }
 
-// pooledConn is an SMTP connection of the pool.
+// pooledConn is an SMTP connection in the pool.
 type pooledConn struct {
 	*smtpclient.Conn
 	key     poolKey
@@ -29,8 +29,8 @@ type pooledConn struct {
 	socket  *socket // nil if the pool does not count the socket
 }
 
-// conversation returns the transcript of the connection's last message. The transcript includes the greeting and
-// handshake only for the first message of a connection.
+// conversation returns the transcript for the last message sent over the connection. The transcript includes the
+// greeting and handshake only for the first message on a connection.
 func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	all := l.Transcript()
 	rest, ok := strings.CutPrefix(all, l.opening)
@@ -46,9 +46,9 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 // pool keeps idle connections for later messages and limits the total number of connections. The shaper limits the
 // number of connections to one destination.
 //
-// A message in delivery holds a permit and uses at most one connection at a time. Teams share the permits. Idle
-// connections belong to no team: if a new connection would exceed the limit, the oldest idle connection is closed. The
-// pool has no more permits than connections, so at the limit at least one connection is idle.
+// A message that is being delivered holds a permit and uses at most one connection at a time. Teams share the permits.
+// Idle connections belong to no team: if a new connection would exceed the limit, the oldest idle connection is closed.
+// The pool has no more permits than connections, so at the limit at least one connection is idle.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection
@@ -57,7 +57,7 @@ type pool struct {
 	mu     sync.Mutex
 	idle   map[poolKey][]*pooledConn // oldest first; lists are never empty
 	open   int                       // open connections, including idle ones
-	ending map[string]int            // connections that were ended but not closed yet, by address
+	ending map[string]int            // number of connections that have ended but are not closed yet, by address
 }
 
 func newPool(limit, messages int) *pool {
@@ -103,7 +103,7 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 		p.end(oldest)
 	}
 	defer func() {
-		if l == nil { // also when dial panics
+		if l == nil { // runs even if dial panics
 			p.closed()
 		}
 	}()
@@ -114,8 +114,8 @@ func (p *pool) dial(k poolKey, dial func() (*smtpclient.Conn, error)) (l *pooled
 	return &pooledConn{Conn: c, key: k, opening: c.Transcript()}, nil
 }
 
-// put returns a connection to the pool for the next message; it ends the connection if the connection is unusable or
-// has sent its maximum of messages.
+// put returns a connection to the pool for the next message. If the connection is unusable or has sent its maximum
+// number of messages, put ends the connection.
 func (p *pool) put(l *pooledConn) {
 	if !l.Usable() || l.Messages() >= p.messages {
 		p.end(l)

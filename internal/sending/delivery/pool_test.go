@@ -63,7 +63,7 @@ func TestPool(t *testing.T) {
 	if !p.has(poolKey{addr: "b"}) {
 		t.Error("an idle connection is closed although there is room")
 	}
-	d, _ := get("d") // this dial closes the idle connection b, because the limit is two connections
+	d, _ := get("d") // closes the idle connection b, because the limit is two connections
 	if p.has(poolKey{addr: "b"}) {
 		t.Error("an idle connection holds up another destination")
 	}

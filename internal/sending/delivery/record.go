@@ -10,18 +10,18 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// outcome is the result of an attempt.
+// outcome is the result of a delivery attempt.
 type outcome struct {
-	host         string // name and address of the host
+	host         string // the host's name and address
 	tls          string
 	conversation string
 	answers      []answer // one answer per recipient
-	withheld     error    // why we did not send the final dot
+	withheld     error    // why the final dot was not sent
 	response     response
 }
 
-// record judges an outcome. In one transaction, record finishes or reschedules the job and records the result for each
-// recipient.
+// record evaluates and stores the outcome of a try. In one transaction, record finishes or reschedules the job and
+// records the result for each recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
 	wait, exhausted := nextWait(s.c.Schedule, t.job, now)
@@ -49,8 +49,9 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 }
 
 // nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The schedule is exhausted
-// after its last try, but not before three quarters of its total time have passed, because tries that contacted no host
-// also count. A job with fewer tries ends after one and a half times the total time plus an hour.
+// after its last try, but not until three quarters of its total time have passed. Without this minimum, a job could end
+// early, because tries that contacted no host also count. Even with fewer tries, a job ends after one and a half times
+// the total time plus one hour.
 func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {
@@ -61,7 +62,7 @@ func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Du
 	return schedule[min(j.Tries, len(schedule)-1)], exhausted
 }
 
-// attempt returns the record of a try for storage.
+// attempt returns the record of a try that is stored in the database.
 func (t *try) attempt(out outcome, verdicts []verdict, now time.Time) emails.Attempt {
 	a := emails.Attempt{TeamID: t.o.TeamID, EmailID: t.o.ID, Destination: t.d.Domain, Recipients: t.o.To, Host: out.host,
 		TLS: out.tls, Conversation: elideMiddle(out.conversation, conversationMax), StartedAt: t.started,
@@ -97,14 +98,14 @@ func (v *verdict) name() string {
 	return "bounced"
 }
 
-// These are the maximum sizes of an attempt's texts, in bytes.
+// These are the maximum sizes, in bytes, of the strings stored for an attempt.
 const (
 	conversationMax = 16 << 10
 	replyMax        = 1000
 )
 
-// elideMiddle removes the middle of a text that is longer than limit bytes, because the beginning and the end are the
-// most useful.
+// elideMiddle shortens a string to limit bytes by removing its middle, because the beginning and the end are the most
+// useful.
 func elideMiddle(s string, limit int) string {
 	if len(s) <= limit {
 		return s
@@ -121,16 +122,16 @@ func elideMiddle(s string, limit int) string {
 	return s[:head] + mark + s[tail:]
 }
 
-// events returns the events for the verdicts. The event email.sent is recorded once per email, together with the first
-// outcome. The time of email.sent is the start of the SMTP conversation.
+// events returns the events to record for the verdicts. The event email.sent is recorded once per email, together with
+// the first outcome. The time of email.sent is the start of the SMTP conversation.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// If the email has no other destination and was queued when its job began, no delivery event exists yet, because the
-	// job's fence prevents other workers from recording one. In all other cases the database decides which outcome is the
-	// first.
+	// If the email has no other destination and was queued when its job began, no delivery event exists yet, because
+	// fencing prevents any other worker from recording one for this job. In all other cases, the database determines which
+	// outcome is the first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// TestOutcomeOutlivesAnOutage stops the database while a host processes a message. The host's answer is recorded when
+// TestOutcomeOutlivesAnOutage stops the database while a host processes a message. The host's answer is recorded once
 // the database is available again, and the host receives no second copy.
 func TestOutcomeOutlivesAnOutage(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// simulation is the outcome that a test address simulates (API reference section 28). A simulation contacts no host and
+// simulation is the outcome simulated by a test address (API reference section 28). A simulation contacts no host and
 // affects neither suppressions nor reputation.
 type simulation string
 
@@ -17,13 +17,13 @@ const (
 	actBounced    simulation = "bounced"
 	actComplained simulation = "complained"
 	actSuppressed simulation = "suppressed"
-	actUnknown    simulation = "unknown" // an address that simulates no known outcome
+	actUnknown    simulation = "unknown" // the address simulates no known outcome
 )
 
 // isSandbox reports whether the domain's addresses are test addresses.
 func (s *Service) isSandbox(domain string) bool { return slices.Contains(s.c.SandboxDomains, domain) }
 
-// simulate returns the simulated outcome of an email to test addresses.
+// simulate returns the simulated outcome of sending an email to test addresses.
 func simulate(to []string) outcome {
 	out := outcome{host: "test addresses", answers: make([]answer, len(to)),
 		conversation: "* a test address: its outcome is acted out here, and no host is asked\n"}

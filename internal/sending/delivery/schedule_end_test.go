@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// A schedule is exhausted after its number of tries, but not before three quarters of its total time. With fewer tries,
-// a schedule is exhausted after 1.5 times its total time plus an hour. Tries beyond the schedule's last wait repeat
-// that wait.
+// A schedule is exhausted after its last try, but not before three quarters of its total time have passed. Even with
+// fewer tries, a schedule is exhausted after 1.5 times its total time plus an hour. Later tries repeat the last wait in
+// the schedule.
 func TestNextTry(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in total
 	now := time.Now()
@@ -56,7 +56,7 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	}
 }
 
-// If deliveries contact no host, a team's jobs in progress are limited only by the allowed number of connections.
+// If deliveries contact no host, only the allowed number of connections limits how many jobs a team has in progress.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
 	if share := s.share("one.example", "team"); share.Most != 7*prefetch || share.Doubt != jobs.Sure {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// The default schedule spreads the tries over nearly two days, and errors on our side are retried for longer. No wait
-// of a schedule is shorter than the wait before it.
+// The default schedule spreads the tries over nearly two days, and retries after errors on our side continue for
+// longer. No wait in a schedule is shorter than the previous one.
 func TestSchedules(t *testing.T) {
 	for _, c := range []struct {
 		name            string

@@ -15,32 +15,34 @@ const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
 	// A destination is paused when its strikes since the last delivery reach pauseThreshold. A refusal that asks us to
-	// send less mail counts as 2 strikes. Any other temporary refusal that may concern us counts as 1. A single refusal
-	// therefore never pauses a destination unless the reply says how long to wait.
+	// send less mail counts as 2 strikes. Any other temporary refusal that may be about the sender counts as 1 strike. A
+	// single refusal therefore never pauses a destination unless the reply says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
 	windowsMax     = 1000 // of one destination
-	// quick is a time limit. If a destination's last conversation was not longer, more jobs than connections may be
-	// claimed for the destination.
+	// quick is the longest duration of a short conversation. If the last conversation with a destination was short, more
+	// jobs than connections may be claimed for the destination.
 	quick = 200 * time.Millisecond
-	// shareWait is the wait before the share is checked again if other nodes use all connections to a destination.
+	// shareWait is how long this node waits before it checks its share again if other nodes use all connections to a
+	// destination.
 	shareWait = time.Second
 )
 
-// These are the kinds of limits that are divided among the nodes.
+// These are the kinds of limits that the nodes share.
 const (
 	connectionShares = "connections" // to a destination
 	rateShares       = "rate"        // to a destination
 	addressShares    = "address"     // connections to an IP address
 )
 
-// shaper limits the connections to each destination and the messages a second. When a destination asks for less mail,
-// the shaper halves its connections and pauses it; each further pause is twice as long. Later deliveries restore the
-// connections slowly. If a limit is divided among nodes, the shaper uses this node's share.
+// shaper limits the number of connections to each destination and the number of messages per second. When a destination
+// asks for less mail, the shaper halves the number of connections and pauses the destination. Each later pause is twice
+// as long. Successful deliveries then slowly restore the connections. If several nodes share a limit, the shaper uses
+// this node's share.
 type shaper struct {
 	connections   int
-	rate          float64            // messages a second; 0 is no limit
-	shares        *nodelimits.Shares // nil if this node has the whole of each limit
+	rate          float64            // messages per second; 0 means no limit
+	shares        *nodelimits.Shares // nil if this node may use the full limits
 	onShareRaised func(destination string)
 	patience      time.Duration // stallAfter
 
@@ -48,10 +50,10 @@ type shaper struct {
 	shapes map[string]*shape
 }
 
-// shape is the state of one destination.
+// shape holds the shaper's state for one destination.
 type shape struct {
 	allowed    int              // estimate of how many connections the host accepts
-	share      int              // maximum connections of this node
+	share      int              // maximum number of connections for this node
 	unknown    bool             // this node's share is not known yet
 	turns      *fairshare.Turns // teams take turns; the limit is the smaller of allowed and share
 	inProgress int              // jobs that have a slot or wait for one
@@ -63,8 +65,8 @@ type shape struct {
 	pause      time.Duration
 	until      time.Time // of the pause
 	deliveries int       // deliveries since a connection was last restored
-	rate       float64   // this node's share of the rate
-	tokens     float64   // messages that the rate limit allows now
+	rate       float64   // this node's share of the rate limit
+	tokens     float64   // how many messages the rate limit allows now
 	filledAt   time.Time
 	started    int       // messages started in this second
 	second     time.Time // when the current second began
@@ -74,8 +76,8 @@ func newShaper(connections int, rate float64) *shaper {
 	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
 }
 
-// useShares limits this node to its shares of the limits. Call useShares before any other method. The function grown is
-// called after the share of a destination has grown.
+// useShares restricts this node to its shares of the limits. Call useShares before any other method. The function grown
+// is called after this node's share of the connections to a destination has grown.
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
 	limit := func(string) int { return s.connections }
@@ -106,7 +108,7 @@ func (s *shaper) refreshShare(destination string) *shape {
 	return h
 }
 
-// demand returns two numbers: how many connections to a destination this node could use, and how many it has.
+// demand returns two numbers: how many connections to a destination this node could use, and how many it has now.
 func (s *shaper) demand(destination string) (want, held int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +138,7 @@ func (s *shaper) shareChanged(destination string, n int) {
 	}
 }
 
-// busy returns the destinations that have connections.
+// busy returns the destinations to which this node has connections.
 func (s *shaper) busy() (all []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,9 +150,9 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget deletes entries of destinations without jobs in progress: all entries without a recent pause, and half of the
-// other entries. If all recently paused entries were kept, the map could stay full, and each new destination would
-// require a scan of the whole map.
+// forget deletes entries for destinations without jobs in progress: all that were not paused recently, and half of the
+// others. If all recently paused entries were kept, the map could stay full, and each new destination would require a
+// scan of the whole map.
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
@@ -160,8 +162,8 @@ func (s *shaper) forget(now time.Time) {
 	}
 }
 
-// limit returns how many jobs of a destination may be in progress. If the limit is temporary, again is the time at
-// which the caller should call limit again.
+// limit returns how many jobs for a destination may be in progress. If the limit is temporary, the result again is the
+// time at which the caller should call limit again.
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,22 +174,22 @@ func (s *shaper) limit(destination string, now time.Time) (n int, again time.Tim
 	switch n = h.connections(); {
 	case n == 0 && !h.unknown:
 		return 0, now.Add(shareWait)
-	case n == 0: // the share is known by the time the message is ready
+	case n == 0: // the share will be known by the time the message is ready
 		n = 1
 	case h.quick:
 		n *= prefetch
-	case h.share < h.allowed: // one waiting job shows that this node could use a larger share
+	case h.share < h.allowed: // a waiting job shows that this node could use a larger share
 		n++
 	}
 	if s.rate > 0 {
 		s.fill(destination, h, now)
-		// The caller also counts claimed jobs without a slot as in progress, but the shaper does not.
+		// For the caller, claimed jobs without a slot are also in progress, but the shaper does not count them.
 		if may := h.inProgress + max(int(h.tokens), 0); may < n {
-			s.rateShare(destination, s.rate) // reports that this node could use the whole rate
+			s.rateShare(destination, s.rate) // reports that this node could use the full rate
 			missing := 1 - (h.tokens - float64(max(int(h.tokens), 0)))
 			wait := time.Duration(missing / max(h.rate, s.rate/1000) * float64(time.Second))
 			if h.rate < s.rate {
-				wait = min(wait, shareWait) // this node's share of the rate may grow
+				wait = min(wait, shareWait) // this node's share of the rate limit may grow
 			}
 			return may, now.Add(wait)
 		}
@@ -221,8 +223,9 @@ func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	return jobs.Share{Most: n, Doubt: f.doubt(now, s.patience)}
 }
 
-// fill adds a destination's rate-limit tokens for the time since the last call. The token bucket holds the tokens of
-// one second, at least one token. A new bucket is full, so that the first message does not wait.
+// fill adds rate-limit tokens to a destination's bucket for the time since the last call. The token bucket holds as
+// many tokens as are added in one second, but at least one. A new bucket is full, so that the first message does not
+// wait.
 func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	if now.Sub(h.second) >= time.Second {
 		h.started, h.second = 0, now
@@ -236,8 +239,8 @@ func (s *shaper) fill(destination string, h *shape, now time.Time) {
 	h.filledAt = now
 }
 
-// reservedConnections returns how many of a destination's connections are reserved for teams without one. Without
-// reserved connections, a slow host could keep all connections occupied with the messages of one team.
+// reservedConnections returns how many connections to a destination are reserved for teams that have none. Without
+// reserved connections, one team's messages to a slow host could occupy all connections.
 func reservedConnections(connections int) int {
 	if connections < 4 {
 		return 0 // too few connections to reserve one
@@ -254,8 +257,8 @@ type slot struct {
 	since time.Time
 }
 
-// acquire waits for a slot at a destination. The parameter turn identifies a queue, and the queues get slots in turns.
-// Each team has one queue for its bulk mail and another for its other mail.
+// acquire waits for a slot at a destination. The parameter turn identifies a queue, and the queues take turns to get
+// slots. Each team has one queue for its bulk mail and another for its other mail.
 func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (slot, error) {
 	s.mu.Lock()
 	h := s.refreshShare(destination)
@@ -276,8 +279,8 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 	return slot{s, h, team, turn, now}, nil
 }
 
-// release frees the slot and records the kind of answer. If used is false, no message was sent, and the slot does not
-// count against the rate limit.
+// release frees the slot and records the host's kind of response. If used is false, no message was sent, and the slot
+// does not count against the rate limit.
 func (p slot) release(used bool, what response) {
 	now := time.Now()
 	p.h.turns.Release(p.turn)
@@ -303,7 +306,7 @@ func (h *shape) window(team string) *window {
 	return f
 }
 
-// connections returns how many connections this node may have to the destination.
+// connections returns the maximum number of connections from this node to the destination.
 func (h *shape) connections() int { return min(h.allowed, h.share) }
 
 // setAllowed sets the estimate of how many connections the host accepts.
@@ -346,8 +349,8 @@ func (s *shaper) recordVerdicts(destination string, verdicts []verdict, took tim
 	}
 }
 
-// recover records a delivery; it resets the strikes. If connections were reduced, recover restores one of them after
-// every two deliveries per allowed connection.
+// recover records a successful delivery and resets the strikes. If connections were reduced, recover restores one of
+// them after every two deliveries per allowed connection.
 func (h *shape) recover(full int) {
 	h.strikes, h.pause = 0, 0
 	if h.allowed >= full {
@@ -359,10 +362,10 @@ func (h *shape) recover(full int) {
 	}
 }
 
-// strike records a temporary refusal that may concern us. The weights are described at pauseThreshold.
+// strike records a temporary refusal that may be about the sender. See pauseThreshold for the weights.
 func (h *shape) strike(weight int, hint time.Duration, now time.Time) {
 	if now.Before(h.until) {
-		return // the answer is to a message sent before the pause began
+		return // this is the answer to a message sent before the pause began
 	}
 	if h.strikes += weight; h.strikes < pauseThreshold && hint == 0 {
 		return

@@ -28,7 +28,7 @@ func TestShaperBacksOff(t *testing.T) {
 	}
 	expect(8, 0)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(8, 0) // a single refusal does not count
+	expect(8, 0) // a single refusal does not cause a pause
 	s.recordVerdicts("d", throttled, slow, now)
 	expect(0, pauseMin)
 	for range 5 {
@@ -38,7 +38,7 @@ func TestShaperBacksOff(t *testing.T) {
 	now = now.Add(pauseMin)
 	expect(4, 0)
 	s.recordVerdicts("d", throttled, slow, now)
-	expect(0, 2*pauseMin) // the next refusal after the pause doubles the pause
+	expect(0, 2*pauseMin) // the first refusal after a pause doubles the next pause
 	for range 10 {
 		now = now.Add(pauseMax)
 		s.recordVerdicts("d", throttled, slow, now)
@@ -155,7 +155,7 @@ func TestShaperSlots(t *testing.T) {
 	}
 }
 
-// The shaper keeps a limited number of destinations, even if all of them are paused.
+// The shaper's table of destinations has a maximum size, even if all destinations are paused.
 func TestShaperForgets(t *testing.T) {
 	t.Parallel()
 	s, now := newShaper(20, 0), time.Now()

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a network connection that the pool counts until it is closed. Ending an SMTP connection sends QUIT and
-// waits for the answer. The host still counts the connection during the wait.
+// socket is a network connection that counts against the pool's limits until it is closed. Ending an SMTP connection
+// sends QUIT and waits for the answer. Until the answer arrives, the host still counts the connection.
 type socket struct {
 	net.Conn
 	pool          *pool
@@ -63,7 +63,7 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 	}
 }
 
-// modes are the TLS modes that a pooled connection may have.
+// modes lists the TLS modes that a pooled connection may have.
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 

@@ -7,15 +7,16 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// suppressionsMaxAge is how long the result of a suppression look-up is used, including the look-up at acceptance. To a
-// sender, a suppression added within suppressionsMaxAge looks like a suppression added during the SMTP conversation.
+// suppressionsMaxAge is how long the result of a suppression look-up may be used, including the look-up when the email
+// was accepted. To a sender, a suppression added within suppressionsMaxAge looks like a suppression added during the
+// SMTP conversation.
 const suppressionsMaxAge = 30 * time.Second
 
-// dropSuppressed removes recipients that were suppressed since the last look-up: manually, by another email's bounce,
-// or by a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. The suppressions are checked
-// before composing a message and again before sending it, because minutes may pass between the two checks. If all
-// recipients were removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or
-// canceled, dropSuppressed removes all recipients and returns false.
+// dropSuppressed removes recipients that have been suppressed since the last look-up: manually, after a bounce of
+// another email, or after a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. The
+// suppressions are checked before composing a message and again before sending it, because minutes may pass between the
+// two checks. If all recipients were removed, dropSuppressed finishes the job and returns false. If the email's
+// broadcast is paused or canceled, dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil

@@ -36,8 +36,8 @@ func (f *fixture) due(emailID string) {
 	}
 }
 
-// A recipient that is suppressed between two tries receives no email, whether the suppression is manual, a bounce or a
-// complaint. The other recipients receive the email.
+// A recipient that is suppressed between two tries receives no email, whether the cause is a manual entry, a bounce or
+// a complaint. The other recipients receive the email.
 func TestSuppressedBetweenTries(t *testing.T) {
 	t.Parallel()
 	for _, way := range []string{"manual", "bounce", "complaint"} {
@@ -102,8 +102,8 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. It returns the reason
-// that the event must contain.
+// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. The result is the
+// reason that the event must contain.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()
 	switch way {
@@ -175,8 +175,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 	})
 }
 
-// suppressMany adds n addresses to the team's suppression list, so that the query planner has a reason to use the right
-// index.
+// suppressMany adds n addresses to the team's suppression list, so that the query planner chooses the right index.
 func (f *fixture) suppressMany(n int) {
 	f.T.Helper()
 	err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {

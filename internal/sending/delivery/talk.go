@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// route is the sequence of hosts that a message tries at its destination.
+// route is the sequence of hosts at a destination to which a message may be sent.
 type route struct {
 	team   string
 	hops   []hop
@@ -21,10 +21,10 @@ type route struct {
 	out    outcome         // outcome of the last host
 }
 
-// talk tries the hosts of a route until a host has received the RCPT commands. An error is returned only if ctx ended
-// before an outcome, or if the job's lease was lost before the message was complete. If news is not nil, the next host
-// is busy with other messages, and the caller waits until news is closed before it calls talk again. While the caller
-// waits, talk holds no connection.
+// talk tries the hosts on a route in order until one of them has received the RCPT commands. An error is returned only
+// if ctx ended before an outcome was known, or if the job lost its lease before the whole message was sent. If talk
+// returns a non-nil news, the next host is busy with other messages, and the caller must wait until news is closed
+// before it calls talk again. During this wait, the message holds no connection.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)
@@ -54,8 +54,8 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	return nil, nil
 }
 
-// allInBackoff returns an outcome and true if all hosts of a route are in backoff. If allInBackoff returns true, the
-// message need not be composed.
+// allInBackoff returns an outcome and true if all hosts on a route are in backoff. If allInBackoff returns true, the
+// message does not have to be composed.
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
 	now := time.Now()
 	for _, h := range r.hops {
@@ -76,8 +76,8 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// tryHost sends the message to one address, over an idle or a new connection. The result again is true if the host
-// received no recipients, so the next host may be tried. The result news has the same meaning as in talk.
+// tryHost sends the message to one address, over an idle or a new connection. The result again is true if the next host
+// may be tried, because this host has received no recipients. The channel news has the same meaning as in talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
@@ -142,19 +142,19 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 	}
 }
 
-// stopped reports whether we canceled the conversation; it returns false if the conversation reached the time limit
-// talkMax.
+// stopped reports whether this node canceled the conversation; it returns false if the conversation reached the time
+// limit talkMax.
 func stopped(ctx context.Context) bool { return errors.Is(ctx.Err(), context.Canceled) }
 
-// setResponse sets the kind of answer for a conversation that ended with an error.
+// setResponse sets the kind of response for a conversation that ended with an error.
 func (o *outcome) setResponse(e *smtpclient.Error) {
 	if o.response = unanswered; e.Reply != nil {
 		o.response = replied
 	}
 }
 
-// open opens a connection to an address that claimDial permitted. If the connection fails, open returns a complete
-// outcome.
+// open opens a connection to an address after claimDial has permitted the dial. If the connection fails, open returns a
+// complete outcome.
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
@@ -184,8 +184,8 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	return nil, out, again
 }
 
-// send sends the message over the connection. If Send panics, send closes the connection, so that the pool does not
-// count it forever.
+// send sends the message over the connection. If the method Send panics, the connection is closed, so that the pool
+// does not count it forever.
 func (s *Service) send(ctx context.Context, l *pooledConn, env smtpclient.Envelope,
 	msg [][]byte) (r smtpclient.Result, err error) {
 	done := false
@@ -216,8 +216,8 @@ func answerFor(r smtpclient.Result, i int) answer {
 	return a
 }
 
-// interrupt sets the answers for a conversation that failed or never began. Recipients that the host had already
-// refused permanently keep that answer. The result again says whether the next host may be tried.
+// interrupt sets the answers for a conversation that failed or never began. Recipients that the host has already
+// refused permanently keep that answer. The result again reports whether the next host may be tried.
 func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {
@@ -270,7 +270,7 @@ func answerForError(e *smtpclient.Error) answer {
 	return a
 }
 
-// answerForPlanError converts an error of plan, which found no host to try, to the answer recorded for recipients.
+// answerForPlanError converts an error from plan, which found no host to try, to the answer recorded for recipients.
 func answerForPlanError(err error) answer {
 	a := answer{stage: smtpclient.StageConnect}
 	switch {
@@ -288,7 +288,7 @@ func answerForPlanError(err error) answer {
 	return a
 }
 
-// ownReply returns a reply created by this package, for use when no host has replied.
+// ownReply creates an SMTP reply that is recorded if no host has replied.
 func ownReply(code int, enhanced, text string) smtpclient.Reply {
 	return smtpclient.Reply{Code: code, Enhanced: enhanced, Text: elideMiddle(strings.ToValidUTF8(text, "?"), replyMax/2),
 		Local: true}
@@ -308,8 +308,9 @@ const shortGreeting = 30 * time.Second
 // dial opens a connection. If the TLS handshake fails in opportunistic mode, dial opens an unencrypted connection
 // instead. The new socket is stored in counted.
 //
-// Some hosts delay the greeting to detect impatient spam software, so a team with few connections waits long. A team
-// with many connections has a shorter timeout, because waiting for silent hosts would delay its other mail.
+// Some hosts delay the greeting to detect impatient spam software, so the timeout is long for a team with few
+// connections. For a team with many connections, the timeout is shorter, because waiting for silent hosts would delay
+// its other mail.
 func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket) (*smtpclient.Conn, error) {
 	o := smtpclient.Options{Hello: s.c.Hostname, TLS: h.mode, ServerName: h.name, RootCAs: s.c.RootCAs,
 		Timeouts: s.c.Timeouts,

@@ -13,9 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// TestStopInAConversation stops a node before and after it sends the final dot of a message. Before the final dot, the
-// job is released unchanged. After the final dot, the node waits for the host's answer. In both cases the host receives
-// one copy of the message.
+// TestStopInAConversation stops a node either before or after it sends the final dot of a message. Before the final
+// dot, the job is released unchanged. After the final dot, the node waits for the host's answer. In both cases, the
+// host receives exactly one copy of the message.
 func TestStopInAConversation(t *testing.T) {
 	t.Parallel()
 	for _, when := range []string{"before the message", "after the message"} {

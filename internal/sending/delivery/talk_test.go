@@ -24,7 +24,7 @@ func TestDeliverByPreference(t *testing.T) {
 	strict := smtptest.NewServer(t, smtptest.Config{Rcpt: func(string, string) string { return "550 5.1.1 no such user" }})
 	for _, c := range []struct {
 		name  string
-		hosts [][2]string // name and address of each host, most preferred first
+		hosts [][2]string // name and address of each host, in order of preference
 		want  []string    // dialled
 		event events.Type
 	}{
@@ -86,7 +86,7 @@ func TestDeliverNowhere(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t, dbtest.SQLite(t), Config{}, c.dns)
-			f.service.guard = newService(Config{}, Deps{}).guard // the guard refuses private addresses, as in production
+			f.service.guard = newService(Config{}, Deps{}).guard // the guard blocks private addresses, as in production
 			f.run()
 			x := f.send(address(1))
 			f.wait(x, events.EmailBounced)
@@ -161,7 +161,7 @@ func TestDeliverPlainWhereTLSIsBroken(t *testing.T) {
 	cfg.ConnectionMessages = 1
 	f := newFixture(t, dbtest.SQLite(t), cfg, n.dns).run()
 	f.wait(f.send(address(1)), events.EmailDelivered)
-	f.wait(f.send(address(2)), events.EmailDelivered) // the host's broken TLS is remembered
+	f.wait(f.send(address(2)), events.EmailDelivered) // the failed TLS handshake is remembered for this host
 }
 
 func TestDeliverToHostsThatMisbehave(t *testing.T) {
@@ -296,7 +296,7 @@ func TestDeliverWithWrongPassword(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t), Config{Transport: Relay, RelayAddr: relay.Addr, RelayUsername: "user",
 		RelayPassword: "wrong"}, resolve.Fake{}).run()
 	x := f.send(address(1))
-	f.wait(x, events.EmailDelayed) // a wrong relay password delays emails but does not fail them
+	f.wait(x, events.EmailDelayed) // with a wrong relay password, emails are delayed but do not fail
 	if a := f.attempts(x)[0]; !strings.HasPrefix(a.Reply, "535") || a.NextAt.IsZero() {
 		t.Errorf("attempt %+v", a)
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// gate blocks callers until it is opened and counts the waiting callers.
+// gate blocks callers until it is opened, and counts the callers that are waiting.
 type gate struct {
 	open chan struct{}
 
@@ -87,8 +87,8 @@ func (g *gate) full(t *testing.T, n int) {
 	}
 }
 
-// hostile returns a network with 200 domains whose hosts all block at the gate in the given way, and a working host for
-// the usual destination. The returned configuration has a wait of an hour before the second try.
+// hostile returns a network with 200 domains, whose hosts all block at the gate in the given way, and with a working
+// host for the usual destination. In the returned configuration, the wait before the second try is one hour.
 func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg Config) {
 	t.Helper()
 	good := smtptest.NewServer(t, smtptest.Config{})
@@ -148,8 +148,8 @@ func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg 
 	return n, cfg
 }
 
-// hanging returns a network, its configuration and a switch. Once the switch is on, the destination's host blocks at
-// the gate for messages that contain the given text.
+// hanging returns a network, a configuration for it and a switch. Once the switch is on, the destination's host blocks
+// at the gate for messages that contain the given text.
 func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs *atomic.Bool) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -181,7 +181,7 @@ func drip(c net.Conn, gone <-chan struct{}) {
 
 func domainOf(i int) string { return fmt.Sprint("d", i%200, ".evil.test") }
 
-// If all hosts of a team's mail hang, the team uses only its share of the connections, and another team's email is
+// If all hosts for a team's mail hang, the team uses only its share of the connections, and another team's email is
 // still sent.
 func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	for _, way := range []string{"never accepts", "never greets", "stalls after the message"} {
@@ -213,8 +213,8 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 	}
 }
 
-// A single connection detects that an address does not answer. The result applies to all domains that lead to the
-// address.
+// One connection is enough to detect that an address does not answer. The result applies to all domains whose mail goes
+// to the address.
 func TestSilentHostsAreFoundOutOnce(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)

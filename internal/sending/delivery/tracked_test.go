@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Each recipient of a tracked email gets a separate message. A second try sends only the messages of recipients that
+// Each recipient of a tracked email gets a separate message. A second try sends messages only to the recipients that
 // were delayed.
 func TestTrackedMessages(t *testing.T) {
 	t.Parallel()

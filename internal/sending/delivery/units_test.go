@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The answer for a recipient is the host's reply to the first SMTP command that the host refused.
+// The answer for a recipient is the reply to the first SMTP command that the host refused.
 func TestAnswerFor(t *testing.T) {
 	t.Parallel()
 	ok, go354 := smtpclient.Reply{Code: 250}, smtpclient.Reply{Code: 354}
@@ -118,7 +118,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// If there is no host to try, the answer is permanent if the reason is permanent, and temporary in all other cases.
+// If no host can be tried, the answer is permanent if the reason is permanent; otherwise it is temporary.
 func TestAnswerForPlanError(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]string{resolve.ErrNullMX: "556 5.1.10", resolve.ErrNoDomain: "550 5.1.2",
@@ -333,7 +333,7 @@ func TestOutboxOfBefore(t *testing.T) {
 	}
 }
 
-// A job's group is its destination domain. Test addresses have a separate group, and with the relay transport all other
+// A job's group is its destination domain. Test addresses have a separate group. With the relay transport, all other
 // mail is in one group.
 func TestGroups(t *testing.T) {
 	t.Parallel()

@@ -10,13 +10,15 @@ import (
 )
 
 const (
-	// unknownTries is how many tries may end with an unknown outcome before the wait is extended. In a try with an unknown
-	// outcome, the host has received the whole message but does not answer. One unknown outcome may be an accident. After
-	// two unknown outcomes, the host probably accepts the message each time, so every try delivers another copy.
+	// unknownTries is the number of tries with an unknown outcome after which the wait is extended. The outcome of a try
+	// is unknown if the host has received the whole message but does not answer. A single unknown outcome may be a
+	// coincidence. After two unknown outcomes, the host probably accepts the message each time, so every try delivers
+	// another copy.
 	unknownTries = 2
-	// unknownWaitMin is the wait after unknownTries tries with an unknown outcome. The wait doubles with each further
-	// unknown outcome. Four hours are enough for a restarted or overloaded host to recover, and the operators of a broken
-	// host notice within a day. With the default schedule a host receives at most 7 copies in three days, instead of 13.
+	// unknownWaitMin is the wait once unknownTries tries have ended with an unknown outcome. The wait doubles with each
+	// additional unknown outcome. Four hours are enough for a restarted or overloaded host to recover, and the operators
+	// of a broken host usually notice within a day. With the default schedule, a host receives at most 7 copies in three
+	// days, instead of 13.
 	unknownWaitMin = 4 * time.Hour
 	unknownWaitMax = 24 * time.Hour
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// A host that receives messages but does not answer gets two copies soon and further copies hours apart.
+// A host that receives messages but does not answer gets two copies in quick succession and later copies hours apart.
 func TestHeldBackWhenNobodyKnows(t *testing.T) {
 	t.Parallel()
 	const envelope = "S: 220 mx.test\nC: EHLO *\nS: 250 mx.test\nC: MAIL *\nS: 250 ok\nC: RCPT *\nS: 250 ok\nC: " +

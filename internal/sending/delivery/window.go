@@ -8,22 +8,23 @@ import (
 
 const (
 	// stallAfter is how long a window's conversations may go without any answer before they count as stalled. No
-	// conversation begins while other conversations are stalled. Most content filters answer within less than stallAfter.
+	// conversation begins while other conversations are stalled. Most content filters answer faster than this.
 	stallAfter = 30 * time.Second
-	// slowMax limits the concurrent conversations with a host whose answers take longer than stallAfter.
+	// slowMax is the maximum number of concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4
 )
 
-// window limits the concurrent conversations of one team with one destination, or with one address. The limit starts at
-// one conversation. Each prompt answer raises the limit by one, so the limit reaches twenty after five round trips of
-// all conversations. A stalled conversation reduces the limit to one, and the limit does not grow during the stall. A
-// stalling host therefore occupies only the connections that it already had, no matter how much mail waits for it.
+// window limits one team's concurrent conversations with one destination or one address. The limit starts at one
+// conversation. Each prompt answer raises the limit by one, so the limit doubles with each round of prompt answers and
+// reaches twenty after five rounds. A stalled conversation reduces the limit to one, and the limit does not grow during
+// the stall. A stalling host therefore occupies only the connections that it already had, no matter how much mail waits
+// for it.
 type window struct {
-	limit        int       // limit of concurrent conversations; 0 at first, see allowed
+	limit        int       // limit on concurrent conversations; 0 at first, see allowed
 	talking      int       // conversations in progress
 	lastProgress time.Time // time of the last answer, or of the start of the current conversations
 	lastPrompt   time.Time // time of the last prompt answer
-	stuck        bool      // the last conversation took longer than stallAfter
+	stuck        bool      // whether the last conversation took longer than stallAfter
 }
 
 // allowed returns the maximum number of concurrent conversations, at least 1.
@@ -51,7 +52,7 @@ func (f *window) begin(now time.Time) {
 	f.talking++
 }
 
-// response is the kind of answer that ended a conversation.
+// response says how a host answered in a conversation.
 type response uint8
 
 const (
@@ -60,7 +61,7 @@ const (
 	replied                    // the host accepted, refused or deferred the message
 )
 
-// end records the end of a conversation. The parameter full is the maximum of the limit.
+// end records the end of a conversation. The parameter full is the highest value that the limit may reach.
 func (f *window) end(what response, took, patience time.Duration, full int, now time.Time) {
 	f.talking--
 	quick := took < patience

@@ -50,8 +50,8 @@ func TestStallingHostsHoldUpNoOtherMailOfTheirTeam(t *testing.T) {
 	}
 }
 
-// An address gets a single connection until it answers, no matter how many destinations lead to it. If the address
-// stalls, messages that wait for it are delayed until their next try.
+// An address gets a single connection until it answers, no matter how many destinations use it. If the address stalls,
+// messages that wait for it are delayed until their next try.
 func TestStallingAddressOfManyDestinations(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -69,7 +69,7 @@ func TestStallingAddressOfManyDestinations(t *testing.T) {
 	})
 }
 
-// Destinations that already had many connections and then stall leave some connections for other destinations.
+// If destinations that already have many connections stall, some connections remain for other destinations.
 func TestDestinationsThatBeginToStall(t *testing.T) {
 	t.Parallel()
 	g := newGate(t)
@@ -162,8 +162,8 @@ func TestWindow(t *testing.T) {
 	}
 }
 
-// A host that exceeds the time limit of a conversation goes into backoff, as after a timeout. A conversation that this
-// node canceled causes no backoff.
+// A host that exceeds the time limit for a conversation goes into backoff, as it does after a timeout. A conversation
+// that this node cancels causes no backoff.
 func TestStallUntilTheLimitOfATry(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []bool{true, false} {

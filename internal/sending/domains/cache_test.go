@@ -42,7 +42,7 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 	return s, one, two
 }
 
-// asks returns the methods of the service that cache their results, by name.
+// asks returns, by name, the methods of the service that cache their results.
 func asks(ctx context.Context, s *Service) map[string]struct {
 	ask  func(d Domain) (found bool, err error)
 	fill func(n int)
@@ -78,7 +78,7 @@ func fill[T any](m map[string]cached[T], n int) {
 	}
 }
 
-// Each cache has a maximum size and is cleared when an entry would exceed it.
+// Each cache has a maximum size and is cleared when a new entry would exceed it.
 func TestMemoryIsBounded(t *testing.T) {
 	s, one, two := trusting(t)
 	for name, a := range asks(t.Context(), s) {
@@ -94,7 +94,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// If the hint about a change on another node is lost, a node returns the cached value until the cache entry expires.
+// If a node misses the hint about a change on another node, it returns the cached value until the cache entry expires.
 func TestMemoryEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, one, _ := trusting(t)

@@ -25,15 +25,15 @@ import (
 //	   │                  └──► blocked ──► completed, or failed
 //	   └─ expired         (pending again when the proof is gone)
 //
-// A claim ends immediately if its team replaces it with another claim (superseded) or deletes the placeholder domain
-// (canceled).
+// A claim ends immediately if its team replaces it with another claim (state superseded) or deletes the placeholder
+// domain (state canceled).
 type ClaimStatus string
 
 const (
 	ClaimPending    ClaimStatus = "pending"
 	ClaimVerified   ClaimStatus = "verified" // the proof was found, and the domain is about to be transferred
 	ClaimCompleted  ClaimStatus = "completed"
-	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; BlockedReason says why the transfer waits
+	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; see BlockedReason for why the transfer is delayed
 	ClaimExpired    ClaimStatus = "expired"
 	ClaimSuperseded ClaimStatus = "superseded"
 	ClaimCanceled   ClaimStatus = "canceled"
@@ -42,25 +42,25 @@ const (
 
 // Reasons why a claim is blocked.
 const (
-	blockedGrace     = "grace_period"             // the owner was notified and has time to object
+	blockedGrace     = "grace_period"             // the owner has been notified and has time to object
 	blockedActivity  = "recent_owner_activity"    // the owner still sends from the domain
 	blockedScheduled = "pending_scheduled_emails" // the owner has scheduled emails
 )
 
 const (
 	claimLife     = 7 * 24 * time.Hour
-	claimGrace    = 72 * time.Hour      // time from the proof until a transfer from an owner who uses the domain
+	claimGrace    = 72 * time.Hour      // time from the proof to the transfer if the owner uses the domain
 	claimReminder = 24 * time.Hour      // time from the reminder to the end of the grace period
-	claimMax      = 30 * 24 * time.Hour // time from the proof until a blocked claim fails
-	claimQuiet    = 24 * time.Hour      // time without a sent email after which an owner counts as inactive
+	claimMax      = 30 * 24 * time.Hour // time after the proof at which a blocked claim fails
+	claimQuiet    = 24 * time.Hour      // an owner who has sent no email for this long counts as inactive
 	claimNews     = 7 * 24 * time.Hour  // minimum time between two notices to an owner about unproven claims
 	claimPrefix   = "postrider-domain-verification="
 	legacyPrefix  = "resend-domain-verification=" // prefix used by owners who followed other documentation
-	claimBlocked  = 10 * time.Minute              // interval between checks of a blocked claim
+	claimBlocked  = 10 * time.Minute              // time between two checks of a blocked claim
 	claimAtOnce   = time.Second                   // time from the proof to the transfer
 )
 
-// Claim is a team's request to take over a domain from another team by proving control of the domain's DNS.
+// Claim is a request by a team to take over another team's domain by proving control of the domain's DNS.
 type Claim struct {
 	ID            string
 	TeamID        string
@@ -72,8 +72,8 @@ type Claim struct {
 	BlockedReason string // empty if the claim is not blocked
 	FailureReason string // empty if the claim has not failed
 	ProvenAt      time.Time
-	WarnedAt      time.Time // start of the grace period, when the owner was notified of the proof
-	RemindedAt    time.Time // when the owner was reminded a day before the transfer
+	WarnedAt      time.Time // when the owner was notified of the proof; the grace period starts then
+	RemindedAt    time.Time // when the owner was reminded of the transfer, a day before it
 	CreatedAt     time.Time
 	ExpiresAt     time.Time // when the claim expires if it is not proven
 	request       string
@@ -103,8 +103,8 @@ type ownerUsage struct {
 	active    bool // an email was sent from the domain recently
 }
 
-// judgeClaim returns the claim's state after a look-up of its proof, and the delay until the next look-up. A delay of 0
-// means that no further look-up is needed. The function judgeClaim is pure.
+// judgeClaim returns the new state of a claim after a look-up of its proof, and the delay until the next look-up. A
+// delay of 0 means that the proof is not looked up again. The function judgeClaim has no side effects.
 func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""
@@ -154,7 +154,7 @@ func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim,
 	return c, claimBlocked
 }
 
-// transferAt returns when the domain is transferred from a notified owner: at least a day after the reminder.
+// transferAt returns the time of the transfer if the owner was notified: at least a day after the reminder.
 func (c *Claim) transferAt() time.Time {
 	at := c.WarnedAt.Add(claimGrace)
 	if again := c.RemindedAt.Add(claimReminder); again.After(at) {
@@ -163,8 +163,8 @@ func (c *Claim) transferAt() time.Time {
 	return at
 }
 
-// failure returns the reason why a proven claim failed. The parameter blocked is the last reason for which the claim
-// was blocked.
+// failure returns the reason why a proven claim failed. The parameter blocked is the reason why the claim was last
+// blocked.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
@@ -186,8 +186,8 @@ func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 	return 15 * time.Minute
 }
 
-// Claim starts the transfer of a domain that another team has registered. If the team already has an open claim from
-// the same request, Claim returns that claim and false. A different request for the same name supersedes the older
+// Claim starts the transfer of a domain that another team has registered. If the team already has an open claim from an
+// identical request, Claim returns that claim and false. A different request for the same name supersedes the older
 // claim.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
 	d, err := s.plan(teamID, n)
@@ -224,7 +224,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 			Token:  hex.EncodeToString(token),
 			Status: ClaimPending, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(claimLife), request: string(request)}
 		created = true
-		// A team may claim any number of times, so the owner is notified of unproven claims at most once a week.
+		// Teams may claim a domain any number of times, so its owner is notified of unproven claims at most once a week.
 		lately, err := claimedSince(ctx, tx.Reader, d.Name, tx.Now().Add(-claimNews))
 		if err != nil {
 			return err
@@ -232,7 +232,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 		insertDomain(ctx, tx, &d)
 		insertClaim(ctx, tx, &c)
 		audit.Target(ctx, d.ID)
-		// If the team never requests verification, this job ends the claim at its expiry time.
+		// If the team never requests verification, this job ends the claim when it expires.
 		j := lookUpJob(teamID, d.ID)
 		j.RunAt = c.ExpiresAt
 		s.Queue.Insert(ctx, tx, j)
@@ -246,7 +246,7 @@ func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Clai
 }
 
 // mayClaim returns an error if the claim is not allowed. If the claim is allowed, mayClaim returns the owner's domain
-// and the team's open claims for the name. The result same is the open claim with the same request, or nil.
+// and the team's open claims for the name. The result same is the open claim from an identical request, or nil.
 func (s *Service) mayClaim(ctx context.Context, r db.Reader, d *Domain,
 	request string) (owner Domain, open []Claim, same *Claim,
 	err error) {
@@ -278,7 +278,7 @@ func orZero(c *Claim) Claim {
 	return *c
 }
 
-// GetClaim returns the latest claim of a placeholder, even if it was canceled or superseded.
+// GetClaim returns the latest claim for a placeholder, even if that claim was canceled or superseded.
 func (s *Service) GetClaim(ctx context.Context, teamID, domainID string) (Claim, error) {
 	return claimOf(ctx, s.DB.Reader, teamID, domainID)
 }
@@ -301,8 +301,8 @@ func (s *Service) VerifyClaim(ctx context.Context, teamID, domainID string) (c C
 	return c, err
 }
 
-// scheduleProofLookUps schedules an immediate look-up of the proof and frequent look-ups for an hour. An immediate
-// look-up is needed even if another look-up is in progress, because that look-up may have missed the record.
+// scheduleProofLookUps schedules an immediate look-up of the proof, followed by frequent look-ups for one hour. An
+// immediate look-up is needed even if another look-up is in progress, because that look-up may have missed the record.
 func (s *Service) scheduleProofLookUps(ctx context.Context, tx *db.Tx, d *Domain) error {
 	d.VerifySince = tx.Now()
 	saveDomain(ctx, tx, d)
@@ -323,7 +323,7 @@ func (s *Service) lookUpProof(ctx context.Context, c *Claim) finding {
 // ownerUsage returns how the owner uses the domain.
 func (s *Service) ownerUsage(ctx context.Context, owner *Domain) (u ownerUsage, err error) {
 	if u.inUse = owner.MaySend() || owner.MayReceive(); !u.inUse {
-		return u, nil // Scheduled emails of an unverified domain do not count, because they could not be sent.
+		return u, nil // Scheduled emails from an unverified domain do not count, because they could not be sent.
 	}
 	if u.scheduled, err = s.HasScheduled(ctx, owner.TeamID, owner.ID); err != nil {
 		return u, fmt.Errorf("look whether emails from %s are scheduled: %w", owner.Name, err)
@@ -411,8 +411,8 @@ func (s *Service) verifyClaim(ctx context.Context, j jobs.Job, d Domain) error {
 }
 
 // transfer deletes the owner's domain and makes the placeholder a regular domain with the same name. The placeholder
-// has different keys, so its DNS records must be installed. If the transfer is not possible, transfer changes nothing
-// and returns the reason.
+// has different keys, so its DNS records must be installed. If the domain cannot be transferred, transfer changes
+// nothing and returns the reason.
 func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Claim) (failed string, err error) {
 	d, err := getDomain(ctx, tx.Reader, c.TeamID, c.DomainID)
 	if err != nil {
@@ -438,8 +438,8 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// These are the texts of the notices to owners. The arguments of each notice are the domain and a time. The notices
-// after the proof also have the value of the TXT record.
+// These are the texts of the notices to owners. Each notice is formatted with the domain and a time. The notices sent
+// after the proof is found also contain the value of the TXT record.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +
@@ -452,7 +452,7 @@ const (
 		"it.\n\nTo keep the domain, delete this TXT record of the domain before that time:\n\n  %s\n"
 )
 
-// notifyOwner notifies the owner when the proof is found and a day before the transfer.
+// notifyOwner notifies the owner once when the proof is found and again a day before the transfer.
 func (s *Service) notifyOwner(ctx context.Context, tx *db.Tx, teamID string, before, after *Claim) error {
 	subject, text := "", ""
 	switch {

@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// contest is a domain of the team "team" that another team claims.
+// contest is a domain that belongs to the team "team" and is claimed by another team.
 type contest struct {
 	*domains.Service
 	t      *testing.T
@@ -29,7 +29,7 @@ type contest struct {
 
 	scheduled atomic.Bool  // the owner has scheduled emails
 	sent      atomic.Bool  // the owner has sent emails recently
-	broken    atomic.Int32 // number of internal errors that SentSince still returns
+	broken    atomic.Int32 // number of internal errors that HasScheduled has yet to return
 
 	mu      sync.Mutex
 	notices []string // subjects of notices, by team
@@ -109,7 +109,7 @@ func (c *contest) is(after time.Duration, want domains.ClaimStatus, reason strin
 	}
 }
 
-// heard compares the owner's notices, oldest first, with the expected subjects and clears the notices.
+// heard compares the owner's notices, oldest first, with the expected subjects, and then clears the notices.
 func (c *contest) heard(want ...string) {
 	c.t.Helper()
 	c.mu.Lock()
@@ -129,8 +129,8 @@ const (
 	newsOfEnd   = "Your domain acme.example goes to another team tomorrow"
 )
 
-// The owner of a domain in use is notified of a claim, of its proof and of the transfer. The transfer waits while the
-// owner has scheduled emails or sends from the domain.
+// If a claimed domain is in use, its owner is notified of the claim, of the proof and of the transfer. The transfer
+// waits while the owner has scheduled emails or sends from the domain.
 func TestAClaimOnADomainInUse(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.heard(newsOfClaim)
@@ -163,7 +163,8 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 	})
 }
 
-// If the owner uses the domain for 30 more days, the claim fails, and FailureReason says what the claiming team can do.
+// If the owner keeps using the domain for 30 days, the claim fails, and FailureReason says what the claiming team can
+// do.
 func TestAClaimFails(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.sent.Store(true)
@@ -181,7 +182,7 @@ func TestAClaimFails(t *testing.T) {
 	})
 }
 
-// A claim fails if a third team already has a name that the transferred domain would need.
+// A claim fails if a third team already uses a name that the transferred domain would need.
 func TestAClaimFailsForItsNames(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.begin(domains.NewDomain{Name: "acme.example", ReturnPath: "mail"})
@@ -206,7 +207,8 @@ func TestAClaimFailsForItsNames(t *testing.T) {
 	})
 }
 
-// A removed proof does not end a claim immediately, and the owner is always notified a day before the transfer.
+// A claim does not end immediately when its proof is removed, and the owner is always notified a day before the
+// transfer.
 func TestAProofThatComesAndGoes(t *testing.T) {
 	contested(t, func(c *contest) {
 		c.prove(true)
@@ -267,8 +269,8 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// The owner is notified of unproven claims at most once a week, regardless of their number. Each claim ends in its own
-// state, such as superseded or canceled.
+// The owner is notified of unproven claims at most once a week, regardless of their number. Each claim ends in the
+// state that applies to it, such as superseded or canceled.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())
@@ -296,8 +298,8 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 	})
 }
 
-// Verifying a placeholder looks up its claim's proof. After the transfer the placeholder's records are not verified
-// yet.
+// Verification of a placeholder looks up the proof for its claim. After the transfer, the placeholder's records are not
+// verified yet.
 func TestVerifyingAPlaceholder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()

@@ -131,7 +131,7 @@ func TestLooksThatAreStopped(t *testing.T) {
 	}
 }
 
-// A domain that lacks its proof does not prevent other teams from using the names of its other records.
+// If a domain is not proved, other teams may use the names of its other records.
 func TestNamesOfWhatIsNotProved(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()
@@ -155,8 +155,8 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		}
 		dns.install(records)
 		look()
-		// The subdomain was added before its name became another team's host. Its settings may change, but not to names of
-		// another team.
+		// This subdomain was added before another team registered its name as a host. The subdomain's settings may change,
+		// but not to names that belong to another team.
 		if err := s.Update(t.Context(), "other", there.ID, domains.Change{OpenTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that stands at a host of another team's: %v", err)
 		}
@@ -168,7 +168,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 		if fault.KindOf(err) != fault.Forbidden {
 			t.Errorf("a new name of it: %v", err)
 		}
-		// A name that the domain has already lost does not prevent changes of its settings.
+		// If a domain has already lost a name, its other settings can still be changed.
 		exec(t, d, `UPDATE domain_names SET domain_id = $1, team_id = 'other' WHERE name = 'send.acme.example'`, there.ID)
 		if err := s.Update(t.Context(), "team", dom.ID, domains.Change{ClickTracking: new(true)}); err != nil {
 			t.Errorf("of a domain that has lost a name: %v", err)
@@ -180,7 +180,7 @@ func TestNamesOfWhatIsNotProved(t *testing.T) {
 	})
 }
 
-// If notices go to no listener, the owner of a claimed domain still has three days before the transfer.
+// Even if nothing listens for notices, the owner of a claimed domain has three days before the transfer.
 func TestAClaimWithoutListeners(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dns, d := newZone(), dbtest.SQLite(t)
@@ -205,7 +205,7 @@ func TestAClaimWithoutListeners(t *testing.T) {
 	})
 }
 
-// A look-up that fails with an internal error is retried without limit, at first after a short wait.
+// A look-up that fails with an internal error is retried without limit; the first wait is short.
 func TestLooksAreMadeAgain(t *testing.T) {
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})
 	k := s.Kind()

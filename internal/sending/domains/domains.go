@@ -4,51 +4,53 @@
 // # States
 //
 // Each record is verified separately. The state of a record goes from not_started to pending and then to verified, or
-// to failed if it is not found for 72 hours. A record's 72 hours begin when the record is first looked up or when the
-// domain's owner requests verification. Records of a capability that is enabled later therefore have their own 72
-// hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the domain
-// still works, and then failed. The records of a capability are a group. The domain's status is derived from the states
-// of its groups. The pure function [judge] computes the states of the records and the domain's status.
+// to failed if it is not found within 72 hours. The 72 hours for a record begin when the record is first looked up or
+// when the domain's owner requests verification. If a capability is enabled later, its records therefore have their own
+// 72 hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the
+// domain still works. After that, its state is failed. The records for one capability form a group. The domain's status
+// is derived from the states of its groups. The pure function [judge] computes the states of the records and the
+// domain's status.
 //
 // # Proof
 //
 // The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
-// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
+// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only point
 // mail and links to this installation. Records with the same values also exist at names that the team does not control,
-// such as return paths of other teams or abandoned domains of previous owners.
+// such as other teams' return paths or domains abandoned by previous owners.
 //
 // # Names
 //
-// When a team adds a domain, the name belongs to the team; a unique index ensures that no other team has the name.
-// Until a claim is completed, the claiming team has a placeholder domain. A domain also has a host for its return paths
-// and a host for its tracked links. Once the domain is proved, each name with verified records of the domain is
-// registered for the team. A unique index ensures that a name is registered for only one team. After the registration
+// When a team adds a domain, the name belongs to that team; a unique index ensures that no other team has the same
+// name. Until a claim is completed, the claiming team has a placeholder domain. Each domain also has a host for its
+// return paths and a host for its tracked links. Once the domain is proved, each name for which the domain has verified
+// records is registered for the team. A unique index ensures that a name is registered for only one team. After the
+// registration
 //
 //   - no other team may add a domain at or below a registered host, and records at that host do not count for another
 //     team's domain;
-//   - no other team may choose a return path or a tracking subdomain with a registered name.
+//   - no other team may choose a registered name as its return path or tracking subdomain.
 //
-// A host of tracked links stays registered permanently once its record was verified, because links in sent emails lead
-// to it. Neither a missing record nor a changed setting releases a host of tracked links. A domain has at most 50 hosts
-// of tracked links.
+// Once the record of a link-tracking host has been verified, the host stays registered permanently, because links in
+// sent emails point to it. Neither a missing record nor a changed setting releases a link-tracking host. A domain has
+// at most 50 link-tracking hosts.
 //
-// A domain that is not proved reserves only its own name, which other teams can claim. If an unproved domain also
-// reserved its hosts, adding example.com with the label mail would lock out the owner of mail.example.com. One team may
-// have a domain and another team its subdomain, because each domain needs its own proof. No team may add the operator's
+// An unproved domain reserves only its own name, which other teams can claim. If an unproved domain also reserved its
+// hosts, a team that adds example.com with the label mail would lock out the owner of mail.example.com. A domain and
+// its subdomain may belong to different teams, because each domain needs its own proof. No team may add the operator's
 // hosts, or names at or below the managed domain or a sandbox domain.
 //
 // # Invariants
 //
 // Private keys are encrypted in the database and decrypted only for signing. One RSA key is generated in advance and
-// kept in memory. A new domain gets its RSA key after all checks, outside of any transaction. No transaction is open
-// during DNS queries.
+// kept in memory. A new domain gets its RSA key after all checks have passed, outside any transaction. No transaction
+// is open during DNS queries.
 //
 // # Failures
 //
 // A DNS query without an answer does not change a record's state. After internal errors, look-ups are retried without
-// limit. Each node caches the data for accepting and receiving emails for a second, and the data for delivery for 30
-// seconds. After a change of a domain, a hint clears the domain caches on all nodes. If the hint is lost, a node uses
-// the cached data until the cache entry expires.
+// limit. Each node caches the data needed to accept and receive emails for one second, and the data needed for delivery
+// for 30 seconds. After a domain changes, a hint clears the domain caches on all nodes. If the hint is lost, a node
+// uses the cached data until the cache entry expires.
 //
 // # Out of scope
 //
@@ -83,19 +85,19 @@ const (
 // patience is how long a record may be missing before it fails (API reference section 10.3).
 const patience = 72 * time.Hour
 
-// These are the values of Domain.TLS, which says how mail from the domain is encrypted in transit.
+// These are the values of Domain.TLS, which determines how mail from the domain is encrypted in transit.
 const (
 	Opportunistic = "opportunistic" // uses STARTTLS if the host offers it
 	Enforced      = "enforced"      // delivers only to hosts with a verified certificate
 )
 
-// regions are the regions that the API accepts. The configuration maps each region to hosts.
+// regions lists the regions that the API accepts. The configuration maps each region to hosts.
 var regions = []string{"us-east-1", "eu-west-1", "sa-east-1", "ap-northeast-1"}
 
 // system is the id of the team that owns the sandbox domains.
 const system = "system"
 
-// Domain is a domain of a team.
+// Domain is a domain that belongs to a team.
 type Domain struct {
 	ID                string
 	TeamID            string
@@ -103,7 +105,7 @@ type Domain struct {
 	Region            string
 	ReturnPath        string   // a label below the domain
 	TrackingSubdomain string   // empty for none
-	Tracked           []string // all tracking subdomains that were ever verified; their links keep working
+	Tracked           []string // all tracking subdomains that have ever been verified; their links keep working
 	TLS               string
 	OpenTracking      bool
 	ClickTracking     bool
@@ -124,44 +126,44 @@ type keyRow struct {
 	record string
 }
 
-// check is the state of one record.
+// check holds the state of one record.
 type check struct {
 	Status Status `json:"status"`
 	// Since is when the record became pending or missing, in Unix microseconds. Since is 0 only if an older release wrote
 	// the row. If Since is 0, a pending record has been pending since Domain.VerifySince, and a missing record has not
-	// been looked up after the upgrade.
+	// been looked up since the upgrade.
 	Since int64 `json:"since,omitempty"`
 }
 
 // Record is a DNS record that a domain's owner must install.
 type Record struct {
 	Key      string // the internal name: mx, spf, dkim, dkim-ed25519, receiving, tracking, caa
-	Kind     string // the API's name: SPF, DKIM, Receiving, Tracking, TrackingCAA
+	Kind     string // the name in the API: SPF, DKIM, Receiving, Tracking, TrackingCAA
 	Name     string // name in API responses: relative to the registrable domain, or absolute
 	FQDN     string
 	Type     string
 	Value    string
-	Priority int // priority of MX records; 0 for others
+	Priority int // priority of MX records; 0 for other types
 	Status   Status
 }
 
-// Region holds the hosts of one region.
+// Region holds the host names for one region.
 type Region struct{ BounceHost, InboundHost, SPFInclude, TrackingHost string }
 
-// Config is the configuration of domains.
+// Config is the part of the configuration that concerns domains.
 type Config struct {
 	Default         Region
 	Regions         map[string]Region
 	Selector        string // selector of the RSA key
 	SelectorEd25519 string
 	CAAIssuer       string
-	Hosts           []string // further hosts of the operator, in addition to the regions' hosts
-	ManagedDomain   string   // parent domain of the teams' managed hosts; empty if there is none
+	Hosts           []string // other hosts that belong to the operator, in addition to the regions' hosts
+	ManagedDomain   string   // parent domain of the hosts managed for teams; empty if there is none
 	SandboxDomains  []string
 	SandboxSend     bool // sandbox domains may send to any recipient
 	TrustDomains    bool // every record counts as found, without a DNS query
-	LegacyAliases   bool // claims may also be proven with the older prefix
-	UnprovedMax     int  // unverified domains of a team, including claims; 0 means 1,000
+	LegacyAliases   bool // claims can also be proven with legacyPrefix
+	UnprovedMax     int  // maximum number of unverified domains per team, including claims; 0 means 1,000
 }
 
 func (c *Config) region(label string) Region {
@@ -185,7 +187,7 @@ type Sender struct {
 	Tracking  Tracking
 }
 
-// Tracking holds the tracking settings of a domain's emails. The zero value disables tracking.
+// Tracking holds the tracking settings for emails from a domain. The zero value disables tracking.
 type Tracking struct {
 	Host   string // of tracked links; "" unless its record is verified; without it nothing is tracked
 	Opens  bool
@@ -250,16 +252,16 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the key of the DKIM record with the RSA key. The record's value is unique to the domain, so the record
+// proof is the key of the DKIM record with the RSA key. The value of this record is unique to the domain, so the record
 // proves that the team controls the domain's DNS. The values of the other required records are the same for all teams
 // and prove nothing.
 const proof = "dkim"
 
-// unproved is the key of a check for domains that received mail before the proof was required. The check is deleted
-// when the domain is proved or after 72 hours.
+// unproved is the key of a check that exists only for domains that received mail before the proof was required. The
+// check is deleted when the domain is proved or after 72 hours.
 const unproved = "unproved"
 
-// proved reports whether the proof was found. A proof that has been missing for at most 72 hours also counts.
+// proved reports whether the proof has been found. A proof that has been missing for at most 72 hours also counts.
 func (d *Domain) proved() bool {
 	s := d.checks[proof].Status
 	return s == Verified || s == TemporaryFailure
@@ -272,7 +274,7 @@ func (d *Domain) inReceivingGrace() bool {
 
 func (d *Domain) returnPathHost() string { return d.ReturnPath + "." + d.Name }
 
-// TrackingHost returns the host of tracked links, or "" if the host's record is not verified.
+// TrackingHost returns the domain's link-tracking host, or "" if the host's record is not verified.
 func (d *Domain) TrackingHost() string {
 	if d.TrackingSubdomain == "" || d.checks["tracking"].Status != Verified || !d.proved() {
 		return ""
@@ -288,8 +290,8 @@ func (d *Domain) tracking() Tracking {
 	return Tracking{host, d.OpenTracking, d.ClickTracking}
 }
 
-// groups returns the record keys that each enabled capability requires. Ed25519 keys and tracking are optional, so
-// their records never delay the verification of a domain.
+// groups returns, for each enabled capability, the keys of the records that it requires. Ed25519 keys and tracking are
+// optional, so their records never delay the verification of a domain.
 func (d *Domain) groups() [][]string {
 	var all [][]string
 	if d.Sending {

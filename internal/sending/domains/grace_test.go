@@ -17,7 +17,7 @@ import (
 )
 
 // clocked runs f in simulated time on an SQLite database, with the job runner and daily rechecks running. PostgreSQL
-// has its own clock, so other tests cover the behavior that both engines share. The function pass advances the
+// uses its own clock, so other tests cover the behavior that both engines share. The function pass advances the
 // simulated time and then runs the due jobs.
 func clocked(t *testing.T, dns resolve.Resolver, c domains.Config, f func(t *testing.T, s *domains.Service,
 	pass func(time.Duration)),
@@ -81,8 +81,8 @@ func mustCreate(t *testing.T, s *domains.Service, n domains.NewDomain) domains.D
 	return d
 }
 
-// If a domain's name servers fail ten times and then answer, the domain becomes verified without a second request to
-// verify.
+// If a domain's name servers fail ten times and then answer, the domain becomes verified without a second verification
+// request.
 func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	for name, broken := range map[string]resolve.Fake{
 		"servers that fail": {Fail: []string{"acme.example", "send.acme.example", "postrider._domainkey.acme.example",
@@ -109,7 +109,7 @@ func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 	}
 }
 
-// stubborn is a DNS zone in which the first look-ups of a domain fail.
+// stubborn is a DNS zone in which the first few look-ups of a domain fail.
 type stubborn struct {
 	*zone
 	failures int32
@@ -162,7 +162,7 @@ func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) erro
 	return nil
 }
 
-// Each request to verify a domain queries DNS, regardless of earlier results.
+// Each verification request for a domain queries DNS, regardless of earlier results.
 func TestVerifyLooksAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &stubborn{zone: newZone(), failures: 10}
@@ -208,7 +208,7 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		is(100*time.Hour, domains.Verified, "")
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)
-		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // a daily recheck has run by now
+		is(25*time.Hour, domains.PartiallyVerified, domains.Pending) // by now, a daily recheck has run
 		is(46*time.Hour, domains.PartiallyVerified, domains.Pending)
 		is(30*time.Hour, domains.PartiallyFailed, domains.Failed)
 
@@ -232,7 +232,7 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 	})
 }
 
-// With TrustDomains, records become verified a second after a request and not before.
+// With TrustDomains, records become verified one second after a request, not earlier.
 func TestTrustedDomainsHaveALife(t *testing.T) {
 	clocked(t, resolve.Fake{}, domains.Config{TrustDomains: true}, func(t *testing.T, s *domains.Service,
 		pass func(time.Duration)) {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// lookUpMax is the time limit for looking up all records of a domain.
+// lookUpMax is the time limit for looking up all records for a domain.
 const lookUpMax = 15 * time.Second
 
 // lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the record's
@@ -78,8 +78,8 @@ func judged(err error, ok func() bool) finding {
 	return absent
 }
 
-// hasMX reports whether host is among the MX records. If best is true, hasMX also requires that no other record is
-// preferred over the host's.
+// hasMX reports whether host is among the MX records. If best is true, no other MX record may have a better preference
+// than the host's record.
 func hasMX(all []resolve.MX, host string, best bool) bool {
 	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
 	if i < 0 {
@@ -88,7 +88,7 @@ func hasMX(all []resolve.MX, host string, best bool) bool {
 	return !best || !slices.ContainsFunc(all, func(m resolve.MX) bool { return m.Pref < all[i].Pref })
 }
 
-// unquoted returns a TXT value without the quotes that some zone editors add.
+// unquoted returns a TXT value without the quotation marks that some zone editors add.
 func unquoted(text string) string {
 	return strings.TrimSpace(strings.ReplaceAll(strings.ReplaceAll(text, `" "`, ""), `"`, ""))
 }
@@ -107,8 +107,8 @@ func sameSPF(text, want string) bool {
 	return false
 }
 
-// sameDKIM reports whether the DKIM record text has the same public key as the record want. The order and spacing of
-// the record's tags do not matter (RFC 6376 section 3.6.1).
+// sameDKIM reports whether two DKIM records have the same public key. The order and spacing of their tags do not matter
+// (RFC 6376 section 3.6.1).
 func sameDKIM(text, want string) bool {
 	key := dkimTag(want, "p")
 	return key != "" && dkimTag(unquoted(text), "p") == key
@@ -124,10 +124,10 @@ func dkimTag(record, name string) string {
 	return ""
 }
 
-// lookUpCAA looks up which certificate authorities may issue certificates for the domain's root. If CAA records exist,
-// they must include the configured issuer, so that links can be served with TLS. If no CAA records exist, the finding
-// is needless. If counts is false, the caller must ignore the finding. A failed query counts only if the record was
-// needed before.
+// lookUpCAA looks up which certificate authorities may issue certificates for the registrable domain. If CAA records
+// exist, they must include the configured issuer, so that links can be served with TLS. If no CAA records exist,
+// lookUpCAA returns the finding needless. If lookUpCAA returns counts == false, the caller must ignore the finding. A
+// failed query counts only if the record was needed before.
 func lookUpCAA(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) (f finding, counts bool) {
 	root, err := publicsuffix.EffectiveTLDPlusOne(d.Name)
 	if err != nil || c.CAAIssuer == "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// slow is a DNS resolver that holds its answers until the expected number of queries is waiting; it never answers MX
+// slow is a DNS resolver that delays its answers until the expected number of queries is waiting; it never answers MX
 // queries.
 type slow struct {
 	resolve.Fake
@@ -33,7 +33,7 @@ func (s slow) TXT(ctx context.Context, name string) ([]string, error) {
 	return s.Fake.TXT(ctx, name)
 }
 
-// All records of a domain are queried concurrently, with a common time limit.
+// All records for a domain are queried concurrently, with a shared time limit.
 func TestLookUpIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &Config{Default: Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test"}, Selector: "a",
@@ -61,8 +61,8 @@ func TestLookUpIsBounded(t *testing.T) {
 	})
 }
 
-// A finding is used only if the domain still has the record, at the same name as during the look-up. The test covers
-// every kind of record.
+// A finding is used only if the domain still has the record and its name has not changed since the look-up. The test
+// covers every kind of record.
 func TestFindingsOfMovedRecords(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.a.test"}, {Key: "dkim", FQDN: "k.a.test"},
 		{Key: "tracking", FQDN: "links.a.test"}}

@@ -13,10 +13,10 @@ import (
 // dnsName is a DNS name at which a domain has records.
 type dnsName struct {
 	name    string
-	host    bool     // true for hosts of return paths or tracked links, false for the domain itself
+	host    bool     // true for return-path and link-tracking hosts, false for the domain itself
 	field   string   // the API field that determines the name
 	records []string // keys of the records at the name; nil for former tracking hosts
-	tracked bool     // sent emails may have links to the name
+	tracked bool     // links in sent emails may point to the name
 }
 
 // names returns the DNS names at which the domain has records, starting with the domain's own name.
@@ -40,8 +40,8 @@ func (d *Domain) names() []dnsName {
 	return all
 }
 
-// reserves reports whether the domain reserves a name. A name is reserved if a record of the domain was found there or
-// if sent emails may have links to the name.
+// reserves reports whether the domain reserves a name. A name is reserved if one of the domain's records was found
+// there or if links in sent emails may point to the name.
 func (d *Domain) reserves(n dnsName) bool {
 	return n.tracked || slices.ContainsFunc(n.records, func(key string) bool {
 		s := d.checks[key].Status
@@ -49,9 +49,9 @@ func (d *Domain) reserves(n dnsName) bool {
 	})
 }
 
-// registerNames registers the names that a proved domain reserves, and releases all other names of the domain. The
-// result has the names that are already registered for another team. A unique index prevents concurrent transactions
-// from registering a name twice. The domain's row must exist.
+// registerNames registers the names that a proved domain reserves, and releases all other names registered for the
+// domain. The result contains the names that are already registered for another team. A unique index prevents
+// concurrent transactions from registering a name twice. The domain's row must exist.
 func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
@@ -66,7 +66,7 @@ func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost
 	return slices.DeleteFunc(wanted, func(n dnsName) bool { _, other := others[n.name]; return !other }), nil
 }
 
-// withRecordsAbsent returns a copy of the findings with all records at lost names set to absent, because the lost names
+// withRecordsAbsent returns a copy of the findings in which all records at lost names are absent, because those names
 // belong to another team's domain.
 func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]finding {
 	found = maps.Clone(found)
@@ -81,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. Names of the domain whose id is the parameter but are ignored.
+// team's host. Names that belong to the domain with the id but are ignored.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {
@@ -116,7 +116,7 @@ func nameTaken(n dnsName) error {
 		"another label.", n.name, n.field)
 }
 
-// errorOrNameTaken returns err if err is not nil. If err is nil, errorOrNameTaken returns the fault for the first name
+// errorOrNameTaken returns err if it is not nil. If err is nil, errorOrNameTaken returns the fault for the first name
 // in lost.
 func errorOrNameTaken(err error, lost []dnsName) error {
 	if err != nil {

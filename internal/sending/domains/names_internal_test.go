@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The names of a domain are its own name, the return-path host if sending is enabled, and all tracking hosts, including
-// former ones.
+// A domain's names are its own name, the return-path host if sending is enabled, and all current and former tracking
+// hosts.
 func TestNames(t *testing.T) {
 	names := func(d Domain) (all []string) {
 		for _, n := range d.names() {

@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// meanwhile runs f on both database engines. After f has called arm, the function do starts when a transaction is about
-// to run a statement that contains the text asks. The transaction continues when do has ended or is blocked by the
-// transaction.
+// meanwhile runs f on both database engines. After f has called arm, the function do starts as soon as a transaction is
+// about to run a statement that contains the string asks. The transaction continues once do has returned or has been
+// blocked by the transaction.
 func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	arm func(do func() error) (ended func() error))) {
 	run := func(t *testing.T, url string) {
@@ -62,7 +62,7 @@ func meanwhile(t *testing.T, asks string, f func(t *testing.T, d *db.DB,
 	t.Run("postgres", func(t *testing.T) { run(t, dbtest.PostgresURL(t)) })
 }
 
-// hold claims the look-up job of a domain, like a worker.
+// hold claims the look-up job for a domain, as a worker does.
 func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	t.Helper()
 	j = jobs.Job{Kind: domains.VerifyKind, Payload: domainID, Attempt: 1}
@@ -75,7 +75,7 @@ func hold(t *testing.T, d *db.DB, domainID string) (j jobs.Job) {
 	return j
 }
 
-// A request to verify a domain takes effect even if the result of a look-up is being recorded.
+// A verification request takes effect even if the result of a look-up is being recorded at the same time.
 func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 	meanwhile(t, "DELETE FROM domain_names", func(t *testing.T, d *db.DB, arm func(func() error) func() error) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})
@@ -134,8 +134,8 @@ func TestUpdateWhileALookUpIsRecorded(t *testing.T) {
 	})
 }
 
-// If verification of a claim is requested during a look-up, another look-up follows soon, because the first look-up may
-// have been too early.
+// If verification of a claim is requested during a look-up, another look-up follows soon, because the current one may
+// have started too early.
 func TestVerifyAClaimDuringALook(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, newZone(), domains.Config{})

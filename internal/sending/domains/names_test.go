@@ -27,7 +27,8 @@ func together(all ...func()) {
 	wg.Wait()
 }
 
-// If one team adds a domain while another team adds a domain at its return-path host, one of the requests is refused.
+// If one team adds a domain while another team adds a domain at its return-path host, one of the two requests is
+// refused.
 func TestNamesAreAddedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newServiceWith(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})
@@ -49,7 +50,7 @@ func TestNamesAreAddedByOneTeam(t *testing.T) {
 	})
 }
 
-// If a domain and another team's domain at its return-path host are proved concurrently, only one of them becomes
+// If a domain and another team's domain at its return-path host are proved concurrently, only one of the two becomes
 // verified.
 func TestNamesAreProvedByOneTeam(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// inHand claims the job with a deduplication key, like a worker, and returns the job.
+// inHand claims the job with the given deduplication key, as a worker does, and returns the job.
 func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Attempt: 1, CreatedAt: time.Now()}
@@ -26,7 +26,7 @@ func inHand(t *testing.T, d *db.DB, dedupe string) jobs.Job {
 	return j
 }
 
-// left returns the number of jobs with a deduplication key, and how many of these jobs are claimed.
+// left returns the number of jobs with the given deduplication key, and how many of them are claimed.
 func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	t.Helper()
 	if err := d.QueryRow(t.Context(), `SELECT COUNT(*), COUNT(*) FILTER (WHERE holder <> '') FROM jobs WHERE dedupe = $1`,
@@ -37,7 +37,7 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 }
 
 // If the database fails at any point of a look-up, the look-up either records all findings or fails and keeps its job.
-// If the outcome of the commit is unknown, the findings may be recorded although the look-up fails.
+// If the outcome of the commit is unknown, the findings may be recorded even though the look-up fails.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()
@@ -65,8 +65,8 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 	}
 }
 
-// If the database fails during the look-up that finds a claim's proof, or during the look-up that transfers the domain,
-// either all changes are recorded or none.
+// Two look-ups are tested: the one that finds a claim's proof and the one that transfers the domain. If the database
+// fails during one of them, either all changes are recorded or none.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
 		"handing over": domains.ClaimCompleted} {
@@ -117,7 +117,7 @@ func TestClaimWithoutDatabase(t *testing.T) {
 	}
 }
 
-// Without a database, no operation reports success or a missing domain.
+// If the database is unavailable, no operation reports success or a missing domain.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s, _, _ := build(t, d, newZone(), domains.Config{TrustDomains: true})

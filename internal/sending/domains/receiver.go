@@ -8,12 +8,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Receiver holds the data of a host that is needed to receive mail.
+// Receiver holds the data that is needed to receive mail for a host.
 type Receiver struct {
 	TeamID     string
 	DomainID   string
-	CatchAll   bool // a proved receiving domain; its team receives mail for every local part
-	ReturnPath bool // the host of a domain's return paths
+	CatchAll   bool // the host is a proved receiving domain; its team receives mail for every local part
+	ReturnPath bool // the host is a domain's return-path host
 }
 
 // Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. The
@@ -39,9 +39,9 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	return to, nil
 }
 
-// receiverAt looks up the host among the domains and among the return-path hosts. If the host is one team's domain and
-// another team's return-path host, the return-path host takes precedence as long as its domain may send. Only rows
-// written before names were registered can cause a conflict between a domain and a return-path host.
+// receiverAt looks up the host both among the domains and among the return-path hosts. If the host is one team's domain
+// and another team's return-path host, the return-path host takes precedence as long as its domain may send. Only rows
+// that were written before names were registered can cause such a conflict between a domain and a return-path host.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

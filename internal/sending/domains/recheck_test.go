@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A domain is rechecked a day after its last look-up, or after an hour if one of its records is missing.
+// A domain is rechecked a day after its last look-up, or an hour after it if a record is missing.
 func TestRecheckSchedule(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})

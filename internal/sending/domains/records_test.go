@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/resolve"
 )
 
-// Each kind of DNS record is compared by its own rules.
+// Each kind of DNS record is compared according to its own rules.
 func TestLookUpOne(t *testing.T) {
 	const spf, key = "v=spf1 include:spf.host.example ~all", "v=DKIM1; k=rsa; p=MIIB"
 	dns := resolve.Fake{
@@ -52,8 +52,8 @@ func TestLookUpOne(t *testing.T) {
 	}
 }
 
-// Look-ups become less frequent with the time since the owner's request or since the latest record became pending,
-// whichever is later.
+// Look-ups become less frequent over time. The time is counted from the owner's request or from when the latest record
+// became pending, whichever is later.
 func TestRecheckAfter(t *testing.T) {
 	for _, c := range []struct {
 		waited time.Duration
@@ -80,7 +80,7 @@ func TestRecheckAfter(t *testing.T) {
 	}
 }
 
-// CAA records with the tag issue at the domain's root determine which authorities may issue certificates.
+// At the registrable domain, CAA records with the tag issue determine which authorities may issue certificates.
 func TestLookUpCAA(t *testing.T) {
 	caa := func(all ...resolve.CAA) resolve.Fake {
 		return resolve.Fake{CAARecords: map[string][]resolve.CAA{"acme.example": all}}

@@ -88,7 +88,7 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// Unreadable rows cause internal errors, unlike missing rows.
+// Rows that cannot be read cause internal errors, whereas missing rows do not.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	ctx, d := t.Context(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})

@@ -29,10 +29,10 @@ const (
 	hintTopic   = "domains"
 	cacheFor    = time.Second // maximum age of cached data if the hint about a change is lost
 	cacheMax    = 10_000
-	keyDelay    = 5 * time.Second // before the generation of an RSA key in advance
+	keyDelay    = 5 * time.Second // wait before an RSA key is generated in advance
 
 	unprovedMax = 1000
-	trackedMax  = 50 // maximum tracking subdomains per domain, including former ones
+	trackedMax  = 50 // maximum number of tracking subdomains per domain, including former ones
 )
 
 // Deps are the dependencies of a Service.
@@ -43,12 +43,12 @@ type Deps struct {
 	Keys     *keyring.Keyring
 	DNS      resolve.Resolver // must not cache, because users verify records that they have just published
 	Log      *slog.Logger
-	// HasScheduled reports whether a domain has scheduled emails. A claim waits until no emails are scheduled.
+	// HasScheduled reports whether a domain has scheduled emails. A claim waits until no more emails are scheduled.
 	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
-	// SentSince reports whether a team has sent emails from a domain since a time. A claim waits as long as the owner
-	// sends emails.
+	// SentSince reports whether a team has sent emails from a domain since the given time. A claim waits as long as the
+	// owner is sending emails.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
-	// Notify enqueues an email to the owner of a team, in the transaction that records a claim of the team's domain.
+	// Notify enqueues an email to the owner of a team, in the transaction that records a claim to the team's domain.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
 	// GenerateRSA generates a DKIM key. If GenerateRSA is nil, dkim.GenerateRSA is used, which takes about a tenth of a
 	// second.
@@ -108,7 +108,7 @@ func (s *Service) invalidate(tx *db.Tx, domainID string) {
 }
 
 // Run keeps one generated RSA key ready until ctx ends. When a new domain uses the key, Run generates the next one.
-// Generating a key takes 0.1 s or more. Run waits for keyDelay before each key, so that a node starts faster.
+// Generating a key takes 0.1 s or more. Run waits for keyDelay before each key, so that nodes start faster.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {
@@ -159,10 +159,10 @@ func (s *Service) newKeys(d *Domain) error {
 	return nil
 }
 
-// Capabilities says whether a domain sends and receives. A nil value leaves a capability unchanged.
+// Capabilities says whether a domain can send and receive. A nil value leaves a capability unchanged.
 type Capabilities struct{ Sending, Receiving *bool }
 
-// NewDomain is a request to add a domain. An empty string selects the default of a field.
+// NewDomain is a request to add a domain. An empty string selects the default value of a field.
 type NewDomain struct {
 	Name              string
 	Region            string
@@ -238,7 +238,7 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 // track changes the tracking subdomain. If the domain has reached trackedMax, track accepts only a former tracking
 // subdomain of the domain.
 func (d *Domain) track(label string) error {
-	d.rememberTracking() // rows of older releases may lack the current subdomain in Tracked
+	d.rememberTracking() // in rows from older releases, Tracked may lack the current subdomain
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
 		return fault.Invalidf("tracking_subdomain", "The domain has had %d tracking subdomains, whose links go on "+
 			"working, and can have no more. Set the `tracking_subdomain` field to one of them.", len(d.Tracked))
@@ -249,8 +249,8 @@ func (d *Domain) track(label string) error {
 	return nil
 }
 
-// rememberTracking adds the tracking subdomain to Tracked if its record is verified or went missing recently. Sent
-// emails may have links to the subdomain, so it is never removed from Tracked.
+// rememberTracking adds the tracking subdomain to Tracked if its record is verified or went missing recently. Links in
+// sent emails may point to the subdomain, so it is never removed from Tracked.
 func (d *Domain) rememberTracking() {
 	s := d.checks["tracking"].Status
 	if (s == Verified || s == TemporaryFailure) && !slices.Contains(d.Tracked, d.TrackingSubdomain) {
@@ -258,7 +258,7 @@ func (d *Domain) rememberTracking() {
 	}
 }
 
-// foundAll returns findings that mark every record of a domain as present.
+// foundAll returns findings that mark every record for a domain as present.
 func (s *Service) foundAll(d *Domain) map[string]finding {
 	found := map[string]finding{}
 	for _, r := range s.c.Records(d) {
@@ -267,15 +267,15 @@ func (s *Service) foundAll(d *Domain) map[string]finding {
 	return found
 }
 
-// Create adds a domain. Create generates the keys only after all checks. Unique indexes refuse names that another team
-// adds concurrently.
+// Create adds a domain. Create generates the keys only after all checks have passed. Unique indexes reject names that
+// another team adds concurrently.
 func (s *Service) Create(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	return s.create(ctx, teamID, n, false)
 }
 
-// AddVerified adds a domain or finds the team's existing domain of that name, and verifies the domain without querying
-// DNS. If an existing domain has no tracking subdomain, AddVerified sets the requested tracking subdomain. AddVerified
-// is for development and fails unless Config.TrustDomains is set.
+// AddVerified adds a domain, or finds the team's existing domain with that name, and verifies the domain without
+// querying DNS. If an existing domain has no tracking subdomain, AddVerified sets the requested tracking subdomain.
+// AddVerified is for development and fails unless Config.TrustDomains is set.
 func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (Domain, error) {
 	if !s.c.TrustDomains {
 		return Domain{}, errors.New("domains are verified by DNS: trust_domains is off")
@@ -360,8 +360,8 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	return s.checkCount(ctx, r, d.TeamID)
 }
 
-// checkCount returns an error if a team has too many unverified domains. Concurrent requests of a team may exceed the
-// limit for unverified domains.
+// checkCount returns an error if a team has too many unverified domains. If a team sends requests concurrently, it may
+// exceed the limit on unverified domains.
 func (s *Service) checkCount(ctx context.Context, r db.Reader, teamID string) error {
 	n, err := unprovedDomains(ctx, r, teamID, s.c.UnprovedMax)
 	if err != nil {
@@ -388,7 +388,7 @@ func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, err
 	return getDomain(ctx, s.DB.Reader, teamID, domainID)
 }
 
-// Exists reports whether the team has a domain with the given id.
+// Exists reports whether the team has a domain with a given id.
 func (s *Service) Exists(ctx context.Context, teamID, domainID string) (bool, error) {
 	_, err := getDomain(ctx, s.DB.Reader, teamID, domainID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -411,14 +411,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Domai
 	return listDomains(ctx, s.DB.Reader, teamID, p)
 }
 
-// Change is a change of a domain; nil leaves a setting unchanged.
+// Change is a change to a domain's settings; nil leaves a setting unchanged.
 type Change struct {
 	OpenTracking, ClickTracking *bool
 	TLS, TrackingSubdomain      *string
 	Capabilities                Capabilities
 }
 
-// Update changes a domain's settings. Records that are required from now on start as not_started.
+// Update changes a domain's settings. Newly required records have the state not_started.
 func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -450,7 +450,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		d.Status = d.overall()
 		saveDomain(ctx, tx, &d)
 		lost, err := s.registerNames(ctx, tx, &d)
-		// The next look-up reports names that were lost before this change.
+		// Names that were lost before this change are reported by the next look-up.
 		lost = slices.DeleteFunc(lost, func(n dnsName) bool {
 			return !slices.ContainsFunc(added, func(a dnsName) bool { return a.name == n.name })
 		})
@@ -462,7 +462,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 	})
 }
 
-// Delete deletes a domain. Scheduled emails of a deleted domain fail at their scheduled time. If the domain is a
+// Delete deletes a domain. Scheduled emails from a deleted domain fail at their scheduled time. If the domain is a
 // placeholder, its claim is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -590,7 +590,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if len(s.signing) >= cacheMax {
 		clear(s.signing)
 	}
-	// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change of the domain clears the
+	// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the
 	// cache immediately.
 	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil

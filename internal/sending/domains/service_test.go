@@ -37,7 +37,7 @@ func (h *heard) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error 
 	return nil
 }
 
-// zone is a DNS resolver whose records may be changed concurrently with queries.
+// zone is a DNS resolver whose records can be changed while queries are in progress.
 type zone struct {
 	mu sync.Mutex
 	resolve.Fake
@@ -168,7 +168,7 @@ func TestVerification(t *testing.T) {
 		}
 		h.mu.Unlock()
 
-		// If a record disappears, the domain may still send, and the record's state shows that it is missing.
+		// If a record disappears, the domain may still send, and the record's state shows that the record is missing.
 		dns.set(func(f *resolve.Fake) { delete(f.TXTRecords, "postrider._domainkey.acme.example") })
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)

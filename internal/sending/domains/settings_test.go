@@ -61,8 +61,8 @@ func TestTrackingHost(t *testing.T) {
 	}
 }
 
-// A tracking subdomain is kept in Tracked once its record was verified, even if the record or the setting changes
-// later.
+// Once the record of a tracking subdomain has been verified, the subdomain stays in Tracked, even if the record or the
+// setting changes later.
 func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	tracks := func(found ...finding) Domain {
 		d := Domain{Sending: true, TrackingSubdomain: "links", Tracked: []string{"old"},

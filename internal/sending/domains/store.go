@@ -68,7 +68,7 @@ func getDomain(ctx context.Context, r db.Reader, teamID, domainID string) (Domai
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1 AND team_id = $2`, domainID, teamID))
 }
 
-// lockDomain serializes the transactions that change a domain, because each transaction writes the whole row.
+// lockDomain serializes the transactions that change a domain, because each of them writes the whole row.
 func lockDomain(ctx context.Context, tx *db.Tx, domainID string) error {
 	if err := tx.Serialize(ctx, "domain "+domainID); err != nil {
 		return fmt.Errorf("wait for others that change domain %s: %w", domainID, err)
@@ -84,7 +84,7 @@ func domainToChange(ctx context.Context, tx *db.Tx, teamID, domainID string) (Do
 	return getDomain(ctx, tx.Reader, teamID, domainID)
 }
 
-// domainByID has no team parameter, because its callers know only the domain's id.
+// domainByID does not require a team id, because its callers know only the domain's id.
 func domainByID(ctx context.Context, r db.Reader, domainID string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE id = $1`, domainID))
 }
@@ -94,16 +94,16 @@ func domainByName(ctx context.Context, r db.Reader, teamID, name string) (Domain
 		name, teamID))
 }
 
-// domainOwned returns the domain with the given name. The domain may belong to any team, because claims concern domains
-// of other teams.
+// domainOwned returns the domain with the given name. The domain may belong to any team, because claims concern other
+// teams' domains.
 func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	return scan(r.QueryRow(ctx, `SELECT `+columns+` FROM domains WHERE name = $1 AND NOT placeholder`, name))
 }
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
-// domainsNamed returns the domains of all teams that have one of the names, as a map by name. There is no team
-// parameter, because an incoming message names only a host.
+// domainsNamed returns all domains, of any team, that have one of the names, as a map keyed by name. No team id is
+// required, because an incoming message specifies only a host.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	rows, err := r.Query(ctx, selectNamed, names)
 	all, err := db.Collect(rows, err, scan)
@@ -114,8 +114,8 @@ func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string
 	return named, err
 }
 
-// takeNames registers names for a domain and releases all other names of the domain; it returns the names that belong
-// to another team. A name that is registered for another domain of the same team stays registered for that domain.
+// takeNames registers names for a domain and releases the domain's other names; it returns the names that belong to
+// another team. A name that is registered for another domain of the same team stays registered for that domain.
 func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (others map[string]bool, err error) {
 	all := []string{}
 	for _, n := range names {
@@ -136,8 +136,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2
 	AND name = ANY($3)`
 
-// namesOfOthers returns the names that belong to other teams, except names of the domain whose id is the parameter but.
-// The value in the map is true for hosts and false for domains.
+// namesOfOthers returns those names that belong to other teams, except names that belong to the domain with the id but.
+// In the returned map, the value is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}
@@ -167,7 +167,8 @@ func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err e
 const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1
 	AND status IN ('not_started', 'pending', 'failed') LIMIT $2) AS few`
 
-// unprovedDomains returns the number of the team's unverified domains, including placeholders, but at most limit.
+// unprovedDomains returns the number of unverified domains that the team has, including placeholders, but at most
+// limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
 	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
 	return n, err

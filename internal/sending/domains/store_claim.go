@@ -53,8 +53,8 @@ func openClaims(ctx context.Context, r db.Reader, teamID, name string) ([]Claim,
 
 const selectClaimedSince = `SELECT EXISTS (SELECT 1 FROM domain_claims WHERE name = $1 AND created_at > $2)`
 
-// claimedSince reports whether any team has claimed the name since a time. If so, the owner is not notified of a new
-// claim.
+// claimedSince reports whether any team has claimed the name since the given time. If so, the owner is not notified of
+// a new claim.
 func claimedSince(ctx context.Context, r db.Reader, name string, since time.Time) (found bool, err error) {
 	if err = r.QueryRow(ctx, selectClaimedSince, name, since.UnixMicro()).Scan(&found); err != nil {
 		err = fmt.Errorf("look for claims of %s: %w", name, err)
@@ -78,15 +78,15 @@ func saveClaim(ctx context.Context, tx *db.Tx, c *Claim) {
 		db.Micros(c.ProvenAt), db.Micros(c.WarnedAt), db.Micros(c.RemindedAt))
 }
 
-// endClaims ends the open claims of a placeholder. The caller must have checked that the placeholder belongs to the
+// endClaims ends the open claims for a placeholder. The caller must have checked that the placeholder belongs to the
 // team.
 func endClaims(ctx context.Context, tx *db.Tx, domainID string, status ClaimStatus) {
 	tx.Queue(ctx, `UPDATE domain_claims SET status = $2, blocked_reason = '' WHERE domain_id = $1
 		AND status IN ('pending', 'verified', 'blocked')`, domainID, string(status))
 }
 
-// ownerOf returns the domain that has the given name in any team. If no team has the name, ownerOf returns the zero
-// Domain.
+// ownerOf returns the domain with the given name, no matter which team has it. If no team has the name, ownerOf returns
+// the zero Domain.
 func ownerOf(ctx context.Context, r db.Reader, name string) (Domain, error) {
 	d, err := domainOwned(ctx, r, name)
 	if fault.KindOf(err) == fault.NotFound {

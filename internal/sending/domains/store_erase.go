@@ -7,7 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 200 // maximum rows deleted in one transaction
+const eraseRows = 200 // maximum number of rows deleted in one transaction
 
 // EraseTeam deletes the domains and claims of a team, which releases their names. EraseTeam records no events, because
 // the team no longer exists.

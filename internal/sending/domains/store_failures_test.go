@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// store implements the dependencies and listeners that package domains calls. Each method runs a database statement,
-// which the test can make fail.
+// store implements the dependencies and event listeners that package domains calls. Each method runs a database
+// statement that the test can make fail.
 type store struct{ d *db.DB }
 
 func (s store) Recorded(ctx context.Context, tx *db.Tx, _ []events.Event) error {
@@ -45,7 +45,7 @@ type operations struct {
 	d           *db.DB
 	dns         *zone
 	s, trusting *domains.Service // s without TrustDomains, trusting with TrustDomains
-	n           int              // number of the domain added last
+	n           int              // number of the last domain that was added
 	domain      domains.Domain
 	claim       domains.Claim
 	job         jobs.Job
@@ -76,7 +76,7 @@ func (o *operations) addVerified() {
 	}
 }
 
-// begin starts another team's claim of the domain and claims the look-up job, like a worker.
+// begin starts another team's claim to the domain and claims the look-up job, as a worker does.
 func (o *operations) begin() {
 	o.t.Helper()
 	var err error
@@ -87,7 +87,7 @@ func (o *operations) begin() {
 	o.job = inHand(o.t, o.d, o.claim.DomainID)
 }
 
-// beginVerified adds a verified domain and starts another team's claim of it.
+// beginVerified adds a verified domain and starts another team's claim to it.
 func (o *operations) beginVerified() {
 	o.t.Helper()
 	o.addVerified()
@@ -103,10 +103,10 @@ func (o *operations) prove() {
 	o.job = inHand(o.t, o.d, o.claim.DomainID)
 }
 
-// look handles a look-up job, which finds all records.
+// look handles a look-up job that finds all records.
 func (o *operations) look() error { return o.trusting.Kind().Handle(o.t.Context(), o.job) }
 
-// rows returns the row counts of the domain tables as text.
+// rows returns the row counts of the domain tables as a string.
 func (o *operations) rows() (text string) {
 	o.t.Helper()
 	for _, what := range []string{`COUNT(*) FROM domains`, `COUNT(*) FROM domain_claims`, `COUNT(*) FROM jobs`,
@@ -121,7 +121,7 @@ func (o *operations) rows() (text string) {
 	return text
 }
 
-// operation is an operation to test, with an optional preparation.
+// operation is an operation to test, with an optional setup function.
 type operation struct {
 	name    string
 	prepare func()
@@ -199,7 +199,7 @@ func (o *operations) onClaims() []operation {
 	}
 }
 
-// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
+// If any database statement in an operation fails, the operation returns an error and leaves the database unchanged.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, dns := t.Context(), newZone()

@@ -27,8 +27,8 @@ func TestQueriesUseTheirIndexes(t *testing.T) {
 				explain, column := "EXPLAIN QUERY PLAN ", 3
 				if !d.Alone() {
 					explain, column = "EXPLAIN ", 0
-					// The tables of this test are empty. With sequential scans disabled, PostgreSQL chooses the same plan as for many
-					// rows.
+					// The tables in this test are empty. With sequential scans disabled, PostgreSQL chooses the same plan that it
+					// would use for many rows.
 					if _, err := tx.Exec(t.Context(), `SET LOCAL enable_seqscan = off`); err != nil {
 						return err
 					}

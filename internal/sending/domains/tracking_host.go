@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// IsTrackingHost reports whether a host, in lower-case ASCII, is or was the verified host of a domain's tracked links.
-// Sent emails may have links to a current or former tracking host. IsTrackingHost has no team parameter, because a
-// request names only the host.
+// IsTrackingHost reports whether a host, given in lower-case ASCII, is or was a domain's verified link-tracking host.
+// Links in sent emails may point to a current or former tracking host. IsTrackingHost does not require a team id,
+// because a request specifies only the host.
 func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {

@@ -58,7 +58,7 @@ func TestTracksForgets(t *testing.T) {
 }
 
 // Once verified, a tracking subdomain keeps working after the setting changes. A former tracking subdomain also works
-// while it is set again but not yet verified, and after a further change.
+// after it is set again, even before it is verified, and after another change.
 func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const name = "shop.example"

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// upgrade runs the domain migrations again on rows of the previous release.
+// upgrade runs the domain migrations again on rows from the previous release.
 func upgrade(t *testing.T, d *db.DB, statements ...string) {
 	t.Helper()
 	for _, text := range append([]string{`DROP TABLE domain_names`, `DROP INDEX domains_unproved`,
@@ -33,8 +33,8 @@ func asBefore(checks, name string) string {
 	return `UPDATE domains SET status = 'verified', checks = '` + checks + `' WHERE name = '` + name + `'`
 }
 
-// If a domain received mail before the proof was required, it keeps receiving during a grace period and shows the
-// missing record. The domain's other capabilities stop immediately, because another team could misuse them.
+// If a domain received mail before the proof was required, it continues to receive mail during a grace period and shows
+// the missing record. The domain's other capabilities stop immediately, because another team could misuse them.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

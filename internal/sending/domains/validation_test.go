@@ -16,7 +16,7 @@ import (
 )
 
 // A domain is refused if one of its names belongs to the operator or another team, and the error names the request
-// field. No keys are generated for refused domains.
+// field. No keys are generated if the domain is refused.
 func TestNamesThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{TrustDomains: true, ManagedDomain: "managed.example",

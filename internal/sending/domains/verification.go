@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// finding is the result of looking up a DNS record.
+// finding is the result of a look-up of a DNS record.
 type finding int
 
 const (
@@ -16,13 +16,13 @@ const (
 	needless // the record is not needed
 )
 
-// judge applies findings to a domain and returns the changed domain. The function judge is pure.
+// judge applies findings to a domain and returns the changed domain. The function judge has no side effects.
 func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {
 		d.checks = map[string]check{}
 	}
-	d.rememberTracking() // rows of older releases may lack the current subdomain in Tracked
+	d.rememberTracking() // in rows from older releases, Tracked may lack the current subdomain
 	for key, f := range found {
 		if f == needless {
 			delete(d.checks, key)
@@ -39,8 +39,8 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 	return d
 }
 
-// updateReceivingGrace updates the check unproved, which lets the domain receive without the proof. If the look-up got
-// no answer, the record counts as missing, so that the grace period ends.
+// updateReceivingGrace updates the check unproved, which allows the domain to receive mail without the proof. If the
+// look-up got no answer, the record counts as missing, so that the grace period ends.
 func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -53,8 +53,8 @@ func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next returns the next state of a record. A record that was never looked up has 72 hours from now. For pending records
-// of older releases, which have no stored start time, the parameter began is the start time.
+// next returns the next state of a record. A record that has never been looked up has 72 hours from now. For pending
+// records from older releases, which have no stored start time, the parameter began is used as the start time.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
 	case f == present:
@@ -78,7 +78,7 @@ func next(c check, f finding, began, now time.Time) check {
 	return c
 }
 
-// restart returns the domain after a request to verify it. All records that are not verified become pending.
+// restart returns the domain as it is after a verification request. All records that are not verified become pending.
 func restart(d Domain, records []Record, now time.Time) Domain {
 	d.checks = maps.Clone(d.checks)
 	if d.checks == nil {

@@ -95,7 +95,7 @@ func restart(d Domain, records []Record, now time.Time) Domain {
 }
 
 // prune deletes the checks of records that the domain no longer needs. The parameter records lists the records that the
-// domain still needs. If a deleted record is needed again, its check starts from not_started.
+// domain still needs. If a deleted check is needed again, its record starts as not_started.
 func (d *Domain) prune(records []Record) {
 	d.checks = maps.Clone(d.checks)
 	maps.DeleteFunc(d.checks, func(key string, _ check) bool {
@@ -107,7 +107,7 @@ func (d *Domain) prune(records []Record) {
 }
 
 // recheckAfter returns the delay until the next look-up. The delay is short at first, because the owner is probably
-// waiting, and grows with time.
+// waiting, and grows over time.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
 	began := d.VerifySince
 	for _, c := range d.checks {
@@ -128,7 +128,7 @@ func recheckAfter(d *Domain, now time.Time) time.Duration {
 	return 30 * time.Minute
 }
 
-// hasPending reports whether a record of the domain is pending.
+// hasPending reports whether any of the domain's records is pending.
 func (d *Domain) hasPending() bool {
 	for _, c := range d.checks {
 		if c.Status == Pending {

@@ -105,8 +105,8 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// A domain that received mail before the proof was required keeps receiving for 72 hours after its first look-up, even
-// if DNS does not answer.
+// A domain that received mail before the proof was required continues to receive mail for 72 hours after its first
+// look-up, even if DNS does not answer.
 func TestExcuse(t *testing.T) {
 	d := Domain{Receiving: true, VerifySince: t0.Add(-90 * 24 * time.Hour),
 		checks: map[string]check{"receiving": {Status: Verified}, unproved: {Status: TemporaryFailure}}}
@@ -345,7 +345,7 @@ func TestJudgeClaim(t *testing.T) {
 	}
 }
 
-// The owner is reminded a day before the grace period of three days ends.
+// The owner is reminded a day before the three-day grace period ends.
 func TestOwnersAreReminded(t *testing.T) {
 	for warned, want := range map[time.Duration]bool{48*time.Hour - time.Microsecond: false, 48 * time.Hour: true,
 		90 * time.Hour: true} {
@@ -356,7 +356,7 @@ func TestOwnersAreReminded(t *testing.T) {
 	}
 }
 
-// A look-up without an answer does not change a blocked claim.
+// A look-up that gets no answer does not change a blocked claim.
 func TestNoAnswerLeavesAClaimBlocked(t *testing.T) {
 	c := Claim{Status: ClaimBlocked, BlockedReason: blockedActivity, ProvenAt: t0.Add(-time.Hour),
 		WarnedAt: t0.Add(-time.Hour), ExpiresAt: t0}
@@ -369,7 +369,7 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 	c := Claim{Token: "00ff"}
 	for _, x := range []struct {
 		text              string
-		current, tolerant bool // whether the record counts without and with LegacyAliases
+		current, tolerant bool // whether the record counts without LegacyAliases, and with it
 	}{
 		{"postrider-domain-verification=00ff", true, true},
 		{`"postrider-domain-verification=00ff"`, true, true},
@@ -385,7 +385,7 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 	}
 }
 
-// If a domain's host changed during a look-up, findings for the former host are not applied to the new host.
+// If a domain's host changes during a look-up, findings for the former host are not applied to the new host.
 func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.acme.example"}, {Key: "tracking", FQDN: "links.acme.example"},
 		{Key: "receiving", FQDN: "acme.example"}}
@@ -397,9 +397,9 @@ func TestFindingsOfOtherRecordsDoNotCount(t *testing.T) {
 	}
 }
 
-// judge deletes the check of a record that is no longer needed and keeps the checks of all other records.
+// judge deletes the check for a record that is no longer needed and keeps all other checks.
 func TestJudgeTakesAllFindings(t *testing.T) {
-	for range 20 { // Repeated, because the iteration order of a map is random.
+	for range 20 { // repeated, because map iteration order is random
 		d := judge(Domain{Sending: true, checks: map[string]check{"caa": {Status: Pending}}},
 			map[string]finding{"caa": needless, "mx": present, "spf": present, "dkim": present, "tracking": present}, t0)
 		if _, caa := d.checks["caa"]; caa || len(d.checks) != 4 || d.Status != Verified || !d.CheckedAt.Equal(t0) {
@@ -408,8 +408,8 @@ func TestJudgeTakesAllFindings(t *testing.T) {
 	}
 }
 
-// The CAA record is listed as long as existing CAA records at the root make it necessary. When the CAA record is no
-// longer necessary, its check is deleted.
+// The CAA record is listed as long as other CAA records at the registrable domain make it necessary. When the CAA
+// record is no longer necessary, its check is deleted.
 func TestCAAIsNeededForATime(t *testing.T) {
 	c := &Config{CAAIssuer: "letsencrypt.org"}
 	d := Domain{Name: "acme.example", Sending: true, TrackingSubdomain: "links", checks: map[string]check{}}

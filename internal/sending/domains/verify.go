@@ -13,14 +13,14 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// VerifyKind is the kind of jobs that look up a domain's DNS records.
+// VerifyKind is the job kind for look-ups of a domain's DNS records.
 const VerifyKind = "domains.verify"
 
 const (
-	recheckEvery = 24 * time.Hour // interval between look-ups of domains without pending records
-	missingEvery = time.Hour      // interval between look-ups of domains with a missing record
+	recheckEvery = 24 * time.Hour // interval between look-ups for domains without pending records
+	missingEvery = time.Hour      // interval between look-ups for domains with a missing record
 	recheckBatch = 500
-	trustAfter   = time.Second // delay with TrustDomains until records count as found
+	trustAfter   = time.Second // with TrustDomains, how long it takes until records count as found
 )
 
 // Verify schedules a look-up of the domain's records and returns without waiting for the look-up.
@@ -43,8 +43,8 @@ func (s *Service) Verify(ctx context.Context, teamID, domainID string) error {
 	})
 }
 
-// checkNow makes a look-up of the domain due now. With TrustDomains the look-up is due a second later, so that clients
-// can observe the pending state.
+// checkNow makes a look-up for the domain due now. With TrustDomains, the look-up is due one second later, so that
+// clients can observe the pending state.
 func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	at := tx.Now()
 	if s.c.TrustDomains {
@@ -61,13 +61,13 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
-// lookUpJob returns a look-up job that is due now. The job's lane is the team.
+// lookUpJob returns a look-up job for a domain, due now. The lane of the job is the team's id.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}
 }
 
-// Kind returns the job kind of look-ups. Look-ups mostly wait for name servers, which may not answer, so many run
-// concurrently. After internal errors, look-ups are retried without limit.
+// Kind returns the job kind for look-ups. Look-ups mostly wait for name servers, which may not answer, so many of them
+// run concurrently. After internal errors, look-ups are retried without limit.
 func (s *Service) Kind() jobs.Kind {
 	return jobs.Kind{Name: VerifyKind, Handle: s.verify, Workers: 64, PerLane: 16, Lease: 2 * time.Minute,
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
@@ -149,8 +149,8 @@ func sameRecords(found map[string]finding, asked, now []Record) map[string]findi
 	return found
 }
 
-// Recheck enqueues look-ups of domains whose last look-up was a day ago, or an hour ago if a record is missing. The
-// caller runs Recheck periodically.
+// Recheck enqueues a look-up for each domain whose last look-up was at least a day ago, or an hour ago if a record is
+// missing. The caller runs Recheck periodically.
 func (s *Service) Recheck(ctx context.Context) error {
 	now := s.DB.Now()
 	all, err := overdue(ctx, s.DB.Reader, now.Add(-recheckEvery), now.Add(-missingEvery), recheckBatch)

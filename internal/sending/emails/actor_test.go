@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// schedule schedules an email in an hour and returns its id.
+// schedule schedules an email to be sent in one hour and returns its id.
 func (f *fixture) schedule(t *testing.T) string {
 	t.Helper()
 	s := hello("a@one.example")
@@ -40,8 +40,8 @@ func (f *fixture) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// A job from a newer release with an unknown kind of actor stays in the queue, because a node of that release can
-// handle it.
+// A job with an unknown kind of actor, enqueued by a newer release, stays in the queue, because a node with that
+// release can handle it.
 func TestUnknownKindOfActorWaits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.schedule(t)
@@ -56,8 +56,8 @@ func TestUnknownKindOfActorWaits(t *testing.T) {
 	})
 }
 
-// Emails without an actor kind, which older releases wrote, have an API key as their actor. On PostgreSQL, where the
-// test can check it, the upgrade does not rewrite the rows.
+// If an older release stored an email without an actor kind, its actor is an API key. The upgrade does not rewrite the
+// rows; the test can check this only on PostgreSQL.
 func TestEmailsFromBeforeActors(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		kept, orphan := f.schedule(t), f.schedule(t)
@@ -104,7 +104,7 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 	})
 }
 
-// An email's row stores its actor, for every kind of actor.
+// The row of an email stores its actor, for every kind of actor.
 func TestEmailsKnowTheirActor(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},

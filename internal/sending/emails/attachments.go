@@ -52,7 +52,8 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 	return kept, nil
 }
 
-// discardFiles deletes files that no row refers to. If a deletion fails, a later sweep deletes the file.
+// discardFiles deletes the files of attachments that are stored in no row. If a deletion fails, a later sweep deletes
+// the file.
 func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
@@ -61,7 +62,7 @@ func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	}
 }
 
-// downloadPurpose is the purpose of download tokens. Tokens with another purpose are refused.
+// downloadPurpose is the purpose for which download tokens are signed. Tokens with another purpose are refused.
 const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
@@ -80,14 +81,14 @@ func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID 
 	return getAttachment(ctx, s.DB.Reader, teamID, emailID, attachmentID)
 }
 
-// DownloadURL returns a URL from which the attachment can be downloaded without an API key until it expires.
+// DownloadURL returns a URL from which the attachment can be downloaded without an API key, until the URL expires.
 func (s *Service) DownloadURL(a *Attachment, now time.Time) (link string, expires time.Time) {
 	expires = keyring.LinkExpiry(now)
 	token := s.Keys.Sign(downloadPurpose, expires, a.TeamID, a.EmailID, a.ID)
 	return s.c.PublicURL + "/download/" + token, expires
 }
 
-// Download opens the attachment for a token created by DownloadURL. The caller must close the content.
+// Download opens the attachment specified by a token from DownloadURL. The caller must close the returned reader.
 func (s *Service) Download(ctx context.Context, token string) (Attachment, io.ReadCloser, error) {
 	ids, err := s.Keys.Verify(downloadPurpose, token, time.Now())
 	if errors.Is(err, keyring.ErrExpired) {
@@ -108,7 +109,7 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 	}
 	content, err := s.open(ctx, &a)
 	if isLost(err) {
-		// A file is deleted after its row. If the file is missing, the row may have been deleted since it was read.
+		// A row is deleted before its file. If the file is missing, the row may have been deleted after it was read.
 		if _, gone := getAttachment(ctx, s.DB.Reader, ids[0], ids[1], ids[2]); gone != nil {
 			return a, nil, gone
 		}
@@ -118,8 +119,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unreadable converts an error of reading content to a fault of kind Unavailable if a retry may succeed. Errors about
-// lost content, cancellation and other faults are returned unchanged.
+// unreadable converts an error that occurred while content was read to a fault of kind Unavailable, if a retry may
+// succeed. Errors about lost content, cancellation and other faults are returned unchanged.
 func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err

@@ -76,7 +76,7 @@ func TestSweepFiles(t *testing.T) {
 		s.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("kept"), HasContent: true}}
 		f.Send(s)
 		kept := f.keys(t)
-		// The attachment's blob key is changed to the form of older releases, which contains the email's id.
+		// The attachment's blob key is changed to the form used by older releases, which contains the email's id.
 		old := f.Send(s)
 		for _, key := range f.keys(t) {
 			if slices.Contains(kept, key) {
@@ -166,7 +166,7 @@ func TestFetchThatFailsEndsTheEmail(t *testing.T) {
 		s := hello("a@one.example")
 		s.Attachments = []emails.Upload{{Path: gone.URL + "/x"}}
 		id := f.Send(s)
-		// The first tries to fetch fail, and the test skips the waits after these tries.
+		// All attempts to fetch the file fail; the test skips the waits between them.
 		f.release(t, func() bool {
 			if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
 				_, err := f.Queue.Move(t.Context(), tx, emails.FetchKind, f.Acme.TeamID, id, time.Now().Add(-time.Second))

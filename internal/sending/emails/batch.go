@@ -14,10 +14,10 @@ import (
 // Batch is the result of SendBatch.
 type Batch struct {
 	IDs    []string
-	Errors []BatchError // the refused emails of a permissive batch
+	Errors []BatchError // the emails in a permissive batch that were refused
 }
 
-// BatchError is the reason why one email of a batch was refused.
+// BatchError is the reason why one email in a batch was refused.
 type BatchError struct {
 	Index   int    `json:"index"`
 	Message string `json:"message"`
@@ -110,8 +110,8 @@ func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*dr
 	return some, nil
 }
 
-// consumeLimit counts emails against the limits of an actor; it counts all addressed recipients, including suppressed
-// recipients and recipients of scheduled emails.
+// consumeLimit counts emails against an actor's limits; it counts all recipients, including suppressed recipients and
+// recipients of scheduled emails.
 func (s *Service) consumeLimit(ctx context.Context, tx *db.Tx, by teams.Actor, drafts []*draft) error {
 	if !by.Limited {
 		return nil
@@ -128,7 +128,7 @@ func countEach(drafts []*draft) []int {
 	return recipients
 }
 
-// BadBatchSize returns the error for a batch of n emails, which is too few or too many.
+// BadBatchSize returns the error for a batch whose size, n emails, is too small or too large.
 func BadBatchSize(n int) error {
 	return fault.Invalidf("", "A batch must have 1 to %d emails; this one has %d.", MaxBatch, n)
 }

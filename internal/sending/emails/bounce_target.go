@@ -23,12 +23,12 @@ type BounceTarget struct {
 type BounceRecipient struct{ Address, Domain string }
 
 // BounceTarget returns the email that a bounce or complaint refers to. The email may belong to any team. If the email
-// does not exist, the error is a NotFound fault.
+// does not exist, BounceTarget returns a NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
 	return bounceTarget(ctx, s.DB.Reader, emailID)
 }
 
-// TeamsOf returns, by email id, the team of each email that belongs to one of the given teams.
+// TeamsOf returns a map from email id to team id for the emails that belong to one of the given teams.
 func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[string]string, error) {
 	if len(teamIDs) == 0 || len(emailIDs) == 0 {
 		return nil, nil
@@ -36,7 +36,8 @@ func (s *Service) TeamsOf(ctx context.Context, teamIDs, emailIDs []string) (map[
 	return teamsOf(ctx, s.DB.Reader, teamIDs, emailIDs)
 }
 
-// FromMessageID returns the email id contained in a Message-ID that this package created. The email need not exist.
+// FromMessageID returns the email id contained in a Message-ID that this package created. The email does not have to
+// exist.
 func FromMessageID(messageID string) (emailID string, ok bool) {
 	local, _, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(messageID), "<"), "@")
 	if !ok || !id.Valid(local) {
@@ -45,7 +46,7 @@ func FromMessageID(messageID string) (emailID string, ok bool) {
 	return strings.ToLower(local), true
 }
 
-// ReportHistory maps each recipient of an email to the types of events recorded so far.
+// ReportHistory maps each recipient of an email to the types of the events recorded for it so far.
 type ReportHistory map[string][]events.Type
 
 // First reports whether an event is the first of its type for a recipient, and adds the type to the history. First
@@ -59,9 +60,9 @@ func (b ReportHistory) First(address string, t events.Type) bool {
 	return true
 }
 
-// LockReportHistory returns the types of the events recorded so far for some recipients of an email. LockReportHistory
-// locks the recipients, so that other calls for the same recipients wait until the transaction ends. The caller records
-// more events in the same transaction.
+// LockReportHistory returns the types of the events recorded so far for the given recipients of an email.
+// LockReportHistory locks the recipients, so that other calls for the same recipients wait until the transaction ends.
+// The caller should record new events in the same transaction.
 func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	addresses []string) (ReportHistory, error) {
 	before, err := lockRecipients(ctx, tx, teamID, emailID, addresses)
@@ -74,7 +75,7 @@ func LockReportHistory(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	return before, nil
 }
 
-// References returns the Message-IDs in a sent email's In-Reply-To and References fields, nearest first.
+// References returns the Message-IDs in a sent email's In-Reply-To and References fields, the nearest ancestor first.
 func (s *Service) References(ctx context.Context, teamID, emailID string) (all []string, err error) {
 	header, err := headersOf(ctx, s.DB.Reader, teamID, emailID)
 	for _, name := range []string{"In-Reply-To", "References"} {

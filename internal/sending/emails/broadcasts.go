@@ -8,18 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Decision says whether a broadcast's emails may be sent now. A decision also applies to retries of emails that were
-// tried before.
+// Decision says whether emails from a broadcast may be sent now. A decision also applies to retries.
 type Decision int
 
 // The decisions.
 const (
 	Deliver  Decision = iota
 	Withhold          // the emails wait
-	Discard           // the emails become canceled
+	Discard           // the emails are canceled
 )
 
-// RecordUnsubscribed records, in the caller's transaction, that a recipient used the unsubscribe link of an email. If
+// RecordUnsubscribed records, in the caller's transaction, that a recipient used the unsubscribe link in an email. If
 // the team has no email with this id, RecordUnsubscribed does nothing.
 func (s *Service) RecordUnsubscribed(ctx context.Context, tx *db.Tx, teamID, emailID, address string) error {
 	e := events.Event{TeamID: teamID, EmailID: emailID, Type: events.EmailUnsubscribed}

@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Bulk mail has a separate lane, for immediate and for scheduled emails.
+// Bulk mail has a separate lane, both for immediate and for scheduled emails.
 func TestBulkHasItsLane(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		lane := emails.Lane("one.example", f.Acme.TeamID, true)

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// oddTexts returns unusual texts to test in every field that becomes part of a header.
+// oddTexts returns unusual strings that are tested in every field that becomes part of a header.
 func oddTexts() []string {
 	all := []string{"", " ", "\t", "a\tb", "\r\nX: y", "\x00", "\x01", "\x7f", "\xff", "\ufffd", "é", "日本語", "😀", "\u2028",
 		"\u202e", "a/b", "a/", "/b", "a/b/c",
@@ -60,7 +60,7 @@ var headerFields = map[string]func(s *emails.Send, text string){
 }
 
 // Every accepted email can be composed into lines that mail hosts accept. All other emails are refused with an error
-// about the request.
+// that is caused by the request.
 func TestWhatIsAcceptedComposes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		accepted := 0
@@ -78,8 +78,8 @@ func TestWhatIsAcceptedComposes(t *testing.T) {
 	})
 }
 
-// sendOdd sends one email per text and returns the ids of the accepted emails. Emails with attachments are sent one by
-// one, and all other emails in a batch.
+// sendOdd sends one email for each string and returns the ids of the accepted emails. Emails with attachments are sent
+// one by one, and all other emails in a batch.
 func (f *fixture) sendOdd(t *testing.T, set func(*emails.Send, string), texts []string) map[string]string {
 	t.Helper()
 	all := make([]emails.Send, len(texts))

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Without a database, no operation returns success or NotFound.
+// If the database is unavailable, no operation returns success or NotFound.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	f := newFixture(t, d)

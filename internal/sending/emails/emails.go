@@ -1,51 +1,53 @@
-// Package emails accepts emails for sending, stores them with their states, and provides the data for delivering them.
+// Package emails accepts emails for sending, stores them with their states, and provides the data needed to deliver
+// them.
 //
 // # Invariants
 //
-// One transaction accepts an email. The transaction that accepts an email writes the email, its bodies and recipients,
-// its first event, its idempotency record, and its jobs. When Send returns without an error, all rows of the email are
+// Each email is accepted in one transaction. The transaction writes the email, its bodies and recipients, its first
+// event, its idempotency record, and its jobs. When Send returns without an error, all database rows for the email are
 // on disk.
 //
 // An email has one delivery job for each destination domain. An email that is tracked or has a topic has one delivery
 // job for each recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the
-// delivery jobs later. Emails that share a content ([Service.Enqueue]) have no separate bodies.
+// delivery jobs later. Emails that share content ([Service.Enqueue]) do not have bodies of their own.
 //
-// An accepted email is never lost. Every email ends as delivered, bounced, failed, suppressed or canceled. Until an
-// email ends, it has a job.
+// An accepted email is never lost. Every email ends up delivered, bounced, failed, suppressed or canceled. Until an
+// email reaches one of these states, it has a job.
 //
 // # States
 //
 //	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
 //	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, in the order of the list above. A state is replaced only by a state of a higher rank. Events
+// Each state has a rank, in the order of the list above. A state is replaced only by a state with a higher rank. Events
 // may therefore arrive in any order and more than once. Most emails skip most states.
 //
-// Only an email as a whole can be scheduled, sent or canceled. In all other cases, an email has the highest-ranked
-// state of its recipients, with two exceptions. An email is suppressed only if all its recipients are suppressed. An
+// Only an email as a whole can be scheduled, sent or canceled. Otherwise, the state of an email is the highest-ranked
+// state among its recipients, with two exceptions. An email is suppressed only if all its recipients are suppressed. An
 // open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes opened or
 // clicked only after delivery.
 //
 // # Failures
 //
-// If Send fails, it has accepted no email, and the idempotency key can be used again. If the database connection is
-// lost during the commit, the error says that the email may have been accepted.
+// If Send fails, no email was accepted, and the idempotency key can be used again. If the database connection is lost
+// during the commit, the error says that the email may have been accepted.
 //
-// Attachments are stored before the transaction. SweepFiles deletes attachments without an email. The jobs of this
-// package are retried without limit when the database or the file store fails. Outages of the database or the file
-// store never make an email fail. An email fails, for example, if an attachment cannot be fetched or its sender may no
-// longer send.
+// Attachments are stored before the transaction starts. SweepFiles deletes the files of attachments that belong to no
+// email. The jobs in this package are retried without limit if the database or the file store fails. An outage of the
+// database or the file store therefore never makes an email fail. An email fails, for example, if an attachment cannot
+// be fetched or its sender may no longer send.
 //
 // # Topics
 //
-// An email with a topic goes only to recipients who subscribe to that topic (see package contacts). Each recipient of
-// an email with a topic gets a separate message and job. A recipient who does not subscribe becomes failed without
-// affecting the other recipients. An email with a topic fails only if no recipient is mailed.
+// An email with a topic is sent only to recipients who subscribe to that topic (see package contacts). Each recipient
+// of an email with a topic gets a separate message and job. For a recipient who does not subscribe, the state becomes
+// failed; the other recipients are not affected. An email with a topic fails only if it is sent to none of its
+// recipients.
 //
 // # Out of scope
 //
-// The package neither signs messages nor sends them by SMTP; package delivery does both. Attachments given by path are
-// fetched after the email is accepted.
+// The package neither signs messages nor sends them by SMTP; package delivery does both. Attachments specified by a
+// path are fetched after the email is accepted.
 package emails
 
 import (
@@ -78,14 +80,15 @@ const (
 	Complained State = "complained"
 )
 
-// rank orders the states. A state is replaced only by a state of a higher rank (API reference section 8.8).
+// rank defines the order of the states. A state is replaced only by a state with a higher rank (API reference section
+// 8.8).
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
-// settled is the lowest rank of a state in which no further messages are sent to a recipient.
+// settled is the lowest rank at which no more messages are sent to a recipient.
 var settled = rank[Delivered]
 
-// stateOf maps an event type to the state that the event leads to.
+// stateOf maps each event type to the state that results from the event.
 var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.EmailQueued: Queued,
 	events.EmailSent:    Sent,
 	events.EmailDelayed: Delayed, events.EmailDelivered: Delivered, events.EmailOpened: Opened,
@@ -93,27 +96,27 @@ var stateOf = map[events.Type]State{events.EmailScheduled: Scheduled, events.Ema
 	events.EmailBounced: Bounced, events.EmailFailed: Failed, events.EmailSuppressed: Suppressed,
 	events.EmailCanceled: Canceled, events.EmailComplained: Complained}
 
-// Limits of one email (API reference section 8.1).
+// These are the limits for one email (API reference section 8.1).
 const (
-	MaxRecipients  = 50                  // recipients per field, for each of to, cc and bcc
-	MaxBatch       = 100                 // emails in one request
+	MaxRecipients  = 50                  // maximum number of recipients in each of the fields to, cc and bcc
+	MaxBatch       = 100                 // maximum number of emails in one request
 	MaxTags        = 75                  //
-	MaxTagLength   = 256                 // characters of a tag's name and of its value
-	MaxAttachments = 100                 // each may require a stored file or a download
+	MaxTagLength   = 256                 // maximum length of a tag's name, and of its value, in characters
+	MaxAttachments = 100                 // each attachment may require a stored file or a download
 	MaxHeaders     = 100                 // custom header fields
 	MaxSubject     = content.MaxSubject  // bytes
 	MaxAhead       = 30 * 24 * time.Hour // the latest scheduled_at
-	maxPast        = time.Minute         // maximum time by which scheduled_at may be in the past
+	maxPast        = time.Minute         // how far scheduled_at may be in the past
 	maxContentID   = 127                 // characters
 	maxFilename    = 255                 // bytes
 	maxPath        = 2048                // bytes
-	maxHeaderSize  = 64 << 10            // bytes of all custom headers
-	maxName        = 320                 // bytes of an address with its display name
+	maxHeaderSize  = 64 << 10            // maximum total size of all custom headers, in bytes
+	maxName        = 320                 // maximum size of an address with its display name, in bytes
 	keyLifetime    = 24 * time.Hour      // lifetime of an idempotency key
 	shareDefault   = 48 * time.Hour      // also the maximum
 )
 
-// Tag is a name and a value with which a sender labels an email.
+// Tag is a label, with a name and a value, that a sender attaches to an email.
 type Tag struct {
 	Name  string `json:"name"`
 	Value string `json:"value"`
@@ -139,7 +142,7 @@ type Upload struct {
 	Path        string
 }
 
-// Send is a request to send an email. Each address may have a display name.
+// Send is a request to send one email. Each address may have a display name.
 type Send struct {
 	From        string
 	To          []string
@@ -147,8 +150,8 @@ type Send struct {
 	Bcc         []string
 	ReplyTo     []string
 	Subject     string
-	HTML        *string // nil if not given
-	Text        *string // nil if not given; "" for no text part
+	HTML        *string // nil if not specified
+	Text        *string // nil if not specified; "" for no text part
 	Headers     []message.Field
 	Attachments []Upload
 	Tags        []Tag
@@ -159,10 +162,10 @@ type Send struct {
 	Variables   map[string]scalar.Value // of the template
 
 	template *templateVersion // set by resolveTemplate
-	values   render.Values    // values of the template's placeholders
+	values   render.Values    // values for the template's placeholders
 
-	// Broken is a rule violation that the decoder of the request has found. If Broken is not nil, the email is refused
-	// with this fault.
+	// Broken is a rule violation found by the decoder of the request. If Broken is not nil, the email is refused with this
+	// fault.
 	Broken error
 }
 
@@ -183,24 +186,24 @@ type Email struct {
 	TopicID     string
 	TemplateID  string
 	BroadcastID string
-	ContactID   string // the recipient's contact, if a broadcast or an automation sent the email
+	ContactID   string // id of the recipient's contact, if a broadcast or an automation sent the email
 	LastEvent   State
 	ScheduledAt time.Time // zero if the email is not scheduled
 	CreatedAt   time.Time
 
-	// These fields are set only when a single email is read, not in lists.
+	// These fields are set only when a single email is read, not in list results.
 	HTML   *string
 	Text   *string
 	bulk   bool
-	isRaw  bool // the sender composed the message
+	isRaw  bool // whether the sender composed the message
 	shared shared
 
-	hasHTML         bool // the email has an unshared HTML body, and this package composes the message
-	onePerRecipient bool // each recipient gets a separate message
+	hasHTML         bool // whether the email has its own HTML body, and this package composes the message
+	onePerRecipient bool // whether each recipient gets a separate message
 }
 
 // canUnsubscribe reports whether the email has unsubscribe links. The links apply to the email's topic. If the email
-// has no topic, the links apply to all broadcasts and automations of the team.
+// has no topic, the links apply to all of the team's broadcasts and automations.
 func (e *Email) canUnsubscribe() bool {
 	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
 }
@@ -213,7 +216,7 @@ type Recipient struct {
 	UpdatedAt time.Time
 }
 
-// Attachment is a file of an email.
+// Attachment is a file attached to an email.
 type Attachment struct {
 	ID          string
 	EmailID     string
@@ -226,10 +229,10 @@ type Attachment struct {
 	path        string
 }
 
-// Inline reports whether the HTML body can refer to the attachment by a content id.
+// Inline reports whether the HTML body can refer to the attachment by its content id.
 func (a *Attachment) Inline() bool { return a.ContentID != "" }
 
-// Attempt is one try to deliver an email to a destination, with the SMTP conversation.
+// Attempt is a record of one try to deliver an email to a destination, including the SMTP conversation.
 type Attempt struct {
 	ID           string
 	TeamID       string

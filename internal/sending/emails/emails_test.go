@@ -42,7 +42,7 @@ func each(t *testing.T, run func(t *testing.T, f *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) { run(t, newFixture(t, d)) })
 }
 
-// hello returns a request of the team Acme to send an email from acme.example.
+// hello returns a request from the team Acme to send an email from acme.example.
 var hello = testnode.Hello
 
 func (f *fixture) state(emailID string) emails.State {
@@ -50,7 +50,7 @@ func (f *fixture) state(emailID string) emails.State {
 	return f.Email(emailID).LastEvent
 }
 
-// release runs the jobs of package emails until done returns true.
+// release runs the jobs defined by package emails until done returns true.
 func (f *fixture) release(t *testing.T, done func() bool) {
 	t.Helper()
 	defer f.Run(f.Emails.Kinds()...)()
@@ -153,8 +153,8 @@ func TestSuppressedRecipients(t *testing.T) {
 		if err != nil || len(o.To) != 1 || o.To[0] != "here@one.example" {
 			t.Errorf("outgoing to %v, %v", o.To, err)
 		}
-		// A hard bounce suppresses the address in the transaction that records it. The bounce of a test address does
-		// not suppress the address.
+		// A hard bounce suppresses the address in the transaction that records it. A bounce from a test address does not
+		// suppress the address.
 		for address, b := range map[string]*events.Bounce{"hard@one.example": {Type: "Permanent", Suppress: true},
 			"soft@one.example": {Type: "Transient"}, "play@one.example": {Type: "Permanent", Suppress: true, Simulated: true}} {
 			f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: some, Type: events.EmailBounced, Recipient: address,
@@ -226,7 +226,7 @@ func TestRescheduleDuringRelease(t *testing.T) {
 			var released error
 			ended := make(chan struct{})
 			work := func() { released = release.Handle(t.Context(), j); close(ended) }
-			if i > 0 { // in the first iteration, the job runs after Reschedule
+			if i > 0 { // in the first iteration, the job runs only after Reschedule
 				go work()
 			}
 			err := f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id, "in 1 hour")
@@ -394,7 +394,7 @@ func TestHeaderInjection(t *testing.T) {
 	}
 }
 
-// The id of an email contains the time of the transaction that accepted it, by the clock that all nodes share.
+// An email's id contains the time of the transaction that accepted it, according to the clock that all nodes share.
 func TestIDIsOfTheTransaction(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		e, err := f.Emails.Get(t.Context(), f.Acme.TeamID, f.Send(hello("a@one.example")))

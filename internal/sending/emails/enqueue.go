@@ -19,14 +19,14 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// MaxEnqueue is the maximum number of emails in one call of Enqueue. The emails share a transaction, which takes some
-// tens of milliseconds. On SQLite the transaction blocks all other writes.
+// MaxEnqueue is the maximum number of emails in one call to Enqueue. All emails are written in one transaction, which
+// takes a few tens of milliseconds. On SQLite, the transaction blocks all other writes.
 const MaxEnqueue = 500
 
-// These are limits of shared contents and of the values for their placeholders.
+// These are limits for shared content and for the values of its placeholders.
 const (
 	MaxPlaceholders = 10_000    // in a content
-	MaxValues       = 512 << 10 // bytes of the variables of one email
+	MaxValues       = 512 << 10 // maximum total size of one email's variables, in bytes
 )
 
 // Mailing holds the data that many emails share, including their content.
@@ -36,8 +36,8 @@ type Mailing struct {
 	TopicID     string
 	Tags        []Tag
 
-	// If SkipUnmailable is true, Enqueue writes no email for a recipient that is suppressed or may not be mailed. The
-	// recipient's result contains the reason.
+	// If SkipUnmailable is true, Enqueue writes no email for a recipient who is suppressed or may not be mailed. The
+	// result for this recipient contains the reason.
 	SkipUnmailable bool
 
 	by      teams.Actor
@@ -45,17 +45,17 @@ type Mailing struct {
 	from    domains.Sender
 	sender  message.Address
 	bulk    bool
-	single  *draft // the rendered draft of MailingByTemplate; nil for other mailings
+	single  *draft // the draft rendered by MailingByTemplate; nil for other mailings
 }
 
-// MailingRecipient is the recipient of one email of a mailing, with the values for the placeholders.
+// MailingRecipient is the recipient of one email in a mailing, with the values for the placeholders.
 type MailingRecipient struct {
 	Address string        // address with or without a display name
-	Values  render.Values // ignored by a Mailing of MailingByTemplate
+	Values  render.Values // ignored if MailingByTemplate created the Mailing
 
 	// ContactID is the id of the recipient's contact, "" for none. If ContactID is set, Address and Refused (why the
 	// contact may not be mailed) must have been read from package contacts in the same transaction. Enqueue does not look
-	// up the contact's address and refusal again.
+	// up the contact's address and the refusal again.
 	ContactID string
 	Refused   contacts.Refusal
 }
@@ -70,9 +70,9 @@ type EnqueueResult struct {
 // AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share a content. Mailing checks that the content, without values, is a valid email and
+// Mailing prepares emails that share content. Mailing checks that the content, without values, is a valid email and
 // that the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
-// seconds. The emails are delivered as bulk mail if bulk is true or their header marks them as bulk mail.
+// seconds. The emails are delivered as bulk mail if bulk is true or if their header marks them as bulk mail.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.Contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {
@@ -81,8 +81,8 @@ func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string,
 	return s.MailingOf(ctx, by, c, bulk)
 }
 
-// MailingOf is like Mailing, but the content need not be stored yet. Callers use MailingOf to check whether emails
-// could be sent with a content. Enqueue requires a stored content.
+// MailingOf is like Mailing, but the content does not have to be stored yet. Callers use MailingOf to check whether
+// emails with this content could be sent. Enqueue requires that the content is stored.
 func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Compiled, bulk bool) (*Mailing, error) {
 	if err := by.RequireUnlimited(); err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func (s *Service) MailingOf(ctx context.Context, by teams.Actor, c *content.Comp
 
 // Enqueue writes an email and its delivery job for each of at most MaxEnqueue recipients, in the caller's transaction.
 // The emails share their content. Enqueue returns a result for each recipient, in the order of the recipients. If
-// Enqueue returns an error, the caller must roll back the transaction. If the error is an exceeded quota, Enqueue has
-// written no rows, and the caller may continue the transaction. For a suppressed recipient, Enqueue writes an email in
-// the state suppressed.
+// Enqueue returns an error, the caller must roll back the transaction. If the error is that a quota is exceeded,
+// however, Enqueue has written no rows, and the caller may continue the transaction. For a suppressed recipient,
+// Enqueue writes an email in the state suppressed.
 func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []MailingRecipient) ([]EnqueueResult, error) {
 	if len(to) > MaxEnqueue {
 		return nil, fmt.Errorf("enqueue %d emails at once: the limit is %d", len(to), MaxEnqueue)
@@ -216,11 +216,11 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 type enqueueItem struct {
 	*Email
 	at      int   // index in the list of recipients
-	size    int64 // size of the texts in bytes
+	size    int64 // size of the email's text and HTML in bytes
 	refused contacts.Refusal
 }
 
-// skipReason returns the reason why an address is not mailed, or "" if it is mailed.
+// skipReason returns the reason why no email is sent to an address, or "" if the email is sent.
 func skipReason(key string, blocked map[string]suppressions.Suppression, refused contacts.Refusal) string {
 	if _, ok := blocked[key]; ok {
 		return AddressSuppressed
@@ -228,8 +228,8 @@ func skipReason(key string, blocked map[string]suppressions.Suppression, refused
 	return string(refused)
 }
 
-// emailOf creates one email of a mailing, with rendered sender, reply-to and subject. The parameter size is the size of
-// the email's texts in bytes.
+// emailOf creates one email in a mailing, with the rendered sender, reply-to addresses and subject. The parameter size
+// is the size of the email's text and HTML in bytes.
 func (s *Service) emailOf(tx *db.Tx, m *Mailing, to MailingRecipient, size int64) (*Email, error) {
 	c, values := m.content, m.content.UsedValues(to.Values)
 	n := 0

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// news returns a content with placeholders in every part.
+// news returns content with placeholders in every part.
 func news() content.Content {
 	html := `<p>Dear {{{NAME|reader}}}, <a href="https://acme.example/{{{CODE}}}">read this</a>.</p>`
 	return content.Content{From: "{{{FROM|Acme}}} <news@acme.example>", Subject: "News for {{{NAME|you}}}",
@@ -28,7 +28,7 @@ func news() content.Content {
 		Headers: []message.Field{{Name: "X-Campaign", Value: "spring {{{CODE}}}"}}}
 }
 
-// add stores a content and returns its id.
+// add stores content and returns its id.
 func (f *fixture) add(t testing.TB, c content.Content) string {
 	t.Helper()
 	c.TeamID = f.Acme.TeamID
@@ -60,8 +60,8 @@ func (f *fixture) enqueue(t testing.TB, m *emails.Mailing,
 	return entered
 }
 
-// Each email of a mailing has its own values and equals an email that was sent separately. Emails of a mailing do not
-// store copies of the text.
+// Each email in a mailing has its own values and is identical to an email that was sent separately. Emails in a mailing
+// do not store copies of the text.
 func TestEnqueue(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -250,7 +250,7 @@ func TestEnqueueWholly(t *testing.T) {
 	})
 }
 
-// older changes an email, its content and all rows that refer to them so that they appear older.
+// older changes an email, its content and all rows that refer to them, so that they appear older.
 func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	t.Helper()
 	at, ok := id.Time(emailID)
@@ -269,7 +269,7 @@ func (f *fixture) older(t *testing.T, emailID string, by time.Duration) string {
 	return aged
 }
 
-// A content is deleted when no email uses it and it is not marked as kept.
+// Shared content is deleted when no email uses it, unless it is marked as kept.
 func TestContentsGo(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		kept := news()
@@ -293,7 +293,7 @@ func TestContentsGo(t *testing.T) {
 		if s := left(); s != "used unused kept " {
 			t.Errorf("at once there are %q", s)
 		}
-		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if their use was not recorded
+		f.change(`UPDATE contents SET used_at = 1`) // long before the emails, as if their use had not been recorded
 		f.change(`UPDATE contents SET used_at = $2 WHERE id = $1`, used, f.DB.Now().UnixMicro())
 		if s := left(); s != "used kept " {
 			t.Errorf("after a while there are %q", s)
@@ -351,7 +351,7 @@ func TestEnqueueWithoutContent(t *testing.T) {
 	})
 }
 
-// BenchmarkEnqueue enqueues emails that share a content, MaxEnqueue emails per transaction.
+// BenchmarkEnqueue enqueues emails that share content, with MaxEnqueue emails per transaction.
 func BenchmarkEnqueue(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {

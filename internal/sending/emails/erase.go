@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// These are the labels of the counts in the report of EraseAddress.
+// These are the labels of the counts in the report from EraseAddress.
 const (
 	erasedEmails  = "sent emails to nobody else, deleted"
 	erasedNames   = "sent emails to others too, in which it was replaced"
@@ -21,10 +21,10 @@ const (
 )
 
 // EraseAddress erases an address from sent emails. If the address is an email's only recipient, EraseAddress deletes
-// the email with its rows and files. If an email has other recipients, EraseAddress replaces the address in the
-// recipients, the subject, the tags, the events and the recorded SMTP conversations. EraseAddress also deletes the
-// email's content if the content contains the address, or if the sender composed the message, whose header may contain
-// the address. Emails that are not settled are kept and counted.
+// the email, including its rows and files. If an email has other recipients, EraseAddress replaces the address in the
+// email's recipients, subject, tags, events and recorded SMTP conversations. EraseAddress also deletes the email's
+// content if it contains the address. If the sender composed the message, the content is always deleted, because its
+// header may contain the address. Emails that are not settled yet are kept and counted.
 func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	erase := func(some []matchedEmail, err error) error {
@@ -136,5 +136,5 @@ func replaceInLists(a erasure.Address, text string) (string, error) {
 	return string(encoded), nil
 }
 
-// anyContains reports whether one of the texts contains the address.
+// anyContains reports whether any of the strings contains the address.
 func anyContains(a erasure.Address, texts ...string) bool { return slices.ContainsFunc(texts, a.In) }

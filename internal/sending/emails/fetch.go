@@ -14,22 +14,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// FetchKind is the kind of jobs that fetch an email's attachments given by path and then enqueue the email's delivery
-// jobs. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow hosts.
+// FetchKind is the kind of jobs that fetch those attachments of an email that are specified by path, and then enqueue
+// the email's delivery jobs. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow
+// hosts.
 const FetchKind = "emails.fetch"
 
 const (
-	// fetchTries is the number of tries after which an email fails. If the last try fetched a file, another try follows.
+	// fetchTries is the number of failed tries after which an email fails. If the last try fetched at least one file,
+	// another try follows.
 	fetchTries = 3
-	// fetchersMax is the number of emails whose attachments are fetched concurrently. Teams share the concurrent fetches.
+	// fetchersMax is the maximum number of emails whose attachments are fetched concurrently. All teams share this limit.
 	fetchersMax = 64
-	// fetchTime is the time limit of one try for one email. Files fetched within the time limit are kept for later tries.
+	// fetchTime is the time limit for one try to fetch the attachments of one email. Files fetched within the time limit
+	// are kept for later tries.
 	fetchTime = 5 * time.Minute
-	// busyMax is the maximum time for which an email waits because other emails are fetching from the same hosts.
+	// busyMax is the maximum time that an email waits while attachments of other emails are fetched from the same hosts.
 	busyMax = 6 * time.Hour
-	// fetchMemory is the maximum number of bytes fetched and stored concurrently. The limit is needed because a bucket
-	// client may hold a whole file in memory until the file is stored. A team may use as much of the memory as remains
-	// free.
+	// fetchMemory is the maximum number of bytes that are being fetched and stored at the same time. The limit is needed
+	// because a bucket client may hold a whole file in memory until the file is stored. Each team must leave as much of
+	// this memory free as it uses.
 	fetchMemory = 128 << 20
 )
 
@@ -73,11 +76,11 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 	})
 }
 
-// needsFetch reports whether the attachment is still to be fetched from its path.
+// needsFetch reports whether the attachment still has to be fetched from its path.
 func (a *Attachment) needsFetch() bool { return a.path != "" && a.blobKey == "" }
 
-// fetch downloads the attachments that were given by path and stores them, so that all delivery tries send the same
-// content. Each path is fetched once. The fetched attachments are returned even if fetch also returns an error.
+// fetch downloads the attachments that were specified by path and stores them, so that all delivery attempts send the
+// same content. Each path is fetched once. If fetch returns an error, it also returns the attachments fetched so far.
 func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetched []*Attachment, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
@@ -130,7 +133,7 @@ func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) erro
 	return s.storeFetched(ctx, a, f)
 }
 
-// copyFetched stores a copy of the content fetched for another attachment with the same path.
+// copyFetched stores a copy of the content that was fetched for another attachment with the same path.
 func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit int64) error {
 	if from.Size > limit {
 		return fmt.Errorf("%w: %d bytes, at most %d are taken", netguard.ErrTooLarge, from.Size, limit)
@@ -148,7 +151,7 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 		a.ContentType = from.ContentType
 	}
 	if err := s.storeFetched(ctx, a, r); err != nil {
-		return &storeError{err} // the content is read from the store, so the store has failed
+		return &storeError{err} // the content is read from the file store, so the file store has failed
 	}
 	return nil
 }
@@ -159,7 +162,8 @@ type storeError struct{ err error }
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// errorReader records errors of the wrapped reader, to distinguish reading errors from storing errors.
+// errorReader records errors from the wrapped reader, so that errors in reading can be distinguished from errors in
+// storing.
 type errorReader struct {
 	io.Reader
 	err error
@@ -187,8 +191,9 @@ func (s *Service) storeFetched(ctx context.Context, a *Attachment, content io.Re
 	return nil
 }
 
-// retryFetch records the fetched files and schedules another try. After the last try, retryFetch fails the email. Tries
-// do not count if the host is busy with other emails, or if this server crashes or fails.
+// retryFetch records the fetched files and schedules another try. After the last try, retryFetch marks the email as
+// failed. A try does not count if the host is busy with other emails, or if this server crashes or has an internal
+// error.
 func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched []*Attachment, cause error) error {
 	if ctx.Err() != nil {
 		s.discardFiles(ctx, fetched...)
@@ -216,9 +221,8 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// scheduleFetch finishes a release job and enqueues the fetch job of its email. When the fetch job is enqueued, all
-// recipients of the email are counted in the team's quota. Suppressions are looked up after the files have been
-// fetched.
+// scheduleFetch finishes a release job and enqueues the fetch job for the same email. At that point, all recipients of
+// the email count against the team's quota. Suppressions are looked up only after the files have been fetched.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {
@@ -233,7 +237,7 @@ func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error
 	})
 }
 
-// queuedEvent returns the event for a scheduled email that becomes queued at its scheduled time.
+// queuedEvent returns the event that records that a scheduled email is queued at its scheduled time.
 func queuedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailQueued}

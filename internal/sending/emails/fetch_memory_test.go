@@ -46,7 +46,7 @@ func hostOfSizes(t *testing.T) (*sizes, string) {
 	return s, host.URL
 }
 
-// fetch handles the fetch job of an email. The parameter tries is the number of earlier tries.
+// fetch handles the fetch job for an email. The parameter tries is the number of tries so far.
 func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	t.Helper()
 	j := f.inHand(t, emails.FetchKind, emailID)
@@ -55,8 +55,8 @@ func (f *fixture) fetch(t *testing.T, emailID string, tries int) {
 	}
 }
 
-// The size limit of a fetched file is the maximum size of an email minus the email's other parts. The limit is computed
-// in units of 57 bytes, which are 78 bytes in base64 when sent.
+// The size limit for a fetched file is the maximum size of an email minus the size of the email's other parts. The
+// limit is computed in units of 57 bytes, each of which is sent as 78 bytes of base64.
 func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	_, url := hostOfSizes(t)
 	const all = (1 << 20) / 78 // units
@@ -96,7 +96,7 @@ func TestWhatIsFetchedHasItsRoom(t *testing.T) {
 	})
 }
 
-// A later try to fetch keeps the files of earlier tries, counts their sizes, and does not request them again.
+// A later try keeps the files that earlier tries fetched, counts their sizes, and does not request them again.
 func TestLaterTryOfFetching(t *testing.T) {
 	host, url := hostOfSizes(t)
 	each(t, func(t *testing.T, f *fixture) {
@@ -129,7 +129,7 @@ func TestLaterTryOfFetching(t *testing.T) {
 	})
 }
 
-// A response that ends early counts as a failed try. After the third failed try the email fails, and its fetched files
+// A response that ends early counts as a failed try. After the third failed try, the email fails and its fetched files
 // are deleted.
 func TestFetchThatIsCutEndsTheEmail(t *testing.T) {
 	_, url := hostOfSizes(t)

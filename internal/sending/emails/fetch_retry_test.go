@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// An email whose attachments cannot be fetched is tried three times. If other emails keep a host busy, the email waits
-// up to six hours. Waits for a busy host do not count as tries, and fetched files are kept.
+// If the attachments of an email cannot be fetched, three tries are made. If other emails keep a host busy, the email
+// waits up to six hours. Waiting for a busy host does not count as a try, and files that have been fetched are kept.
 func TestFetchAgain(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		q := jobs.NewQueue(d)

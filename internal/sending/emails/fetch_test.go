@@ -22,7 +22,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// files is an HTTP host that counts total and concurrent requests. Requests below /slow block until the host is closed.
+// files is an HTTP host that counts its total and its concurrent requests. Requests below /slow block until the host is
+// closed.
 type files struct {
 	mu             sync.Mutex
 	asked          map[string]int
@@ -55,7 +56,7 @@ func (f *files) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprint(w, "content")
 }
 
-// hosts serves the files at n loopback addresses and returns the URLs.
+// hosts serves the files at n loopback addresses and returns their URLs.
 func (f *files) hosts(t *testing.T, n int) (urls []string) {
 	t.Helper()
 	f.asked, f.came, f.released = map[string]int{}, make(chan struct{}, 10_000), make(chan struct{})
@@ -79,7 +80,8 @@ func (f *fixture) handedOver(teamID string) int {
 }
 
 // If a team's attachments come from slow hosts, the team uses only its share of the concurrent fetches, and only a few
-// per host. Attachments of other teams are still fetched, and the team's email without attachments is sent on time.
+// per host. Other teams' attachments are still fetched, and an email without attachments from the same team is sent on
+// time.
 func TestSlowAttachmentsHoldUpTheirTeamAlone(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var slow files
@@ -143,7 +145,7 @@ func TestOneHostIsAskedByFewAtOnce(t *testing.T) {
 		for range 4 {
 			<-one.came
 		}
-		var good files // good has the same IP address but another port, so it counts as another host
+		var good files // good has the same IP address but a different port, so it counts as a different host
 		other := f.TeamOf("other.example")
 		e := hello("b@two.example")
 		e.From, e.Attachments = "a@other.example", []emails.Upload{{Path: good.hosts(t, 1)[0] + "/file"}}
@@ -170,7 +172,7 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
 		fails := f.Send(e)
-		// The job has the kind that older releases used before fetch jobs had a separate kind.
+		// The job has the kind that older releases used, before fetch jobs had a kind of their own.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
 		old := f.Send(e)
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {
@@ -210,8 +212,8 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 	})
 }
 
-// A failure of the file store never fails an email. The email waits until the store works again, no matter how many
-// tries that takes.
+// A failure of the file store never causes an email to fail. The email waits until the store works again, no matter how
+// many tries that takes.
 func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var host files
@@ -254,7 +256,7 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 // try would add files to a full store.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
-		tmp := filepath.Join(f.folder, ".tmp") // folder in which blobs are written
+		tmp := filepath.Join(f.folder, ".tmp") // folder to which blobs are written
 		host := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/second" {
 				if err := os.Rename(tmp, tmp+".away"); err != nil {
@@ -277,12 +279,13 @@ func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	})
 }
 
-// An email waits for the file store if a stored file cannot be read for a second attachment with the same path.
+// If a stored file cannot be read for a second attachment with the same path, the email waits until the file store
+// works again.
 func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		var mended atomic.Bool
 		host := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
-			if r.URL.Path == "/other" && !mended.Load() { // the first file is stored by now
+			if r.URL.Path == "/other" && !mended.Load() { // by now, the first file has been stored
 				path := f.onlyBlob(t)
 				// A folder can be opened like a file but cannot be read.
 				if err := errors.Join(os.Remove(path), os.Mkdir(path, 0o700)); err != nil {

@@ -13,11 +13,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Idempotency is the idempotency key of a request (API reference section 6). The zero value means no key.
+// Idempotency identifies a request by its idempotency key (API reference section 6). The zero value means no key.
 type Idempotency struct {
-	Scope string // method and path, because the same key may be used for different operations
+	Scope string // method and path, because the same key can be used for different operations
 	Key   string
-	Hash  string // hash of the payload in canonical form
+	Hash  string // hash of the payload's canonical form
 }
 
 // answer is the stored result of a request. Later requests with the same idempotency key get the same answer.
@@ -26,12 +26,12 @@ type answer struct {
 	Errors []BatchError `json:"errors,omitempty"`
 
 	key  Idempotency
-	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the id of the email; see SendThen
+	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the email's id; see SendThen
 }
 
-// unknownError returns the error of a request that may or may not have been accepted. With an idempotency key the
-// client can safely repeat the request, because the key was either stored with the email or is free. Until the result
-// of the commit is decided, a transaction that inserts the same key waits.
+// unknownError returns the error for a request that may or may not have been accepted. With an idempotency key, the
+// client can safely repeat the request, because the key either was stored together with the email or is still free. A
+// transaction that inserts the same key waits until the result of the commit is known.
 func (a *answer) unknownError(err error) error {
 	what, advice := "The email", "Repeat the request with the same idempotency key: it is not sent twice."
 	if len(a.IDs) > 1 {
@@ -46,7 +46,7 @@ func (a *answer) unknownError(err error) error {
 		Because(errors.Unwrap(err))
 }
 
-// running holds the idempotency keys of requests that this node is executing. Between nodes, the unique index of the
+// running holds the idempotency keys of requests that this node is executing. Across nodes, a unique index on the
 // idempotency table prevents duplicates.
 type running struct {
 	mu sync.Mutex
@@ -71,8 +71,8 @@ func (r *running) release(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// Once runs the function do unless a request with the key was accepted in the last 24 hours. Once is for requests
-// without a result to store. The function do must call remember in the transaction that accepts the request.
+// Once runs the function do, unless a request with the same key was accepted in the last 24 hours. Once is for requests
+// that have no result to store. The function do must call remember in the transaction that accepts the request.
 func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(context.Context, *db.Tx) error) error) error {
 	_, err := s.once(ctx, by, key, func(a *answer) error {
@@ -82,7 +82,7 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 }
 
 // OnceWithID is like Once, for requests that create a resource. The function do passes the resource's id to the
-// function remember. OnceWithID returns the id that the first request created.
+// function remember. OnceWithID returns the id of the resource that the first request created.
 func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
@@ -97,8 +97,8 @@ func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotenc
 	return r.IDs[0], nil
 }
 
-// once runs the function do unless an answer is stored for the key. Only accepted requests store an answer, in the
-// transaction that accepts them. After a failed request, its key can be used again.
+// once runs the function do, unless an answer is already stored for the key. An answer is stored only for accepted
+// requests, in the transaction that accepts them. After a request fails, its key can be used again.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
@@ -145,7 +145,7 @@ func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) 
 	return a.IDs[0], nil
 }
 
-// recall returns the stored answer for the key, or nil. If the key was used with another payload, recall returns a
+// recall returns the answer stored for the key, or nil. If the key was used with a different payload, recall returns a
 // fault.
 func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*answer, error) {
 	a, err := s.storedAnswer(ctx, teamID, key.Scope, key.Key)
@@ -157,7 +157,7 @@ func (s *Service) recall(ctx context.Context, teamID string, key Idempotency) (*
 	return a, err
 }
 
-// storedAnswer returns the answer that is stored for a key, or nil if no answer is stored.
+// storedAnswer returns the answer stored for a key, or nil if there is none.
 func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (*answer, error) {
 	a := answer{key: Idempotency{Scope: scope, Key: key}}
 	hash, response, created, err := idempotencyKey(ctx, s.DB.Reader, teamID, scope, key)
@@ -174,8 +174,8 @@ func (s *Service) storedAnswer(ctx context.Context, teamID, scope, key string) (
 	return &a, nil
 }
 
-// remember stores the answer for its idempotency key. If another request stored the same key in between, the unique
-// index is violated and the transaction is rolled back.
+// remember stores the answer under its idempotency key. If another request has stored the same key in the meantime, the
+// unique index is violated and the transaction is rolled back.
 func (s *Service) remember(ctx context.Context, tx *db.Tx, teamID string, a *answer) error {
 	if a.key.Key == "" {
 		return nil

@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Digest returns a hash of emails and their batch mode for use in [Idempotency]. Requests for the same emails have the
-// same digest, regardless of the order of their JSON members. Unknown JSON members are ignored. Digest does not copy
-// the emails' contents.
+// Digest returns a hash of the given emails and the batch mode, for use in [Idempotency]. Requests for the same emails
+// have the same digest, regardless of the order of their JSON members. Unknown JSON members are ignored. Digest does
+// not copy the content of the emails.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -35,7 +35,8 @@ func DigestTexts(all ...string) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// digester writes each value after its length, so that different lists of values never produce the same bytes.
+// digester writes the length of each value before the value, so that different lists of values never produce the same
+// bytes.
 type digester struct{ *bufio.Writer }
 
 func (w digester) number(n int) {

@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// pageRows is the number of emails that one call of ListPage reads. Including recipients, ListPage may read a hundred
-// times as many rows.
+// pageRows is the number of emails that one call to ListPage reads. If the rows for recipients are counted too,
+// ListPage may read a hundred times as many rows.
 const pageRows = 250
 
 // EmailWithRecipients is an email without its content, with the states of its recipients.
@@ -18,11 +18,11 @@ type EmailWithRecipients struct {
 	Recipients []Recipient
 }
 
-// Span is a range of time. From is included, To is not. A zero From or To means no limit on that side.
+// Span is a time range. The range includes From but not To. A zero From or To means no limit on that side.
 type Span struct{ From, To time.Time }
 
-// ListPage reads the next 250 emails of a team after a cursor, newest first, that were accepted within a range of time.
-// The result next is the cursor of the next page, or "" after the last page.
+// ListPage returns the next 250 of a team's emails that were accepted within a time range, newest first, starting after
+// the given cursor. The result next is the cursor of the next page, or "" after the last page.
 func (s *Service) ListPage(ctx context.Context, teamID string, within Span, after string) (some []EmailWithRecipients,
 	next string, err error) {
 	all, next, err := emailsPage(ctx, s.DB.Reader, teamID, within, after)
@@ -44,9 +44,9 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 	return some, next, nil
 }
 
-// ListPageTo reads the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails
-// after a cursor and returns each matching email with only the recipient that has the address. The result next is the
-// cursor of the next page, or "" after the last page.
+// ListPageTo returns the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails
+// after the given cursor. Each matching email is returned with only that recipient. The result next is the cursor of
+// the next page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)

@@ -15,7 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// automated prepares an email from a template and enqueues it for a contact, like a step of an automation.
+// automated prepares an email from a template and enqueues it for a contact, as a step in an automation does.
 func (s *stencil) automated(contactID string, in emails.ByTemplate) emails.EnqueueResult {
 	s.t.Helper()
 	ctx := s.t.Context()
@@ -41,7 +41,7 @@ func (s *stencil) contact(address string) contacts.Contact {
 	return c
 }
 
-// An email from an automation has unsubscribe links. A contact that has unsubscribed receives no further emails from
+// An email from an automation has unsubscribe links. A contact that has unsubscribed receives no more emails from
 // automations.
 func TestEmailOfAnAutomation(t *testing.T) {
 	t.Parallel()
@@ -107,7 +107,7 @@ func TestEmailOfAnAutomation(t *testing.T) {
 	})
 }
 
-// If an automation step has a sender, a subject or reply-to addresses, they replace the template's.
+// If an automation step has a sender, a subject or reply-to addresses, they replace those of the template.
 func TestMailingByTemplateReplaces(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

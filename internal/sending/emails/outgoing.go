@@ -31,17 +31,17 @@ type Delivery struct {
 	Domain  string `json:"domain"`
 	Only    bool   `json:"only,omitempty"` // the email has no other delivery job
 
-	// To has the recipients of the job: all recipients at the destination when the job was enqueued, or only one of them.
-	// At the job's first attempt its recipients cannot be settled, so Outgoing does not look up their states.
+	// To lists the job's recipients: all recipients at the destination when the job was enqueued, or only one of them. On
+	// the job's first attempt, its recipients cannot be settled yet, so the method Outgoing does not look up their states.
 	To    []string `json:"to"`
 	First bool     `json:"-"`
 
-	// Ordinal is the position in the envelope of the job's only recipient, counted from 1. Ordinal is 0 if the position is
-	// unknown. Only tracking needs Ordinal.
+	// If the job has only one recipient, Ordinal is the recipient's position in the envelope, counted from 1. Ordinal is 0
+	// if the position is unknown. Ordinal is needed only for tracking.
 	Ordinal int `json:"place,omitempty"`
 
-	// Size is the estimate of [Service.Size] for the memory to compose the email, in bytes. Size is 0 if the size is
-	// unknown.
+	// Size is the memory needed to compose the email, in bytes, as estimated by [Service.Size]. If the estimate is
+	// unknown, Size is 0.
 	Size int64 `json:"size,omitempty"`
 }
 
@@ -61,11 +61,11 @@ func DecodeDelivery(payload string) (d Delivery, err error) {
 	return d, nil
 }
 
-// bulkMark is the suffix of the lanes of bulk mail.
+// bulkMark is the suffix that marks lanes for bulk mail.
 const bulkMark = "|bulk"
 
-// Lane returns the lane of a team's mail to a destination; see [Destination]. Bulk mail has a separate lane of lower
-// priority, so that a password reset does not wait behind a newsletter.
+// Lane returns the lane for a team's mail to a destination; see [Destination]. Bulk mail has a separate lane with a
+// lower priority, so that a password reset does not wait behind a newsletter.
 func Lane(domain, teamID string, bulk bool) string {
 	lane := domain + "|" + teamID
 	if bulk {
@@ -74,8 +74,8 @@ func Lane(domain, teamID string, bulk bool) string {
 	return lane
 }
 
-// LaneTurn returns the key under which a lane takes turns at a shared resource. Each team has one key for bulk mail and
-// another for its other mail.
+// LaneTurn returns the key under which a lane takes turns to use a shared resource. Each team has one key for bulk mail
+// and another for its other mail.
 func LaneTurn(lane string) string {
 	_, turn, _ := strings.Cut(lane, "|")
 	return turn
@@ -84,19 +84,19 @@ func LaneTurn(lane string) string {
 // IsBulk reports whether a lane is for bulk mail.
 func IsBulk(lane string) bool { return strings.HasSuffix(lane, bulkMark) }
 
-// Destination returns the destination domain of a lane. The lanes of all teams to a destination domain share the
-// domain's limits.
+// Destination returns the destination domain of a lane. All teams' lanes to a destination domain share the limits for
+// that domain.
 func Destination(lane string) string {
 	domain, _, _ := strings.Cut(lane, "|")
 	return domain
 }
 
-// LaneTeam returns the team of a lane.
+// LaneTeam returns the id of the team to which a lane belongs.
 func LaneTeam(lane string) string {
 	return strings.TrimSuffix(LaneTurn(lane), bulkMark)
 }
 
-// Outgoing holds the data of an email that is needed for the delivery to one destination.
+// Outgoing holds the data needed to deliver an email to one destination.
 type Outgoing struct {
 	ID             string
 	TeamID         string
@@ -106,14 +106,14 @@ type Outgoing struct {
 	CreatedAt      time.Time
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
-	UTF8           bool     // an address or the message requires SMTPUTF8
+	UTF8           bool     // whether an address or the message requires SMTPUTF8
 	ContentMissing bool     // the content is missing although the email is not settled
 
 	row         emailRow
 	body        bodies
 	attachments []Attachment
 	fields      func() ([]message.Field, error) // set by ReleaseContent for an email with shared content
-	positions   map[string]int                  // known positions of addresses in the envelope
+	positions   map[string]int                  // positions of addresses in the envelope, as far as known
 }
 
 type bodies struct {
@@ -163,7 +163,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	return o, nil
 }
 
-// stillPending sets o.To to the recipients of the job that are not settled.
+// stillPending sets o.To to those recipients of the job that are not settled.
 func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
 	to, err := pending(ctx, s.DB.Reader, d.EmailID, d.Domain)
 	if err != nil {
@@ -187,9 +187,9 @@ func (o *Outgoing) needsUTF8() bool {
 		})
 }
 
-// DropSuppressed removes addresses from o.To that are suppressed for the team or no longer subscribe to the email's
-// topic. DropSuppressed returns the events to record for the removed addresses. A [Private] email is not blocked by
-// suppressions after bounces.
+// DropSuppressed removes from o.To every address that is suppressed for the team or no longer subscribes to the email's
+// topic. DropSuppressed returns the events to record for the removed addresses. Suppressions caused by bounces do not
+// block a [Private] email.
 func (s *Service) DropSuppressed(ctx context.Context, o *Outgoing) (skipped []events.Event, err error) {
 	if skipped, err = s.dropTopicRefusals(ctx, o); err != nil {
 		return nil, err
@@ -225,8 +225,8 @@ func (o *Outgoing) keys() ([]string, error) {
 	return keys, nil
 }
 
-// removeAddresses removes the addresses that have an entry in reasons from o.To, and returns an event for each. The
-// entries are found by the keys, which are in the order of o.To.
+// removeAddresses removes from o.To every address that has an entry in reasons, and returns an event for each. The
+// slice keys holds, in the order of o.To, the key under which each address is found in reasons.
 func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	event func(e *Email, to string, why R) events.Event) (removed []events.Event) {
 	if len(reasons) == 0 {
@@ -248,17 +248,17 @@ func removeAddresses[R any](o *Outgoing, keys []string, reasons map[string]R,
 	return removed
 }
 
-// memoryFor estimates the memory in bytes for composing an email. Texts are held in memory twice, plain and encoded.
-// Attachments are held in memory twice, plain and in base64.
+// memoryFor estimates the memory, in bytes, needed to compose an email. Text and HTML are held in memory twice, in
+// plain and encoded form. Attachments are held in memory twice, as plain bytes and in base64.
 func memoryFor(texts, attachments int64) int64 { return 2*texts + memoryOfFiles(attachments) + 1024 }
 
-// memoryOfFiles estimates the memory in bytes for composing attachments.
+// memoryOfFiles estimates the memory, in bytes, needed to compose attachments.
 func memoryOfFiles(attachments int64) int64 { return attachments * 5 / 2 }
 
-// memoryForRaw estimates the memory in bytes for a raw message.
+// memoryForRaw estimates the memory, in bytes, needed for a raw message.
 func memoryForRaw(texts, message int64) int64 { return texts + 2*message + 1024 }
 
-// memory estimates the memory in bytes for composing the draft's message.
+// memory estimates the memory, in bytes, needed to compose the draft's message.
 func (d *draft) memory() int64 {
 	var files int64
 	texts := d.texts()
@@ -271,7 +271,7 @@ func (d *draft) memory() int64 {
 	return memoryFor(texts, files)
 }
 
-// Size estimates the memory in bytes for composing and sending an email, without reading its content. Size returns
+// Size estimates the memory, in bytes, needed to compose and send an email, without reading its content. Size returns
 // ErrGone if the email does not exist.
 func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	z, err := sizeOf(ctx, s.DB.Reader, emailID)
@@ -305,8 +305,8 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// ReleaseContent releases the memory of the content after composing. The header fields are kept for
-// [Outgoing.EventSummary].
+// ReleaseContent releases the memory that holds the content. Call it after the message has been composed. The header
+// fields are kept for [Outgoing.EventSummary].
 func (o *Outgoing) ReleaseContent() {
 	if o.body.shared != nil {
 		fields, err := o.headers(&o.row.Email)
@@ -374,7 +374,7 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 }
 
 // bodyParts returns the HTML and the text of the message. If t is not nil, links in the HTML are tracked, but not links
-// in the text. Unsubscribe links, which are given by l, are not tracked.
+// in the text. Unsubscribe links, which l provides, are not tracked.
 func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker) (html, text string) {
 	values = l.values(values)
 	switch c := o.body.shared; {

@@ -10,22 +10,22 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 )
 
-// Preview holds the data of an email that preflight checks need. A preview has links without tracking and no contents
-// of attachments.
+// Preview holds the data about an email that preflight checks need. Links in a preview are not tracked, and a preview
+// does not include the content of attachments.
 type Preview struct {
 	From       message.Address
 	ReplyTo    []string
 	Subject    string
 	HTML       string // "" if the message has no HTML part
-	Text       string // made from the HTML if the sender gave no text; "" if the message has no text part
+	Text       string // derived from the HTML if the sender provided no text; "" if the message has no text part
 	Headers    []message.Field
-	Bulk       bool     // a header field marks the email as bulk mail, or the email belongs to a broadcast
-	ContentIDs []string // content ids of attachments that the HTML may refer to
+	Bulk       bool     // whether a header field marks the email as bulk mail, or the email belongs to a broadcast
+	ContentIDs []string // content ids of the attachments to which the HTML may refer
 }
 
 // PreviewDraft returns the preview of an email that has not been sent. PreviewDraft applies the same rules as Send,
-// with three exceptions: recipients and the subject may be missing, attachments given by path are not fetched, and the
-// sender's domain is not looked up. PreviewDraft does not store the email.
+// with three exceptions: recipients and the subject may be missing, attachments specified by path are not fetched, and
+// the sender's domain is not looked up. PreviewDraft does not store the email.
 func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Preview, error) {
 	c, err := s.resolveTemplate(ctx, teamID, &in)
 	if err != nil {
@@ -54,7 +54,7 @@ func (s *Service) PreviewDraft(ctx context.Context, teamID string, in Send) (Pre
 	return p, nil
 }
 
-// checkDraft checks a draft by the rules for a preview.
+// checkDraft checks a draft against the rules for a preview.
 func (d *draft) checkDraft(s *Service) error {
 	if d.Broken != nil {
 		return d.Broken
@@ -83,8 +83,8 @@ func (d *draft) checkDraft(s *Service) error {
 	return nil
 }
 
-// PreviewSent returns the preview of a sent or scheduled email of the team. If the email does not exist or its content
-// was deleted, PreviewSent returns a NotFound fault.
+// PreviewSent returns the preview of one of the team's sent or scheduled emails. If the email does not exist or its
+// content was deleted, PreviewSent returns a NotFound fault.
 func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Preview, error) {
 	e, err := s.Get(ctx, teamID, emailID)
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *Service) PreviewSent(ctx context.Context, teamID, emailID string) (Prev
 	return p, nil
 }
 
-// ExampleUnsubscribeURL returns a placeholder for the unsubscribe URLs, which differ between recipients. The example
-// URL does not work. If the server has no public URL, the result is "".
+// ExampleUnsubscribeURL returns a URL that stands in for the unsubscribe URLs, which are different for each recipient.
+// The example URL does not work. If the server has no public URL, ExampleUnsubscribeURL returns "".
 func (s *Service) ExampleUnsubscribeURL() string {
 	if s.c.PublicURL == "" {
 		return ""
@@ -141,7 +141,7 @@ func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
-// addTopic adds the header fields for unsubscribing to a preview.
+// addTopic adds to a preview the header fields with which recipients can unsubscribe.
 func (p *Preview) addTopic(l unsubscribeInfo) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true
@@ -149,7 +149,7 @@ func (p *Preview) addTopic(l unsubscribeInfo) {
 }
 
 // setBodies sets the HTML and the text of a preview. If composed is true, setBodies fills in unsubscribe links. If
-// composed is true and the sender gave no text, setBodies derives the text from the HTML.
+// composed is true and the sender provided no text, setBodies derives the text from the HTML.
 func (p *Preview) setBodies(html, text *string, l unsubscribeInfo, composed bool) {
 	if !composed {
 		l = unsubscribeInfo{}

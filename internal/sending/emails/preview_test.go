@@ -33,7 +33,8 @@ func fullEmail() emails.Send {
 	return e
 }
 
-// The preview of a draft equals the preview of the same email after sending, and previewing the draft stores no email.
+// The preview of a draft is identical to the preview of the same email after it is sent, and previewing the draft
+// stores no email.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
@@ -194,7 +195,8 @@ func TestPreviewWithoutAStatement(t *testing.T) {
 	})
 }
 
-// A preview contains an example URL in place of the unsubscribe link. Get returns the email with the placeholder.
+// A preview contains an example URL instead of the unsubscribe link. Get returns the email with the placeholder still
+// in it.
 func TestPreviewOfATopic(t *testing.T) {
 	t.Parallel()
 	eachStencil(t, func(t *testing.T, s *stencil) {

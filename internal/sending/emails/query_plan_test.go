@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// Queries for an email's events use the index on the email id. With the index on the event time, SQLite would read all
-// events of the team on its only write connection.
+// Queries for an email's events use the index on the email id. If SQLite used the index on the event time, it would
+// read all of the team's events on its only write connection.
 func TestEventsAreFoundByTheirEmail(t *testing.T) {
 	d := dbtest.SQLite(t)
 	asked := map[string][]any{selectBefore: {"e1", "team", []string{"a", "b"}}}

@@ -18,30 +18,30 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob"
 )
 
-// A raw message is stored in a row. For a large message, the row has only the prepended header fields and the key of
-// the blob with the remaining message, submitted/<blob id>. Attachments of a raw message are not stored separately. The
-// blob key of a raw message's attachment is fileMark followed by the number of the file in the message.
+// A raw message is stored in a row. For a large message, the row contains only the prepended header fields and the key
+// of the blob with the rest of the message, submitted/<blob id>. Attachments of a raw message are not stored
+// separately. The blob key of a raw message's attachment is fileMark followed by the number of the file in the message.
 //
-// A large message stored before schema version 21 has no row. The blob submitted/<email id> contains the whole message.
-// The blob key of an attachment begins with the key of the message, followed by fileMark.
+// A large message stored before schema version 21 has no row. Instead, the blob submitted/<email id> contains the whole
+// message. In this case, the blob key of an attachment begins with the key of the message, followed by fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
-	rawInRow  = 64 << 10 // maximum bytes of a message that is stored in a row
+	rawInRow  = 64 << 10 // maximum size, in bytes, of a message that is stored in a row
 	// noID is a placeholder for the email's id in a message until the id is known; it has the length of an id.
 	noID = "00000000-0000-0000-0000-000000000000"
 )
 
-// Raw is a raw message, which its sender composed. A raw message is sent unchanged.
+// Raw is a raw message, that is, one composed by its sender. A raw message is sent unchanged.
 type Raw struct {
 	// Send describes the message, so that the message can be checked and displayed like other emails. To, Cc and
-	// Attachments are taken from the message. Bcc and the fields for templates and schedules are not used. Headers that
-	// the API refuses are left out.
+	// Attachments are taken from the message. Bcc and the fields for templates and schedules are not used. Header fields
+	// that the API refuses are left out.
 	Send
-	// Recipients has the recipients of the envelope. Only the recipients of the envelope receive the message. Recipients
+	// Recipients lists the recipients in the envelope. Only the recipients in the envelope receive the message. Recipients
 	// that are in neither To nor Cc are displayed as Bcc.
 	Recipients []message.Address
-	// Header is the header section without fields that must not be sent, such as Bcc. CRLF ends each line.
+	// Header is the header section without fields that must not be sent, such as Bcc. Each line ends in CRLF.
 	Header []byte
 	// Body is the empty line after the header and the rest of the message.
 	Body []byte
@@ -49,15 +49,16 @@ type Raw struct {
 	MessageID string
 	// HasDate is true if the message has a Date field. If the message has no Date field, a Date field is added.
 	HasDate bool
-	// Trace is the part of the Received field that describes the submission (RFC 5321 section 4.4), such as "by
+	// Trace is the part of the Received header field that describes the submission (RFC 5321 section 4.4), such as "by
 	// mx.example.com with ESMTPSA".
 	Trace string
-	// UTF8 is true if the header is in UTF-8 (RFC 6532). Only hosts with SMTPUTF8 accept a message with a UTF-8 header.
+	// UTF8 is true if the header contains UTF-8 (RFC 6532). Only hosts that support SMTPUTF8 accept a message with a UTF-8
+	// header.
 	UTF8 bool
 
 	at      time.Time // time when the message was accepted
 	content []byte    // content of the row: the whole message, or only the prepended fields
-	blobKey string    // key of the blob with the remaining message, if the message is large
+	blobKey string    // key of the blob with the rest of the message, if the message is large
 }
 
 // SendRaw accepts a raw message and returns the email's id. When SendRaw returns, the message is on disk.
@@ -75,8 +76,8 @@ func (s *Service) SendRaw(ctx context.Context, by teams.Actor, in Raw, key Idemp
 	return r.IDs[0], nil
 }
 
-// checkRaw checks a raw message by the rules for emails. The subject, the text and the recipients in the header may be
-// missing.
+// checkRaw checks a raw message against the rules for emails. The subject, the text and the recipients in the header
+// may be missing.
 func (s *Service) checkRaw(in Raw) (*draft, error) {
 	d := &draft{Send: in.Send, raw: &in}
 	d.HTML, d.Text = stripNUL(d.HTML), stripNUL(d.Text)
@@ -116,7 +117,7 @@ func (s *Service) checkRaw(in Raw) (*draft, error) {
 	return d, nil
 }
 
-// stripNUL removes NUL characters from a text, because they cannot be stored.
+// stripNUL removes NUL characters from a string, because they cannot be stored.
 func stripNUL(text *string) *string {
 	if text == nil || strings.IndexByte(*text, 0) < 0 {
 		return text
@@ -125,8 +126,8 @@ func stripNUL(text *string) *string {
 	return &clean
 }
 
-// checkEnvelope replaces the draft's recipients with the envelope's recipients. A recipient that is named in To or Cc
-// has the kind to or cc. All other recipients have the kind bcc.
+// checkEnvelope replaces the draft's recipients with the recipients in the envelope. A recipient that appears in To or
+// Cc has the kind to or cc. All other recipients have the kind bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {
@@ -162,7 +163,7 @@ func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	return nil
 }
 
-// keepHeaders removes the header fields that the API refuses, so that the other fields can be displayed like those of
+// keepHeaders removes the header fields that the API refuses, so that the other fields can be displayed like those from
 // an API request.
 func (d *draft) keepHeaders() {
 	var kept []message.Field
@@ -177,8 +178,8 @@ func (d *draft) keepHeaders() {
 	d.Headers = kept
 }
 
-// storeRaw stores a large message durably before the email is accepted, and returns the attachments; it also adds
-// missing header fields. Later, the method draft.name writes the email's id into the added fields.
+// storeRaw stores a large message durably before the email is accepted, adds missing header fields, and returns the
+// attachments. Later, the method draft.name writes the email's id into the added fields.
 func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Attachment, error) {
 	d.raw.at = s.DB.Now().UTC()
 	added := d.added(noID)
@@ -200,7 +201,7 @@ func (s *Service) storeRaw(ctx context.Context, teamID string, d *draft) ([]Atta
 	return files, nil
 }
 
-// added returns the header fields to prepend to a raw message: the Received field and missing fields.
+// added returns the header fields to prepend to a raw message: the Received field and any missing fields.
 func (d *draft) added(emailID string) string {
 	date := d.raw.at.Format(time.RFC1123Z)
 	added := "Received: " + d.raw.Trace + " id " + emailID + ";\r\n " + date + "\r\n"
@@ -213,10 +214,10 @@ func (d *draft) added(emailID string) string {
 	return added
 }
 
-// name writes the email's id into the prepended fields, replacing noID or another id.
+// name writes the email's id into the prepended fields, in place of noID or another id.
 func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
 
-// messageID returns the draft's Message-ID, given the id of its email.
+// messageID returns the draft's Message-ID for the given email id.
 func (d *draft) messageID(emailID string) string {
 	if d.raw != nil && d.raw.MessageID != "" {
 		return d.raw.MessageID
@@ -242,7 +243,7 @@ func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, erro
 	return whole.Bytes(), nil
 }
 
-// open opens the content of an attachment.
+// open opens an attachment's content for reading.
 func (s *Service) open(ctx context.Context, a *Attachment) (io.ReadCloser, error) {
 	_, number, inMessage := strings.Cut(a.blobKey, fileMark)
 	if !inMessage {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The displayed header fields of a raw message are limited like those of an API request.
+// The same limits apply to the displayed header fields of a raw message as to those of an API request.
 func TestFieldsOfRawAreBounded(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		field := func(i, size int) message.Field {

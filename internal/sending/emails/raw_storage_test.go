@@ -60,7 +60,7 @@ func TestWhereRawIsKept(t *testing.T) {
 	})
 }
 
-// Header fields missing in a raw message are added once, and existing fields stay unchanged.
+// Header fields that are missing from a raw message are added once, and existing fields stay unchanged.
 func TestWhatRawLacks(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, c := range []struct {
@@ -127,7 +127,8 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		if content, err := f.read(t, &files[0]); err != nil || content != "file" {
 			t.Errorf("its file is %q, %v", content, err)
 		}
-		// If an attachment's key refers to a file that the message does not have, reading it fails and returns no other file.
+		// If an attachment's key refers to a file that the message does not have, a read fails and does not return another
+		// file.
 		for _, key := range []string{"#1", "#x"} {
 			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, id, key)
 			if content, err := f.read(t, &files[0]); err == nil {
@@ -137,7 +138,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 	})
 }
 
-// Raw messages must follow the other rules for emails, up to the exact limits.
+// The other rules for emails apply to raw messages too, up to the exact limits.
 func TestRulesOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		many := func(n int) (all []message.Address) {

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Get returns an email of the team with its bodies. The text of a [Private] email is left out.
+// Get returns one of the team's emails, with its bodies. The text of a [Private] email is left out.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
 	e, err := getEmail(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -27,8 +27,8 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	return s.fill(ctx, e)
 }
 
-// GetWithin is like Get, but returns the email without bodies if its unshared bodies are larger than most bytes. The
-// result size is the size of the unshared bodies. GetWithin does not count shared content.
+// GetWithin is like Get, but if the email's own bodies are larger than the given number of bytes, it returns the email
+// without them. The result size is the size of the email's own bodies. GetWithin does not count shared content.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {
@@ -37,7 +37,7 @@ func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most in
 	return e, size, s.loadBodies(ctx, &e)
 }
 
-// TextSize returns the size in bytes of an email's bodies. Bodies in shared content are not counted.
+// TextSize returns the total size, in bytes, of an email's bodies. Bodies in shared content are not counted.
 func (s *Service) TextSize(ctx context.Context, teamID, emailID string) (int64, error) {
 	_, size, err := getEmailWithin(ctx, s.DB.Reader, teamID, emailID, 0)
 	return size, err
@@ -53,25 +53,25 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email
 	return listEmails(ctx, s.DB.Reader, teamID, p)
 }
 
-// Recipients returns the envelope addresses of an email with their states.
+// Recipients returns an email's envelope addresses with their states.
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
 	return listRecipients(ctx, s.DB.Reader, teamID, emailID)
 }
 
-// Timeline returns a page of the events of an email, oldest first, and whether there are more events; see
+// Timeline returns a page of an email's events, oldest first, and reports whether there are more; see
 // [events.Timeline].
 func (s *Service) Timeline(ctx context.Context, teamID, emailID string, p page.Page) ([]events.Entry, bool, error) {
 	return events.Timeline(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// Attempts returns a page of the delivery attempts of an email with their conversations, oldest first, and whether
-// there are more attempts. If the page has no limit, it has at most 500 attempts.
+// Attempts returns a page of an email's delivery attempts with their conversations, oldest first, and reports whether
+// there are more. If no page limit is set, the page has at most 500 attempts.
 func (s *Service) Attempts(ctx context.Context, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
 	return listAttempts(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// addresses parses stored addresses. The addresses were checked when their email was accepted, so an error means that
-// the row is damaged.
+// addresses parses stored addresses. The addresses were checked when the email was accepted, so an error means that the
+// row is corrupt.
 func addresses(list []string) ([]message.Address, error) {
 	all := make([]message.Address, 0, len(list))
 	for _, text := range list {

@@ -19,8 +19,9 @@ import (
 // ReleaseKind is the kind of jobs that enqueue the delivery of an email at its scheduled time.
 const ReleaseKind = "emails.release"
 
-// Kinds returns the kinds of jobs of this package. Each team has a lane, and the lanes share the workers. After
-// failures of this server, such as an outage of the database or the file store, the jobs are retried without limit.
+// Kinds returns the job kinds defined by this package. Each team has a lane, and the lanes share the workers. If the
+// server itself fails, for example because of an outage of the database or the file store, the jobs are retried without
+// limit.
 func (s *Service) Kinds() []jobs.Kind {
 	waits := []time.Duration{time.Second, 10 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute}
 	return []jobs.Kind{
@@ -36,13 +37,13 @@ func releaseJob(teamID, emailID string, at time.Time) jobs.New {
 }
 
 // release handles a release job. First, release checks again that the email may be sent, because the sender's rights
-// may have changed since acceptance. If the email may be sent, release enqueues the delivery jobs or, if attachments
-// must be fetched first, the fetch job.
+// may have changed since the email was accepted. If the email may be sent, release enqueues the delivery jobs or, if
+// attachments must be fetched first, the fetch job.
 func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.Teams.Get(ctx, e.TeamID) // a deleted team has no emails
+		team, err = s.Teams.Get(ctx, e.TeamID) // if the team was deleted, so were its emails
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.Queue.End(ctx, j)
@@ -70,8 +71,8 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	return s.enqueueDeliveries(ctx, j, &e, 0, func(*db.Tx) {})
 }
 
-// enqueueDeliveries finishes a job and enqueues the delivery jobs of its email. The callback also runs in the same
-// transaction. The parameter fetched is the size in bytes of newly fetched attachments.
+// enqueueDeliveries finishes a job and enqueues the delivery jobs for its email. The callback runs in the same
+// transaction. The parameter fetched is the total size, in bytes, of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
 	if err != nil && !errors.Is(err, ErrGone) { // if the content is missing, the delivery job fails the email
@@ -110,8 +111,8 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	})
 }
 
-// beginCounted advances an email to queued and calls the function do in one transaction. For a scheduled email, n
-// recipients are counted in the team's quota. If the recipients exceed the quota, the email fails.
+// In one transaction, beginCounted changes an email's state to queued and calls the function do. For a scheduled email,
+// n recipients are counted against the team's quota. If the recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -138,8 +139,8 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	return s.fail(ctx, j, e, reason)
 }
 
-// begin finishes a job and advances a scheduled email to queued; it returns false if the email has been canceled or
-// rescheduled since it was read. If the email was rescheduled, the job runs again at the new time.
+// begin finishes a job and changes a scheduled email's state to queued; it returns false if the email has been canceled
+// or rescheduled since it was read. If the email was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())
@@ -172,7 +173,7 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 // refused returns the reason why a scheduled email may no longer be sent, or "" if it may be sent.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // the email was not scheduled, so it was checked moments ago at acceptance
+		return "", nil // the email was not scheduled, so it was checked moments ago when it was accepted
 	}
 	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {

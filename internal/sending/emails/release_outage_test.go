@@ -12,7 +12,7 @@ import (
 )
 
 // If the database fails at any point of a release, the email either stays scheduled or its delivery is enqueued. A
-// database failure never fails the email.
+// database failure never causes the email to fail.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	f := newFixture(t, d)

@@ -12,21 +12,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/metrics"
 )
 
-// Old emails are deleted in batches. The transaction of a batch takes a few milliseconds. A transaction deletes an
-// email entirely or not at all. Files of deleted emails are deleted after the commit. If the program is interrupted
+// Old emails are deleted in batches. The transaction for one batch takes a few milliseconds. A transaction deletes an
+// email entirely or not at all. The files of deleted emails are deleted after the commit. If the program is interrupted
 // before the files are deleted, [Service.SweepFiles] deletes them. Emails that are not settled are kept regardless of
 // their age, because delivery needs them.
 //
 // Idempotency keys expire before their email is deleted, because their lifetime is shorter than the shortest retention
 // of emails.
 
-// EraseTeam deletes the emails of a team with their files and events, and its idempotency keys.
+// EraseTeam deletes a team's emails, with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, "", lastID)
 		if err == nil && len(some) > 0 {
 			for i := range some {
-				some[i].settled = true // emails of a deleted team are no longer sent
+				some[i].settled = true // a deleted team's emails are no longer sent
 			}
 			_, err = s.removeEmails(ctx, teamID, fillBatch(some).ids, false)
 		}
@@ -55,7 +55,7 @@ type batch struct {
 	more      bool     // there may be emails after last
 }
 
-// fillBatch returns a batch with as many emails as one transaction may delete.
+// fillBatch fills a batch with as many emails as one transaction may delete.
 func fillBatch(some []removable) (b batch) {
 	rows := 0
 	for i, e := range some {
@@ -82,9 +82,9 @@ func (b *batch) next() string {
 	return ""
 }
 
-// RemoveBefore deletes settled emails that were accepted before a time, with all their rows and files. Each call
-// deletes a batch of the oldest emails with ids greater than after. Metrics still count the events of deleted emails.
-// RemoveBefore returns the value of after for the next call, or "" if no old emails are left.
+// RemoveBefore deletes settled emails that were accepted before the given time, with all their rows and files. Each
+// call deletes a batch of the oldest emails with ids greater than after. Metrics still count the events of deleted
+// emails. RemoveBefore returns the value of after for the next call, or "" if no old emails are left.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
@@ -98,10 +98,10 @@ func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.T
 	return b.next(), nil
 }
 
-// RemoveBodies deletes the content of settled emails that were accepted before a time: texts, headers, attachments and
-// composed messages. Each call deletes a batch of the oldest content. RemoveBodies returns "" if no old content is
-// left, and a non-empty value if the caller must call it again. Emails that are not settled are recorded for
-// [Service.RemoveSkippedBodies].
+// RemoveBodies deletes the content of settled emails that were accepted before the given time: text, HTML, headers,
+// attachments and composed messages. Each call deletes a batch of the oldest content. RemoveBodies returns "" if no old
+// content is left, and a non-empty value if the caller must call RemoveBodies again. Emails that are not settled are
+// recorded for [Service.RemoveSkippedBodies].
 func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.Time, _ string) (next string,
 	err error) {
 	until, err := bodiesUntil(ctx, s.DB.Reader, teamID)
@@ -119,9 +119,9 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 	return next, nil
 }
 
-// RemoveSkippedBodies deletes the content of emails that RemoveBodies skipped because they were not settled, if they
-// are settled now. Each call handles a batch of emails with ids greater than after. RemoveSkippedBodies returns the
-// value of after for the next call, or "" if no skipped emails are left.
+// RemoveSkippedBodies deletes the content of emails that were not settled when RemoveBodies skipped them, but are
+// settled now. Each call handles a batch of emails with ids greater than after. RemoveSkippedBodies returns the value
+// of after for the next call, or "" if no skipped emails are left.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))
@@ -135,10 +135,10 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 	return b.next(), nil
 }
 
-// RemoveTimelines deletes the events and attempts of settled emails without an event since the time before.
+// RemoveTimelines deletes the events and attempts of settled emails whose last event was earlier than the given time.
 // RemoveTimelines also deletes the events of received emails. Each call handles a batch of emails with the oldest
-// events later than after, a Unix time in microseconds. Metrics still count all deleted events. RemoveTimelines returns
-// the value of after for the next call, or "" if no old events are left.
+// events that are later than after, a Unix time in microseconds. Metrics still count all deleted events.
+// RemoveTimelines returns the value of after for the next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -174,12 +174,12 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 		})
 	}
 	if len(gone) > 0 && b.last != some[len(some)-1].id {
-		upTo = after // repeat from the same time, because some emails did not fit into the batch
+		upTo = after // start again from the same time, because some emails did not fit into the batch
 	}
 	return strconv.FormatInt(upTo, 10), err
 }
 
-// DeleteContent deletes the content of a single settled email, like [Service.RemoveBodies].
+// DeleteContent deletes the same content as [Service.RemoveBodies], but for a single settled email.
 func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
 	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return err
@@ -199,8 +199,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. If countersStay is true, emails whose events are not counted in the
-// metrics yet are kept. The result gone has the ids of the deleted emails.
+// removeEmails deletes emails and then their files. If countersStay is true, emails are kept if their events are not
+// yet counted in the metrics. The result gone lists the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string
@@ -223,7 +223,7 @@ func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []st
 	return gone, s.deleteFiles(ctx, files)
 }
 
-// removeContents deletes the content of settled emails. The callback also runs in the same transaction.
+// removeContents deletes the content of settled emails. The callback runs in the same transaction.
 func (s *Service) removeContents(ctx context.Context, teamID string, emailIDs []string, also func(*db.Tx)) error {
 	var files []string
 	err := s.DB.Update(ctx, func(tx *db.Tx) (err error) {

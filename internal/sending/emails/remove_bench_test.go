@@ -14,9 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// BenchmarkRemoveWhileAccepting accepts emails one after the other while up to 50,000 old emails are deleted.
+// BenchmarkRemoveWhileAccepting accepts emails one after another while up to 50,000 old emails are deleted.
 // BenchmarkRemoveWhileAccepting reports the 99th percentile of the time to accept an email, and the number of deletions
-// a second.
+// per second.
 func BenchmarkRemoveWhileAccepting(b *testing.B) {
 	for name, open := range map[string]func(testing.TB) *db.DB{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
@@ -24,7 +24,7 @@ func BenchmarkRemoveWhileAccepting(b *testing.B) {
 			f.Counted(later())
 			const old = 50_000
 			f.fill(b, old)
-			f.change(`ANALYZE`) // autovacuum would do this before emails become old
+			f.change(`ANALYZE`) // in production, autovacuum does this before emails become old
 			cut := time.Now()   // emails accepted after this time are not deleted
 			ctx, stop := context.WithCancel(b.Context())
 			s := retention.New(teams.Retention{Emails: teams.MinRetention}, f.Teams,

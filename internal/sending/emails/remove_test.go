@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// later returns a time two days ahead, before which all rows of a test are old.
+// later returns a time two days from now; all rows in a test count as old at that time.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func (f *fixture) change(text string, args ...any) {
@@ -47,7 +47,7 @@ func (f *fixture) end(t *testing.T, emailID string, typ events.Type, recipients 
 	}
 }
 
-// step is a function that deletes a batch of rows.
+// step is a function that deletes one batch of rows.
 type step = func(ctx context.Context, teamID string, before time.Time, after string) (string, error)
 
 // all calls the function do until all old rows are deleted. After each batch, all calls the function check.
@@ -68,11 +68,12 @@ func (f *fixture) all(t *testing.T, do step, check func()) (batches int) {
 	}
 }
 
-// perEmail lists the tables in which each email of a test has rows, each with a condition on the email.
+// perEmail lists the tables in which each test email has rows, each with a condition that selects the rows for one
+// email.
 var perEmail = map[string]string{"email_bodies": "TRUE", "email_recipients": "TRUE", "email_events": "TRUE",
 	"email_attempts": "e.last_event <> 'queued' AND e.last_event <> 'scheduled'"}
 
-// whole fails the test if an email lacks its rows in one of the tables, or if rows exist without their email.
+// whole fails the test if an email has no rows in one of the tables, or if rows exist without their email.
 func (f *fixture) whole(t *testing.T) {
 	t.Helper()
 	for table, when := range perEmail {
@@ -101,7 +102,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 		delivered := f.Send(with)
 		f.end(t, delivered, events.EmailDelivered, "a@one.example")
 		if i%2 == 0 {
-			waiting = append(waiting, delivered) // the email still waits for the other recipient
+			waiting = append(waiting, delivered) // the other recipient is not settled yet
 		} else {
 			f.end(t, delivered, events.EmailBounced, "b@two.example")
 			settled = append(settled, delivered)
@@ -127,7 +128,7 @@ func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	return append(settled, canceled), append(waiting, scheduled)
 }
 
-// sendable fails the test if a waiting email cannot be composed.
+// sendable fails the test if an email that waits for delivery cannot be composed.
 func (f *fixture) sendable(t *testing.T, emailID string) {
 	t.Helper()
 	o, err := f.Emails.Outgoing(t.Context(), emails.Delivery{EmailID: emailID})
@@ -139,7 +140,7 @@ func (f *fixture) sendable(t *testing.T, emailID string) {
 	}
 }
 
-// RemoveBefore deletes exactly the old and settled emails, with all their rows and files.
+// RemoveBefore deletes exactly those emails that are old and settled, with all their rows and files.
 func TestRemoveBefore(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -203,7 +204,7 @@ func TestRemoveBefore(t *testing.T) {
 }
 
 // RemoveBodies deletes only an email's content and keeps its other rows. RemoveSkippedBodies later deletes the content
-// of emails that were not settled. No email is read twice.
+// of emails that were not settled before. No email is read twice.
 func TestRemoveBodies(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -266,7 +267,7 @@ func TestRemoveBodies(t *testing.T) {
 	})
 }
 
-// DeleteContent deletes the content of a single email, unless the email is still to be delivered.
+// DeleteContent deletes the content of a single email, unless the email still has to be delivered.
 func TestDeleteContent(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -290,7 +291,7 @@ func TestDeleteContent(t *testing.T) {
 	})
 }
 
-// RemoveTimelines deletes all events and attempts of an email that has had no event for some time, and keeps the email.
+// RemoveTimelines deletes all events and attempts of an email that has had no recent events, but keeps the email.
 func TestRemoveTimelines(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -380,8 +381,8 @@ func fillOne(ctx context.Context, tx *db.Tx, teamID, domainID, emailID string) {
 		emailID, id.New(), teamID, now)
 }
 
-// The number of statements for a batch and the size of a batch do not depend on the total number of emails. After each
-// batch, every remaining email has all its rows.
+// Neither the number of statements per batch nor the size of a batch depends on the total number of emails. After each
+// batch, every remaining email still has all its rows.
 func TestBatchesOfRemoval(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -430,7 +431,7 @@ func TestSweepOfDeletedEmails(t *testing.T) {
 		ctx := t.Context()
 		settled, waiting := f.sent(t)
 		f.Counted(later())
-		// The lock of the folder is replaced by a directory, so that no file can be deleted.
+		// The folder's lock file is replaced with a directory, so that no file can be deleted.
 		lock := filepath.Join(f.folder, ".hold")
 		if err := os.Remove(lock); err != nil {
 			t.Fatal(err)
@@ -467,7 +468,7 @@ func TestSweepOfDeletedEmails(t *testing.T) {
 	})
 }
 
-// EraseTeam also deletes emails that are not settled, and the records that their bodies must be deleted later.
+// EraseTeam also deletes emails that are not settled, and the records of bodies that must be deleted later.
 func TestEraseTeamWithBodiesLeft(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		f.sent(t)
@@ -488,7 +489,7 @@ func TestEraseTeamWithBodiesLeft(t *testing.T) {
 }
 
 // EraseAddress deletes the content of raw messages, because their header may contain the address. EraseAddress keeps
-// and reports emails whose events are not counted yet.
+// emails whose events are not counted yet, and reports them.
 func TestEraseAddressInComposed(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID

@@ -113,11 +113,11 @@ func TestTooLongToEnqueue(t *testing.T) {
 	})
 }
 
-// If a template that was never published is deleted, its text is also deleted, because no email uses the text.
+// If a template that was never published is deleted, its content is also deleted, because no email uses it.
 func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()
-		s.Send(tea()) // an older email with the content of another template
+		s.Send(tea()) // an older email with content from another template
 		made, err := s.Templates.Create(ctx, s.Acme.TeamID, templates.NewTemplate{Name: "x", HTML: new("<p>secret</p>")})
 		if err == nil {
 			_, err = s.Templates.Delete(ctx, s.Acme.TeamID, made.ID)
@@ -137,7 +137,7 @@ func TestTextThatWasNeverSentIsDeleted(t *testing.T) {
 	})
 }
 
-// allocated returns how many bytes the function do allocates.
+// allocated returns the number of bytes that the function do allocates.
 func allocated(do func()) uint64 {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

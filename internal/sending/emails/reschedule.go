@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Reschedule changes the time of a scheduled email.
+// Reschedule changes the time at which a scheduled email will be sent.
 func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) error {
 	if when == "" {
 		return fault.MissingField("scheduled_at")
@@ -31,14 +31,14 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		}
 		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
-			// If a worker has already claimed the release job, the worker reads the new time. If no job exists, insert one.
+			// If a worker has already claimed the release job, the worker reads the new time. Otherwise a job is inserted.
 			s.Queue.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err
 	})
 }
 
-// Cancel ends a scheduled email permanently.
+// Cancel cancels a scheduled email permanently.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
@@ -66,7 +66,7 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
 }
 
-// HasScheduledFrom reports whether the team has scheduled emails from the domain.
+// HasScheduledFrom reports whether the team has scheduled any emails from the domain.
 func (s *Service) HasScheduledFrom(ctx context.Context, teamID, domainID string) (bool, error) {
 	return anyScheduled(ctx, s.DB.Reader, teamID, domainID)
 }

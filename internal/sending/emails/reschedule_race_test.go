@@ -14,9 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// eachArmed is like each, but its database can call a function before the next statement that contains the text asks.
-// The function arm sets the function to call. The result of arm is a function that reports whether the call has
-// happened.
+// eachArmed is like each, but its database can call a function before the next statement that contains the string asks.
+// The function arm sets the function to call. The function that arm returns reports whether the call has happened.
 func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm func(func()) func() bool)) {
 	t.Helper()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -47,15 +46,15 @@ func eachArmed(t *testing.T, asks string, run func(t *testing.T, f *fixture, arm
 	})
 }
 
-// If a change is requested after a release job has read the email and before it writes, the change takes effect.
+// If a change is requested after a release job has read the email but before it writes, the change takes effect.
 func TestChangesDuringRelease(t *testing.T) {
 	later := func(d time.Duration) string { return time.Now().Add(d).Format(time.RFC3339Nano) }
 	for name, c := range map[string]struct {
-		at      time.Duration // scheduled time of the email when the release reads it, relative to now
+		at      time.Duration // the email's scheduled time when the release job reads it, relative to now
 		refused bool
 		change  func(f *fixture, id string) error
 		state   emails.State
-		due     time.Duration // time of the release job after the change; 0 if there is no job
+		due     time.Duration // time at which the release job is due after the change; 0 if there is no job
 	}{
 		"earlier": {time.Hour, false, func(f *fixture, id string) error {
 			return f.Emails.Reschedule(context.Background(), f.Acme.TeamID, id, later(10*time.Minute))

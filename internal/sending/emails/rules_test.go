@@ -28,7 +28,7 @@ func breaks(t *testing.T, name string, in Send, batch bool, kind fault.Kind, say
 	}
 }
 
-// Each rule for emails accepts values up to its exact limit, and its error names the field.
+// Each rule for emails accepts values up to its exact limit, and its error names the invalid field.
 func TestRules(t *testing.T) {
 	text := func(s string) *string { return &s }
 	many := func(n int) (all []string) {

@@ -14,7 +14,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Send accepts one email and returns its id. The caller must check that the actor has the scope for sending.
+// Send accepts one email and returns its id. The caller must check that the actor has the scope required for sending.
 func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempotency) (string, error) {
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		d, err := s.draft(ctx, by.TeamID, in, false)
@@ -29,9 +29,9 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, in Send, key Idempot
 	return r.IDs[0], nil
 }
 
-// SendThen is like Send, without an idempotency key. SendThen passes the email's id to a callback, in the transaction
-// that accepts the email. If the callback returns an error, the email is not accepted. The callback may be called more
-// than once.
+// SendThen is like Send, but without an idempotency key. SendThen passes the email's id to a callback, in the
+// transaction that accepts the email. If the callback returns an error, the email is not accepted. The callback may be
+// called more than once.
 func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	then func(ctx context.Context, tx *db.Tx, emailID string) error) (string, error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
@@ -45,7 +45,7 @@ func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	return a.IDs[0], nil
 }
 
-// accept writes drafts that have passed all checks, in one transaction.
+// In one transaction, accept writes the drafts, which must have passed all checks.
 func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
@@ -81,8 +81,9 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		a.IDs = a.IDs[:0]
 		s.useTemplates(ctx, tx, drafts)
 		for i, d := range drafts {
-			// The id is created inside the transaction, so that ids are in the order of commits. With ids created earlier, a
-			// client that polls the list of emails could miss an email that commits after another email with a later id.
+			// The id is created inside the transaction, so that the order of ids matches the order of commits. If ids were
+			// created earlier, a client that polls the list of emails could miss an email that is committed after another email
+			// with a later id.
 			d.id = id.At(tx.Now())
 			if err := s.write(ctx, tx, by, d, senders[i], files[i], blocked); err != nil {
 				return err
@@ -97,7 +98,7 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
 	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
-		// The transaction locks another row, for which other transactions would wait.
+		// The transaction also locks another row, for which other transactions would have to wait.
 		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
 	} else {
 		err = s.Quotas.Update(ctx, by.TeamID, n, write)
@@ -156,7 +157,7 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.Recorder.Record(ctx, tx, all...)
 }
 
-// countQuota returns the number of recipients to count in the quota now. Refused and suppressed recipients do not
+// countQuota returns the number of recipients to count against the quota now. Refused and suppressed recipients do not
 // count. The recipients of a scheduled email are counted when the email is due.
 func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
@@ -179,8 +180,8 @@ func countMailed(to []recipient, refused refusals, blocked map[string]suppressio
 	return n
 }
 
-// RemainingQuota returns how many emails a team may still send today and this month. If the team has no quota, limited
-// is false.
+// RemainingQuota returns how many emails a team may still send today and this month. If the team has no quota,
+// RemainingQuota returns limited == false.
 func (s *Service) RemainingQuota(ctx context.Context, teamID string) (n int64, limited bool, err error) {
 	u, err := s.Quotas.Usage(ctx, teamID)
 	n, limited = u.Left()

@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// sender checks that the actor may send with the From address of the draft, and returns the sending domain.
+// sender checks that the actor may send with the draft's From address, and returns the sending domain.
 func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains.Sender, error) {
 	if by.Suspended {
 		return domains.Sender{}, fault.New(fault.Suspended, "", "This team may not send at present. Ask the operator why.")
@@ -26,8 +26,8 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
 }
 
-// mayWriteTo returns a fault if the sender may only write to test recipients and another address is among the
-// recipients. Test recipients are the address of the team's owner and sandbox addresses.
+// mayWriteTo returns a fault if the sender may write only to test recipients and the email has any other recipient.
+// Test recipients are the team owner's address and sandbox addresses.
 func (s *Service) mayWriteTo(ctx context.Context, teamID string, from domains.Sender, sender message.Address,
 	to []recipient) error {
 	mayWriteTo, err := s.recipientFilter(ctx, teamID, from)
@@ -55,7 +55,7 @@ func (s *Service) recipientFilter(ctx context.Context, teamID string, from domai
 	}, err
 }
 
-// recipientOf parses and checks the address of one recipient of a mailing.
+// recipientOf parses and checks the address of one recipient in a mailing.
 func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (recipient, error) {
 	a, err := s.mailable(text)
 	if err != nil {
@@ -65,7 +65,7 @@ func (s *Service) recipientOf(ctx context.Context, m *Mailing, text string) (rec
 	return r, s.mayWriteTo(ctx, m.by.TeamID, m.from, m.sender, []recipient{r})
 }
 
-// mailable parses an address; it returns a fault if the address is invalid or at a domain that this server refuses.
+// mailable parses an address; it returns a fault if the address is invalid or if this server refuses its domain.
 func (s *Service) mailable(text string) (message.Address, error) {
 	a, err := parseAddress("to", text, message.ParseAddress)
 	if err == nil && slices.Contains(s.c.TestDomainsRefused, a.Domain) {

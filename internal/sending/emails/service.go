@@ -21,11 +21,11 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// Config is the configuration of package emails.
+// Config is the configuration for package emails.
 type Config struct {
-	MaxSize            int64    // maximum bytes of a message, including encoded attachments
+	MaxSize            int64    // maximum size of a message in bytes, including encoded attachments
 	TestDomainsRefused []string // domains whose addresses are refused as recipients
-	PublicURL          string   // prefix of links to downloads and shared emails, without a slash at the end
+	PublicURL          string   // prefix of links to downloads and shared emails, without a trailing slash
 	TrackingURL        string   // prefix of tracked links; "" means https:// and the domain's tracking host
 }
 
@@ -54,12 +54,12 @@ type Deps struct {
 	Templates    *templates.Service
 	Quotas       *quotas.Service
 	Log          *slog.Logger
-	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts the emails.
-	// ConsumeLimit returns a fault if a limit is exceeded. The slice recipients holds the number of addresses of each
-	// email. ConsumeLimit is called only for actors with limits.
+	// ConsumeLimit counts emails against the limits of an OAuth grant, in the transaction that accepts them. ConsumeLimit
+	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each email.
+	// ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse the email, or nil. Emails earlier
-	// in the list count as accepted. CheckLimit stores nothing.
+	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse the email, or nil. For this
+	// purpose, emails earlier in the list count as accepted. CheckLimit stores nothing.
 	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 

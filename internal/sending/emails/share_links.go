@@ -15,11 +15,11 @@ type shareClaims struct {
 	Email string `json:"email"`
 }
 
-// sharePurpose is the purpose of share tokens. Tokens with another purpose are refused.
+// sharePurpose is the purpose for which share tokens are signed. Tokens with another purpose are refused.
 const sharePurpose = "share"
 
-// Share returns a URL at which anyone can read the email. The parameter expiresIn says how long the URL works; see
-// ShareLifetime.
+// Share returns a URL at which anyone can read the email. The parameter expiresIn determines how long the URL works;
+// see ShareLifetime.
 func (s *Service) Share(ctx context.Context, teamID, emailID, expiresIn string) (string, error) {
 	lifetime, err := ShareLifetime(expiresIn)
 	if err != nil {
@@ -51,7 +51,7 @@ func ShareLifetime(expiresIn string) (time.Duration, error) {
 	return d, nil
 }
 
-// Shared returns the email that a shared link's token refers to, with its attachments.
+// Shared returns the email to which the token in a shared link refers, with its attachments.
 func (s *Service) Shared(ctx context.Context, token string) (Email, []Attachment, error) {
 	var c shareClaims
 	if err := s.Keys.VerifyJWT(sharePurpose, token, time.Now(), &c); err != nil {

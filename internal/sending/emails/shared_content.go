@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// shared refers to the content that an email shares with other emails, and has the email's values for the placeholders.
-// If an email does not share its content, shared is the zero value.
+// shared refers to the content that an email shares with other emails, and holds the email's values for the
+// placeholders. If an email does not share its content, shared is the zero value.
 type shared struct {
 	contentID string
 	values    render.Values
@@ -38,7 +38,7 @@ func (s *shared) decode(text string) error {
 }
 
 // fill sets the bodies of an email from its shared content. If the content was deleted, the bodies stay empty. The
-// placeholder of the unsubscribe link is not replaced.
+// placeholder for the unsubscribe link is not replaced.
 func (s *Service) fill(ctx context.Context, e *Email) error {
 	c, err := s.content(ctx, e.TeamID, &e.shared)
 	if c == nil || err != nil {
@@ -54,8 +54,8 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	return nil
 }
 
-// content returns the content that an email shares with other emails; it returns nil if the email has no shared content
-// or if the content was deleted.
+// content returns the content that an email shares with other emails, or nil if the email has no shared content or its
+// content was deleted.
 func (s *Service) content(ctx context.Context, teamID string, sh *shared) (*content.Compiled, error) {
 	if sh.contentID == "" {
 		return nil, nil

@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Every email that Enqueue accepts can be composed and does not exceed the size limit, for any values of its
-// placeholders.
+// Every email that Enqueue accepts can be composed and does not exceed the size limit, whatever the values of its
+// placeholders are.
 func TestEnqueueValuesOfAHeader(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>hello</p>"
@@ -45,7 +45,7 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 	}
 }
 
-// If an email was not settled when its body was due for deletion, the skipped body is recorded. Deleting the email also
+// If an email is not settled when its body is due for deletion, the skipped body is recorded. Deleting the email also
 // deletes the record of the skipped body.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
@@ -69,8 +69,8 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	if err := f.Emails.SweepContents(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// One content was last used before the deleted email was created, the other content afterwards. No email uses either
-	// content now.
+	// One of the two contents was last used before the deleted email was created, the other one afterwards. No email uses
+	// either of them now.
 	since := f.add(t, news())
 	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
 	if err := f.Emails.SweepContents(ctx); err != nil {
@@ -81,7 +81,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 	}
 }
 
-// The size limit of a content applies to its memory use, not only to its text without values.
+// The size limit for content applies to its memory use, not only to its text without values.
 func TestMailingOfManyPlaceholders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB, and more than 25 MB once compiled
@@ -101,8 +101,8 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 	}
 }
 
-// If the clock was set back, emails accepted afterwards have smaller ids than the content's recorded first email.
-// SweepContents still keeps their content while they wait.
+// If the clock is set back, emails accepted afterwards have smaller ids than the first email recorded for the content.
+// SweepContents still keeps the content of these emails until they are settled.
 func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
@@ -132,7 +132,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 			t.Error("the sweep did not note with which email those of the content begin")
 		}
 	})
-	synctest.Test(t, func(t *testing.T) { // this test starts again at midnight, so the clock is set back
+	synctest.Test(t, func(t *testing.T) { // in this test, the clock starts again at midnight, so it is set back
 		f := &fixture{Node: testnode.Bare(t, dbtest.Open(t, path), testnode.Options{})}
 		f.Acme = acme
 		got = f.enqueue(t, f.mailing(t, used), emails.MailingRecipient{Address: "ann@one.example"})
@@ -153,8 +153,8 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// A sweep looks for the first email of a content in limited steps. The sweep does not repeat the search as long as that
-// email uses the content.
+// A sweep searches for the first email that uses the content in limited steps. As long as that email uses the content,
+// later sweeps do not repeat the search.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -206,7 +206,8 @@ func TestSweepContentsInSteps(t *testing.T) {
 	})
 }
 
-// A sweep reads a limited number of a team's emails for a content, and the next sweep continues after these emails.
+// To find out whether content is used, a sweep reads a limited number of the team's emails, and the next sweep
+// continues after them.
 func TestSweepContentsGoesOn(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	f.add(t, news())

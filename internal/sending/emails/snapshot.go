@@ -9,9 +9,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Snapshot checks an email like Send without sending it. Snapshot returns the number of recipients and the email in a
-// form that can be sent unchanged later. In this form, the template is rendered and the scheduled time is a date. The
-// placeholder of the unsubscribe link is not replaced, because each recipient gets a different link.
+// Snapshot makes the same checks as Send but does not send the email. Snapshot returns the number of recipients and the
+// email in a form that can be sent unchanged later. In this form, the template is rendered and the scheduled time is
+// absolute. The placeholder for the unsubscribe link is not replaced, because each recipient gets a different link.
 func (s *Service) Snapshot(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
 	if err == nil {

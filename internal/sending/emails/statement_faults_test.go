@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// inHand claims the job of an email, like a worker, and returns the job.
+// inHand claims the job for an email, as a worker does, and returns the job.
 func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	t.Helper()
 	j := jobs.Job{Kind: kind, Lane: f.Acme.TeamID, TeamID: f.Acme.TeamID, Payload: emailID, Attempt: 1,
@@ -37,7 +37,7 @@ func (f *fixture) inHand(t *testing.T, kind, emailID string) jobs.Job {
 	return j
 }
 
-// eachTraced is like each, with a trace of the database statements.
+// eachTraced is like each, but also provides a trace of the database statements.
 func eachTraced(t *testing.T, f func(t *testing.T, f *fixture, trace *dbtest.Trace)) {
 	t.Helper()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) { f(t, newFixture(t, d), trace) })
@@ -134,7 +134,7 @@ func TestReadsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// If any database statement of a write operation fails, the operation returns an error and the email is unchanged.
+// If any database statement in a write operation fails, the operation returns an error and the email is unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -222,7 +222,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// rows describes the state of an email and the number of rows in each table of this package.
+// rows returns a string that contains the state of an email and the number of rows in each table used by this package.
 func (f *fixture) rows(t *testing.T, emailID string) string {
 	t.Helper()
 	var state, to string
@@ -240,7 +240,7 @@ func (f *fixture) rows(t *testing.T, emailID string) string {
 		f.Count(`SELECT COUNT(*) FROM jobs`), f.Count(`SELECT COUNT(*) FROM idempotency_keys`))
 }
 
-// recordDelivery records an attempt that delivers an email to a@one.example.
+// recordDelivery records an attempt in which an email is delivered to a@one.example.
 func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	team := f.Acme.TeamID
 	return f.DB.Update(ctx, func(tx *db.Tx) error {
@@ -257,7 +257,7 @@ func (f *fixture) recordDelivery(ctx context.Context, emailID string) error {
 	})
 }
 
-// If any database statement of a delete operation fails, the operation returns an error and can be repeated.
+// If any database statement in a delete operation fails, the operation returns an error and can be repeated.
 func TestRemovalsWithoutAStatement(t *testing.T) {
 	sqliteTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -321,7 +321,7 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// read returns the content of an attachment, read through Download.
+// read returns the content of an attachment, which it reads through Download.
 func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	t.Helper()
 	link, _ := f.Emails.DownloadURL(a, time.Now())
@@ -334,8 +334,8 @@ func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	return string(text), err
 }
 
-// If any database statement of SweepContents fails, SweepContents returns an error, and the next sweep continues the
-// work.
+// If any database statement in SweepContents fails, SweepContents returns an error, and the next sweep continues where
+// it stopped.
 func TestSweepContentsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

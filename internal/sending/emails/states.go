@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Recorded advances the states of emails and recipients. The recorder calls Recorded for all events. For several events
-// of one email or recipient, only the event of the highest rank is written, because the other events would change
-// nothing.
+// Recorded updates the states of emails and recipients after events. The event recorder calls Recorded for all events.
+// If there are several events for one email or recipient, only the event with the highest rank is written, because the
+// others would change nothing.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	const few = 16
 	if len(all) <= few {
@@ -23,10 +23,10 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 	return nil
 }
 
-// byEmail groups events by email and keeps their order. Events without an email are left out.
+// byEmail groups events by email and preserves their order. Events without an email are left out.
 func byEmail(all []events.Event) [][]events.Event {
 	var groups [][]events.Event
-	index := map[string]int{} // index of each email's group
+	index := map[string]int{} // index of the group for each email
 	for i := range all {
 		emailID := all[i].EmailID
 		if emailID == "" {
@@ -49,7 +49,7 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 		to, ok := stateOf[e.Type]
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled ||
 			e.Type == events.EmailCanceled {
-			continue // the insert sets queued or scheduled, and the canceling code sets canceled
+			continue // queued and scheduled are set when the email is inserted, and canceled is set when it is canceled
 		}
 		if !outranked(all, i, rank[to], true) {
 			advanceRecipients(ctx, tx, e, to)
@@ -60,12 +60,12 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 	}
 }
 
-// isTrackingState reports whether a state results from opens or clicks. Opens and clicks advance only delivered emails,
-// so they never make a delivery event redundant.
+// isTrackingState reports whether a state is the result of an open or a click. Opens and clicks change the state only
+// of delivered emails, so they never make a delivery event redundant.
 func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 
-// outranked reports whether another event of the same email makes event i redundant. If sameRecipient is true,
-// outranked compares only events of the same recipient.
+// outranked reports whether another event for the same email makes event i redundant. If sameRecipient is true,
+// outranked compares only events for the same recipient.
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]

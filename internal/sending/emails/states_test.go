@@ -6,8 +6,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// If several events are recorded together, only the event of the highest rank is written for each recipient and for the
-// email. Among events of the same rank, the first event is written.
+// If several events are recorded together, only the event with the highest rank is written for each recipient and for
+// the email. Among events with the same rank, the first one is written.
 func TestOutranked(t *testing.T) {
 	event := func(k events.Type, emailID, to string) events.Event {
 		return events.Event{Type: k, EmailID: emailID, Recipient: to}

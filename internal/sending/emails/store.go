@@ -18,12 +18,12 @@ const (
 	gaveText
 	hasFiles
 	isRaw      // the sender composed the message, which is stored unchanged
-	isBlob     // a blob has the message without the prepended fields
-	needsUTF8  // only hosts with SMTPUTF8 accept the message
+	isBlob     // a blob contains the message without the prepended fields
+	needsUTF8  // only hosts that support SMTPUTF8 accept the message
 	markedBulk // the email is bulk mail
 )
 
-// recipientLists is the JSON in the column recipients. The column is read as a whole and never queried.
+// recipientLists is the JSON value in the column recipients. The column is read as a whole and never queried.
 type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
@@ -59,8 +59,8 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	return nil
 }
 
-// defaultMessageID returns the Message-ID of emails whose sender has not chosen one; it returns "" if the From address
-// cannot be parsed.
+// defaultMessageID returns the Message-ID for an email whose sender has not chosen one; it returns "" if the From
+// address cannot be parsed.
 func defaultMessageID(emailID, from string) string {
 	sender, err := message.ParseFrom(from)
 	if err != nil {
@@ -77,7 +77,7 @@ func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *
 		rank[e.LastEvent], e.CreatedAt.UnixMicro())
 }
 
-// insertEmail inserts an email with its recipients; it also inserts a body, unless the email has only shared content.
+// insertEmail inserts an email with its recipients and, unless the email has only shared content, its body.
 func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	headers, err := db.EncodeList(d.Headers)
 	if err != nil {
@@ -127,7 +127,7 @@ const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, 
 	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
 	e.contact_id`
 
-// emailRow is the destination for scanning emailColumns.
+// emailRow is the destination into which emailColumns are scanned.
 type emailRow struct {
 	Email
 	to, tags           string
@@ -141,7 +141,7 @@ func (r *emailRow) dest(more ...any) []any {
 		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
 }
 
-// complete sets the fields that the database omits.
+// complete sets the fields that are omitted in the database.
 func (r *emailRow) complete() {
 	if r.MessageID == "" {
 		r.MessageID = defaultMessageID(r.ID, r.From)
@@ -165,15 +165,15 @@ func (r *emailRow) email() (Email, error) {
 }
 
 // getEmail returns an email with its own body, if it has one. If the email has neither a body nor shared content, its
-// content was deleted.
+// content has been deleted.
 func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, error) {
 	var html, text string
 	e, flags, err := selectEmail(ctx, r, teamID, emailID, `COALESCE(b.html, ''), COALESCE(b.body_text, '')`, &html, &text)
 	return e.withBody(flags, html, text), err
 }
 
-// getEmailWithin is like getEmail, with a limit for the body in bytes. The result size is the size of the body. If the
-// body exceeds the limit, the database does not read it, and the email is returned without a body.
+// getEmailWithin is like getEmail, but with a size limit, in bytes, for the body. The result size is the size of the
+// body. If the body exceeds the limit, the database does not read it, and the email is returned without a body.
 func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, most int) (e Email, size int64,
 	err error) {
 	var html, text string
@@ -184,7 +184,7 @@ func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, mo
 	return e.withBody(flags, html, text), size, err
 }
 
-// withBody returns the email with the HTML and the text that its sender gave.
+// withBody returns the email with the HTML and the text that its sender provided.
 func (e Email) withBody(flags int, html, text string) Email {
 	if flags&gaveHTML != 0 {
 		e.HTML = &html
@@ -256,8 +256,8 @@ func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([
 	})
 }
 
-// pending returns the envelope addresses of an email that are not settled, in order. If domain is not "", only
-// addresses at the destination domain are returned.
+// pending returns those envelope addresses of an email that are not settled, in envelope order. If domain is not "",
+// only addresses at the destination domain are returned.
 func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,
@@ -272,7 +272,7 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 	})
 }
 
-// positionOf returns the position of a recipient in the envelope of an email, or -1 if the address is not a recipient.
+// positionOf returns a recipient's position in the envelope of an email, or -1 if the address is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
 		emailID, teamID, address).Scan(&position)
@@ -282,7 +282,7 @@ func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address strin
 	return position, err
 }
 
-// sizes has the sizes of the content of an email in bytes.
+// sizes holds the sizes of the parts of an email's content, in bytes.
 type sizes struct {
 	teamID, domainID   string
 	shared             shared
@@ -290,8 +290,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes of an email's content without reading the texts. A team parameter is not needed, because
-// sizeOf is called for delivery jobs, which contain the email's id.
+// sizeOf reads the sizes of an email's content without reading the content itself. No team id is needed, because sizeOf
+// is called for delivery jobs, which contain the email's id.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),

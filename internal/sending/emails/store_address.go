@@ -10,10 +10,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// matchedEmail is an email with the erased address among its recipients.
+// matchedEmail is an email that has the erased address among its recipients.
 type matchedEmail struct {
 	id, teamID string
-	others     int // recipients with other addresses
+	others     int // number of recipients with other addresses
 	settled    bool
 }
 
@@ -34,8 +34,8 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 	}
 }
 
-// emailsTo returns the emails in a scope that have an address among their recipients. First, the stored spellings of
-// the address are looked up, because SQLite and PostgreSQL convert to lower case differently.
+// emailsTo returns the emails in a scope that have the given address among their recipients. First, the stored
+// spellings of the address are looked up, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
 		append([]any{a.Like()}, of.args...)...)
@@ -60,8 +60,8 @@ func scanAddressed(r db.Row) (e matchedEmail, err error) {
 	return e, err
 }
 
-// contentNames reports whether the content of an email may contain an address. For a raw message, the result is always
-// true. For shared content, only the email's variables are searched.
+// contentNames reports whether an email's content may contain an address. For a raw message, the result is always true.
+// For shared content, only the email's variables are searched.
 func contentNames(ctx context.Context, r db.Reader, a erasure.Address, emailID string) (bool, error) {
 	var variables, html, text, headers string
 	var flags int
@@ -98,7 +98,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 	return nil
 }
 
-// replaceInRows replaces an address in the given columns of a table, in all rows of an email.
+// replaceInRows replaces an address in the given columns of a table, in all rows that belong to an email.
 func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, table, key string,
 	columns []string) error {
 	rows, err := tx.Query(ctx, `SELECT `+key+`, `+strings.Join(columns, ", ")+` FROM `+table+` WHERE email_id = $1`,
@@ -130,8 +130,8 @@ func replaceInRows(ctx context.Context, tx *db.Tx, a erasure.Address, emailID, t
 	return nil
 }
 
-// replaceRecipient replaces an envelope recipient with the placeholder; it also deletes the data of opens and clicks by
-// this recipient.
+// replaceRecipient replaces an envelope recipient with the placeholder; it also deletes the data about this recipient's
+// opens and clicks.
 func replaceRecipient(ctx context.Context, tx *db.Tx, a erasure.Address, emailID string) error {
 	rows, err := tx.Query(ctx, `SELECT address FROM email_recipients WHERE email_id = $1
 		UNION SELECT recipient FROM email_events WHERE email_id = $1`, emailID)

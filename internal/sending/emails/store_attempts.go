@@ -12,7 +12,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// RecordAttempt inserts an attempt. RecordAttempt must be called in the transaction that records the attempt's outcome.
+// RecordAttempt inserts an attempt. RecordAttempt must be called in the same transaction that records the outcome of
+// the attempt.
 func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	to, err := json.Marshal(a.Recipients)
 	if err != nil {
@@ -27,8 +28,8 @@ func RecordAttempt(ctx context.Context, tx *db.Tx, a Attempt) error {
 	return nil
 }
 
-// attemptsMax is the number of attempts of one email that are read if the caller gives no limit. A job has at most some
-// tens of attempts, but an email with many recipients has many jobs.
+// attemptsMax is the maximum number of attempts read for one email if the caller specifies no limit. A job has at most
+// a few dozen attempts, but an email with many recipients has many jobs.
 const attemptsMax = 500
 
 func listAttempts(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Attempt, bool, error) {
@@ -55,8 +56,8 @@ func scanAttempt(r db.Row) (a Attempt, err error) {
 // OutcomeUnknown is the outcome of an attempt in which the host did not say whether it accepted the message.
 const OutcomeUnknown = "unknown"
 
-// UnknownAttempts counts an email's attempts at a destination with the outcome OutcomeUnknown. If addresses are given,
-// UnknownAttempts counts only attempts that had one of these addresses as a recipient.
+// UnknownAttempts counts the attempts to deliver an email to a destination that have the outcome OutcomeUnknown. If
+// addresses are given, UnknownAttempts counts only attempts that had one of these addresses as a recipient.
 func UnknownAttempts(ctx context.Context, r db.Reader, teamID, emailID, destination string, to ...string,
 ) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT recipients FROM email_attempts WHERE email_id = $1 AND team_id = $2

@@ -12,30 +12,30 @@ import (
 )
 
 const (
-	eraseRows    = 500     // maximum rows of a team that one transaction deletes
-	removeEmails = 100     // maximum emails that one transaction deletes
-	removeRows   = 500     // maximum rows of these emails, unless a single email has more rows
-	bytesPerRow  = 8 << 10 // bytes of content that count as one row
+	eraseRows    = 500     // maximum number of a team's rows that one transaction deletes
+	removeEmails = 100     // maximum number of emails that one transaction deletes
+	removeRows   = 500     // maximum number of rows of these emails, unless a single email has more
+	bytesPerRow  = 8 << 10 // number of bytes of content that count as one row
 	lastID       = "g"     // sorts after all ids
 )
 
-// The lists name the tables whose key begins with an email id: tables with content, tables with the timeline, and all
-// tables.
+// These lists contain the tables whose key begins with an email id: tables with content, tables with the timeline, and
+// all of them.
 var (
 	contentTables  = []string{"email_attachments", "email_messages", "email_bodies"}
 	timelineTables = []string{"email_attempts", "email_events"}
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled returns the SQL condition that all recipients of an email are settled; column has the email's id. The
-// condition uses COUNT, because with EXISTS PostgreSQL may scan the recipients of all emails.
+// isSettled returns an SQL condition that is true if all recipients of an email are settled; column contains the
+// email's id. The condition uses COUNT, because with EXISTS, PostgreSQL might scan the recipients of all emails.
 func isSettled(column string) string {
 	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
 		settled)
 }
 
-// contentRows returns an SQL expression for the number of rows of an email's content. The database does not read the
-// content to compute this number.
+// contentRows returns an SQL expression for how many rows an email's content counts as. The database can compute this
+// number without reading the content.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
@@ -44,7 +44,7 @@ func contentRows(column string) string {
 			FROM email_messages m WHERE m.email_id = %[1]s), 0))`, column, bytesPerRow)
 }
 
-// timelineRows returns an SQL expression for the number of rows of an email's events and attempts.
+// timelineRows returns an SQL expression for the number of rows that hold an email's events and attempts.
 func timelineRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_events v WHERE v.email_id = %[1]s)
 		+ (SELECT COUNT(*) FROM email_attempts t WHERE t.email_id = %[1]s))`, column)
@@ -58,7 +58,7 @@ var (
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
 	selectSkipped = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
 		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
-	// selectTimelines finds the emails with events in one range of time that have no event since another time.
+	// selectTimelines finds the emails that have events in a time range but no event at or after another time.
 	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
 		FROM (SELECT DISTINCT e.email_id FROM email_events e
 			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
@@ -73,7 +73,7 @@ type removable struct {
 	rows    int // number of rows that are deleted with the email
 }
 
-// readRemovable returns a batch of a team's emails between two ids, oldest first, read by one of the queries above.
+// readRemovable runs one of the queries above and returns a batch of a team's emails between two ids, oldest first.
 func readRemovable(ctx context.Context, r db.Reader, query, teamID, after, before string) ([]removable, error) {
 	rows, err := r.Query(ctx, query, teamID, after, before, removeEmails)
 	return db.Collect(rows, err, scanRemovable)
@@ -84,8 +84,8 @@ func scanRemovable(r db.Row) (e removable, err error) {
 	return e, err
 }
 
-// eventsUpTo returns the time of the last event in the next batch of a team's events between the times after and
-// before. If there are no events in this range, eventsUpTo returns 0.
+// eventsUpTo returns the time of the last event in the next batch of a team's events that are later than after and
+// earlier than before. If there are no events in this range, eventsUpTo returns 0.
 func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before int64) (at int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(created_at), 0) FROM (SELECT created_at FROM email_events
 		WHERE team_id = $1 AND created_at > $2 AND created_at < $3 ORDER BY created_at LIMIT $4) x`, teamID, after, before,
@@ -93,13 +93,15 @@ func eventsUpTo(ctx context.Context, r db.Reader, teamID string, after, before i
 	return at, err
 }
 
-// timelinesBetween returns the emails that have an event later than after, up to upTo, and no event since before.
+// timelinesBetween returns the emails that have an event later than after and not later than upTo, but no event at or
+// after the time before.
 func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, upTo, before int64) ([]removable, error) {
 	rows, err := r.Query(ctx, selectTimelines, teamID, after, upTo, before)
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// bodiesUntil returns the id of a team's email up to which bodies were deleted, or "" if no bodies were deleted.
+// bodiesUntil returns the id of the last email up to which a team's bodies have been deleted, or "" if none have been
+// deleted.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
 	if errors.Is(err, db.ErrNoRows) {
@@ -108,8 +110,8 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 	return emailID, err
 }
 
-// setBodiesUntil stores the id that bodiesUntil returns, and records the skipped emails, whose bodies must be deleted
-// later.
+// setBodiesUntil stores the id that bodiesUntil will return, and records the skipped emails, whose bodies must be
+// deleted later.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
 		SET email_id = excluded.email_id WHERE email_bodies_until.email_id < excluded.email_id`, teamID, emailID)
@@ -123,7 +125,7 @@ func deleteSkipped(ctx context.Context, tx *db.Tx, teamID string, emailIDs []str
 	tx.Queue(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id = ANY($2)`, teamID, emailIDs)
 }
 
-// filesOf returns the keys of the blobs of emails.
+// filesOf returns the keys of the blobs that belong to the given emails.
 func filesOf(ctx context.Context, r db.Reader, emailIDs []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE email_id = ANY($1)`, emailIDs)
 	keys, err := db.Collect(rows, err, scanText)
@@ -147,28 +149,28 @@ func scanText(r db.Row) (text string, err error) {
 	return text, err
 }
 
-// deleteOfEmails returns the statement that deletes the rows of some emails from a table. The statement compares the
+// deleteOfEmails returns a statement that deletes the rows of the given emails from a table. The statement compares the
 // team in the same way as selectBefore, so that SQLite uses the index on the email id.
 func deleteOfEmails(table string) string {
 	return `DELETE FROM ` + table + ` WHERE team_id || '' = $1 AND email_id = ANY($2)`
 }
 
-// deleteIn deletes the rows of some emails from some tables.
+// deleteIn deletes the rows of the given emails from the given tables.
 func deleteIn(ctx context.Context, tx *db.Tx, tables []string, teamID string, emailIDs []string) {
 	for _, table := range tables {
 		tx.Queue(ctx, deleteOfEmails(table), teamID, emailIDs)
 	}
 }
 
-// deleteShare removes the reference to shared content and the variables from some emails.
+// deleteShare removes the reference to shared content, and the variables, from the given emails.
 func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []string) {
 	tx.Queue(ctx, `UPDATE emails SET content_id = '', variables = '' WHERE team_id = $1 AND id = ANY($2)
 		AND content_id <> ''`,
 		teamID, emailIDs)
 }
 
-// contentsOf reads the emails that are recorded as the first emails of some contents, and returns their content ids by
-// email id.
+// contentsOf reads the emails that are recorded as the first users of the given contents. It returns a map from email
+// id to content id.
 func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
 	var firsts []string
 	for _, u := range all {
@@ -188,8 +190,8 @@ func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.U
 	return has, nil
 }
 
-// seekContent reads at most limit emails that may use a content, starting at an id. The results are the first email
-// with the content ("" if no email uses the content), the last email read, and the number of emails read.
+// seekContent reads at most limit emails that may use the content, starting at the given email id. The results are the
+// first email with the content ("" if no email uses the content), the last email read, and the number of emails read.
 func seekContent(ctx context.Context, r db.Reader, u content.Unused, from string, limit int) (found, last string, n int,
 	err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MIN(CASE WHEN x.content_id = $2 THEN x.id END), ''), COALESCE(MAX(x.id), ''),
@@ -207,7 +209,7 @@ func deleteEmails(ctx context.Context, tx *db.Tx, teamID string, emailIDs []stri
 	tx.Queue(ctx, `DELETE FROM emails WHERE team_id = $1 AND id = ANY($2)`, teamID, emailIDs)
 }
 
-// deleteLooseEvents deletes some of a team's events whose emails were deleted, oldest first.
+// deleteLooseEvents deletes a batch of the events that remain after a team's emails have been deleted, oldest first.
 func deleteLooseEvents(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	return tx.Exec(ctx, `DELETE FROM email_events WHERE team_id = $1 AND created_at <= (SELECT MAX(created_at) FROM
 		(SELECT created_at FROM email_events WHERE team_id = $1 ORDER BY created_at LIMIT $2) x)`, teamID, eraseRows)
@@ -219,7 +221,7 @@ func deleteSomeKeys(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		teamID, eraseRows)
 }
 
-// deleteSomeSkipped deletes the records about a team's deleted and skipped bodies.
+// deleteSomeSkipped deletes a batch of the records about a team's deleted and skipped bodies.
 func deleteSomeSkipped(ctx context.Context, tx *db.Tx, teamID string) (int64, error) {
 	tx.Queue(ctx, `DELETE FROM email_bodies_until WHERE team_id = $1`, teamID)
 	return tx.Exec(ctx, `DELETE FROM email_bodies_left WHERE team_id = $1 AND email_id <= (SELECT MAX(email_id) FROM

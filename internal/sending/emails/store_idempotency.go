@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// idempotencyKey returns the payload's hash and the encoded answer stored with a key, and the time when the key was
-// stored. If the key is not stored, the error is db.ErrNoRows.
+// idempotencyKey returns the payload hash and the encoded answer that are stored with a key, and the time at which the
+// key was stored. If the key is not stored, the error is db.ErrNoRows.
 func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string) (hash, response string,
 	created time.Time, err error) {
 	var at int64
@@ -17,7 +17,7 @@ func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string)
 	return hash, response, db.Time(at), err
 }
 
-// insertIdempotencyKey stores a key with its encoded answer; it first deletes an expired record of the same key.
+// insertIdempotencyKey stores a key with its encoded answer; it first deletes an expired record for the same key.
 func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
 	tx.Queue(ctx, `DELETE FROM idempotency_keys WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
 		AND created_at < $4`,

@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// lateness is the maximum time by which the time in an email's id may be later than the email's acceptance.
+// lateness is the maximum by which the time in an email's id may be later than the time when the email was accepted.
 const lateness = time.Hour
 
-// emailsWithin selects a team's emails within a range of time. The bounds on the id let the database use the index. The
+// emailsWithin selects a team's emails within a time range. The bounds on the id let the database use the index. The
 // bounds on the time are exact.
 func emailsWithin(teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
@@ -47,7 +47,7 @@ func scanEmail(r db.Row) (Email, error) {
 	return row.email()
 }
 
-// recipientsOf returns the recipients of several emails by email id.
+// recipientsOf returns the recipients of the given emails, as a map keyed by email id.
 func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string][]Recipient, error) {
 	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
 		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, emailIDs, teamID)
@@ -64,7 +64,7 @@ func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []st
 	return of, err
 }
 
-const pageToRows = 2000 // number of emails that one call of ListPageTo searches
+const pageToRows = 2000 // number of emails that one call to ListPageTo searches
 
 func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
@@ -84,7 +84,7 @@ func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Add
 		if err != nil {
 			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 		}
-		for _, e := range chunk { // The email may have the address twice, or only a similar address.
+		for _, e := range chunk { // The address may occur twice in the email, or only a similar address may occur.
 			is := func(to Recipient) bool { return a.Is(to.Address) }
 			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
 				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})

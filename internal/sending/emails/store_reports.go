@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. A team parameter is not possible, because
-// a report has only the signed return path or the Message-ID. The email determines the team.
+// bounceTarget reads an email and its recipients for a bounce or a complaint. The team is not known beforehand, because
+// a report contains only the signed return path or the Message-ID. The email determines the team.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string
@@ -55,8 +55,8 @@ func teamsOf(ctx context.Context, r db.Reader, teamIDs, emailIDs []string) (map[
 	return found, nil
 }
 
-// headersOf returns the header fields given by the sender: first the rendered fields of the shared content, then the
-// email's own fields.
+// headersOf returns the header fields specified by the sender: first the rendered fields of the shared content, then
+// the email's own fields.
 func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]message.Field, error) {
 	var f fields
 	err := r.QueryRow(ctx, `SELECT `+fieldColumns+` FROM emails e`+fieldTables+` WHERE e.id = $1 AND e.team_id = $2`,
@@ -71,13 +71,14 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return f.decode()
 }
 
-// fieldColumns lists the columns for scanning into fields. The query must join the email e with fieldTables.
+// fieldColumns lists the columns that are scanned into a fields value. The query must join the email e with
+// fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
 	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`
 )
 
-// fields has the stored header fields of an email.
+// fields holds the stored header fields of an email.
 type fields struct{ shared, variables, own string }
 
 func (f *fields) dest() []any { return []any{&f.shared, &f.variables, &f.own} }
@@ -103,7 +104,7 @@ func (f *fields) decode() ([]message.Field, error) {
 }
 
 // lockRecipients locks the recipients with the given addresses until the transaction ends, so that other reports about
-// them wait. The result has the given addresses that are recipients of the email.
+// them wait. The result contains those of the given addresses that are recipients of the email.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
 	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
 		AND address = ANY($3)
@@ -122,7 +123,7 @@ func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addr
 const selectBefore = `SELECT DISTINCT recipient, type FROM email_events WHERE email_id = $1 AND team_id || '' = $2
 	AND recipient = ANY($3)`
 
-// load adds the types of all events recorded for each recipient.
+// load adds, for each recipient, the types of all events recorded so far.
 func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID string) error {
 	rows, err := r.Query(ctx, selectBefore, emailID, teamID, slices.Collect(maps.Keys(b)))
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
@@ -135,7 +136,7 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 }
 
 // setUnsubscribedRecipient completes the event for an unsubscribed address; it sets the email's domain, its broadcast,
-// and the recipient in the spelling of the email. If the email does not belong to the team or does not have the
+// and the recipient as spelled in the email. If the email does not belong to the team or was not sent to this
 // recipient, the event's recipient stays empty.
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
 	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r

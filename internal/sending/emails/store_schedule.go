@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// setSchedule changes the time of a scheduled email; it returns false if the email is not scheduled.
+// setSchedule changes the time at which a scheduled email is sent; it returns false if the email is not scheduled.
 func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	at interface{ UnixMicro() int64 }) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET scheduled_at = $3 WHERE id = $1 AND team_id = $2
@@ -18,8 +18,8 @@ func setSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string,
 	return n > 0, err
 }
 
-// lockSchedule returns the time of a scheduled email and locks its row until the transaction ends. If the email does
-// not exist or is not scheduled, ok is false.
+// lockSchedule returns the scheduled time of an email and locks its row until the transaction ends. If the email does
+// not exist or is not scheduled, lockSchedule returns ok == false.
 func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at time.Time, ok bool, err error) {
 	var us int64
 	err = tx.QueryRow(ctx, `UPDATE emails SET scheduled_at = scheduled_at WHERE id = $1 AND team_id = $2
@@ -34,8 +34,8 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 	return db.Time(us), true, nil
 }
 
-// takeScheduled changes a scheduled email to another state if its scheduled time is not later than until. If Cancel and
-// the release job run concurrently, takeScheduled succeeds for only one of them and returns nil to the other.
+// takeScheduled changes the state of a scheduled email if it is due at or before the given time. If Cancel and the
+// release job run concurrently, takeScheduled succeeds for only one of them; for the other, it returns nil.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=

@@ -9,12 +9,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// advanceRecipients advances the recipient of an event. If the event names no recipient, advanceRecipients advances all
-// recipients of the email.
+// advanceRecipients updates the state of an event's recipient. If the event specifies no recipient, advanceRecipients
+// updates all recipients of the email.
 //
-// An open or a click advances a recipient only after delivery, because some hosts follow the links of an email before
-// they accept the message. If an open before delivery advanced the recipient, the recipient would count as settled and
-// not be mailed. An open or a click of a message with several recipients names no recipient and advances none.
+// An open or a click changes a recipient's state only after delivery, because some hosts follow the links in an email
+// before they accept the message. If an open before delivery changed the state, the recipient would count as settled,
+// and the email would not be sent. For a message with several recipients, an open or a click specifies no recipient and
+// changes no recipient's state.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
 	case e.Recipient != "" && isTrackingState(to):
@@ -44,12 +45,12 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		rank[to])
 }
 
-// advanceUnmailed ends an email if no recipient remains to be mailed. If a recipient was excluded because of a topic,
-// the email fails. If all recipients are suppressed, the email is suppressed.
+// advanceUnmailed sets the final state of an email if it will be sent to none of its recipients. If a recipient was
+// excluded because of a topic, the email fails. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 	// Two transactions may each settle one of the last two recipients. This statement makes the second transaction wait
-	// for the first, so that the next statement sees the changes of the first transaction. A statement that matches no row
-	// would not wait.
+	// for the first one, so that the next statement sees the changes that the first one made. A statement that matches no
+	// row would not wait.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
 		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
@@ -57,8 +58,8 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
 }
 
-// MarkSent advances an email to the state sent, in the transaction that records an attempt. MarkSent reports whether
-// this call changed the state. If the email has several jobs, only the first attempt changes the state.
+// MarkSent changes an email's state to sent, in the transaction that records an attempt. MarkSent reports whether this
+// call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, emailID,
 		string(Sent), rank[Sent])
@@ -68,8 +69,8 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 	return n > 0, nil
 }
 
-// MarkCanceled sets the state of an email to canceled, in the transaction that ends its delivery job. MarkCanceled does
-// not change settled emails. The caller records the event.
+// MarkCanceled changes an email's state to canceled, in the transaction that ends its delivery job. MarkCanceled does
+// not change settled emails. The caller must record the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
 		rank[Canceled], settled)

@@ -151,8 +151,8 @@ func TestReportHistory(t *testing.T) {
 	})
 }
 
-// An event without a recipient advances all recipients of the email. The event email.sent does not advance recipients,
-// because some recipients may not have been tried.
+// An event without a recipient changes the state of all recipients of the email. The event email.sent does not change
+// the recipients' states, because delivery to some recipients may not have been tried.
 func TestEventsOfTheWholeEmail(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.Send(hello("a@one.example", "b@two.example"))
@@ -166,7 +166,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 				t.Errorf("after %s: %+v, %v", c.typ, to, err)
 			}
 		}
-		// The first events of an email and events without an email cause no additional database statement.
+		// Neither the first events for an email nor events without an email cause additional database statements.
 		for name, act := range map[string]func(){
 			"accepted":   func() { f.Send(hello("a@one.example")) },
 			"scheduled":  func() { f.schedule(t) },
@@ -201,7 +201,7 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 	})
 }
 
-// The payload of a delivery job contains the data that delivery would have to look up in the database.
+// The payload of a delivery job contains data that would otherwise have to be looked up in the database.
 func TestWhatDeliveryJobsSay(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		if _, err := f.Suppressions.Add(t.Context(), f.Acme.TeamID, []string{"gone@one.example"}); err != nil {
@@ -329,7 +329,7 @@ func TestAttachmentThatWasCut(t *testing.T) {
 	})
 }
 
-// Download and share links of a deleted team and forged links do not work.
+// A deleted team's download and share links do not work, and neither do forged links.
 func TestLinksThatLeadNowhere(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -508,7 +508,7 @@ func TestNothingToRemove(t *testing.T) {
 	})
 }
 
-// Reading a row with an invalid number returns an internal error instead of zero.
+// If a row contains an invalid number, reading it returns an internal error instead of zero.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t) // PostgreSQL takes none
 	f := newFixture(t, d)

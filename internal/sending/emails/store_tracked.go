@@ -74,7 +74,7 @@ func eventSummaries(ctx context.Context, r db.Reader, teamID string,
 	return all, nil
 }
 
-// emailWithHeaders returns an email without its body, together with the header fields given by its sender.
+// emailWithHeaders returns an email without its body, together with the header fields specified by its sender.
 func emailWithHeaders(ctx context.Context, r db.Reader, teamID, emailID string) (Email, []message.Field, error) {
 	var row emailRow
 	var f fields

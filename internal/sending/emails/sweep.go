@@ -12,27 +12,28 @@ import (
 )
 
 const (
-	// filePrefix is the prefix of the blob keys of attachments. A key has the form attachments/<blob id>. Before schema
-	// version 21 the form was attachments/<email id>/<attachment id>. Only the rows say which email a key belongs to.
+	// filePrefix is the prefix of the blob keys for attachments. A key has the form attachments/<blob id>. Before schema
+	// version 21, the form was attachments/<email id>/<attachment id>. Only the database rows show to which email a key
+	// belongs.
 	filePrefix = "attachments/"
-	// Content is stored before its email is accepted, and deleted after its email, so a crash in between leaves content
-	// without an email. SweepFiles deletes content without an email when the content is older than the longest possible
+	// Content is stored before its email is accepted, and it is deleted after its email, so a crash in between leaves
+	// content that belongs to no email. SweepFiles deletes such content when it is older than the longest possible
 	// request.
 	strayAfter = time.Hour
 )
 
-// These are limits of one sweep of contents. The next sweep continues where the last sweep stopped.
+// These are the limits for one sweep of shared content. The next sweep continues where the previous one stopped.
 const (
-	seekRows    = 1000 // maximum emails that one step reads
-	seekSteps   = 100  // maximum steps for one content
-	seekPerTeam = 1000 // maximum steps for one team
+	seekRows    = 1000 // maximum number of emails that one step reads
+	seekSteps   = 100  // maximum number of steps per content
+	seekPerTeam = 1000 // maximum number of steps per team
 )
 
 // newFileKey returns a new blob key for an attachment. Keys are never reused, so a sweep can delete an old key without
 // affecting a file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and attachments without an email. Files without an email remain if the program was killed
+// SweepFiles deletes messages and attachments that belong to no email. Such files remain if the program was killed
 // before it accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
@@ -51,7 +52,7 @@ func (s *Service) SweepFiles(ctx context.Context) error {
 	return nil
 }
 
-// SweepContents deletes contents that are not marked as kept and that no email refers to. The scheduler calls
+// SweepContents deletes shared content that no email uses and that is not marked as kept. The scheduler calls
 // SweepContents periodically.
 func (s *Service) SweepContents(ctx context.Context) error {
 	var failed error
@@ -104,8 +105,9 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek looks for the first email that uses a content. The result at is the id of the first email, or of the email at
-// which the search stopped after its maximum number of steps. If no email uses the content, end is true.
+// seek searches for the first email that uses the given content. The result at is the id of the first email, or of the
+// email at which the search stopped after its maximum number of steps. If no email uses the content, seek returns end
+// == true.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
 	at = u.From
 	for range min(seekSteps, *steps) {

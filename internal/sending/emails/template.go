@@ -9,14 +9,14 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// templateVersion is the published version of a template that an email uses. A templateVersion contains no texts,
-// because all drafts of a batch are in memory at the same time.
+// templateVersion is the published version of a template that an email uses. A templateVersion does not contain the
+// content itself, because all drafts in a batch are in memory at the same time.
 type templateVersion struct {
 	templateID string
 	content    content.Ref
 	hasHTML    bool
-	size       int64 // size of the rendered texts in bytes
-	empty      bool  // the rendered texts are empty
+	size       int64 // size of the rendered text and HTML in bytes
+	empty      bool  // whether the rendered text and HTML are empty
 }
 
 // draft resolves the email's template and then checks the email.
@@ -30,8 +30,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses that the request leaves out. The result is the content of the published version. If the email has
-// no template or the request has an error that check will return, the result is nil.
+// reply-to addresses if the request leaves them out. The result is the content of the published version. If the email
+// has no template, or the request has an error that check will return, resolveTemplate returns nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil
@@ -47,8 +47,8 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	c := t.Content
 	in.values = c.UsedValues(all)
 	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
-	// Only fields taken from the template are checked here. For example, the template's subject is not used if the request
-	// has a subject.
+	// Only the fields that are taken from the template are checked here. For example, the template's subject is not used
+	// if the request has a subject.
 	if in.From == "" {
 		if err := c.CheckFrom(in.values); err != nil {
 			return nil, err
@@ -70,7 +70,7 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	return c, nil
 }
 
-// useTemplates records that emails use the contents of their templates, with one statement for each content.
+// useTemplates records that the emails use the content of their templates, with one statement per content.
 func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) {
 	var used map[string]bool
 	for _, d := range drafts {
@@ -87,7 +87,7 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 	}
 }
 
-// ByTemplate is an email to one recipient with the content of a template.
+// ByTemplate is an email to one recipient with content from a template.
 type ByTemplate struct {
 	TemplateID string // id or alias
 	Variables  map[string]scalar.Value
@@ -101,8 +101,8 @@ type ByTemplate struct {
 	ReplyTo []string
 }
 
-// MailingByTemplate prepares an email to one recipient that Enqueue writes later. MailingByTemplate checks the email
-// like Send and returns the same faults. The recipient given to Enqueue may have a different address, for example
+// MailingByTemplate prepares an email to one recipient, which Enqueue writes later. MailingByTemplate makes the same
+// checks as Send and returns the same faults. The recipient passed to Enqueue may have a different address, for example
 // because the contact's address has changed. The email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,

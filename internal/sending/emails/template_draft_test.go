@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// A draft never contains the text of its template, because all drafts of a batch are in memory at the same time. A
-// batch may have 100 drafts, and a text 4 MB.
+// A draft never contains the text of its template, because all drafts in a batch are in memory at the same time. A
+// batch may have 100 drafts, each with a text of 4 MB.
 func TestDraftsHoldNoContents(t *testing.T) {
 	seen := map[reflect.Type]bool{}
 	var look func(reflect.Type)

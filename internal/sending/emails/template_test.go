@@ -95,8 +95,8 @@ func (s *stencil) update(c templates.Change) {
 	}
 }
 
-// An email with a template equals an email with the same text in the request. The text is stored once for all emails
-// with the template.
+// An email with a template is identical to an email whose request contains the same text. The text is stored once for
+// all emails with the template.
 func TestSendByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		seen := &testnode.Seen{}
@@ -134,7 +134,7 @@ func TestSendByTemplate(t *testing.T) {
 	})
 }
 
-// Fields of the request replace the template's fields, and all other fields of Send also work with a template.
+// Fields in the request replace the template's fields, and all other fields of Send also work with a template.
 func TestSendByTemplateWithAllElse(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		in := tea()
@@ -154,7 +154,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 			e.LastEvent != emails.Scheduled || e.TemplateID != s.id {
 			t.Errorf("the email is %+v", e)
 		}
-		// Changes of the template before the scheduled time do not affect the email.
+		// Changes to the template before the scheduled time do not affect the email.
 		s.update(templates.Change{HTML: new("<p>changed</p>")})
 		if _, err := s.Templates.Publish(t.Context(), s.Acme.TeamID, s.id); err != nil {
 			t.Fatal(err)
@@ -178,7 +178,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 	})
 }
 
-// Emails of a batch may use templates. Each email of a batch has its own values, and an error names the email's index
+// Emails in a batch may use templates. Each email in a batch has its own values, and an error names the email's index
 // and the variable.
 func TestBatchByTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
@@ -208,7 +208,7 @@ func TestBatchByTemplate(t *testing.T) {
 }
 
 // If the same request is repeated with the same idempotency key, Send returns the id of the first email. A request with
-// other variables counts as another payload.
+// different variables counts as a different payload.
 func TestTemplateWithIdempotencyKey(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		send := func(in emails.Send) (string, error) {
@@ -237,7 +237,7 @@ func TestTemplateWithIdempotencyKey(t *testing.T) {
 	})
 }
 
-// An email with a template keeps the text that was sent, even if the template is changed or deleted.
+// An email with a template keeps the text that was sent, even if the template is later changed or deleted.
 func TestEmailOutlivesItsTemplate(t *testing.T) {
 	eachStencil(t, func(t *testing.T, s *stencil) {
 		ctx := t.Context()

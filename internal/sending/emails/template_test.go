@@ -261,7 +261,7 @@ func TestEmailOutlivesItsTemplate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		old := func() { // makes contents look unused for a day; emails keep their age
+		old := func() { // makes shared content look as if it had not been used for a day; the age of emails does not change
 			s.change(`UPDATE contents SET used_at = used_at - 86400000000`)
 		}
 		s.change(`UPDATE contents SET used_at = used_at - 86400000000 WHERE html LIKE '%nobody%'`)
@@ -385,7 +385,7 @@ func TestTemplateRules(t *testing.T) {
 	})
 }
 
-// Accepting an email with a template writes one row less than accepting an email with a body in the request.
+// One row less is written to accept an email with a template than to accept an email with a body in the request.
 func TestSendByTemplateWritesLess(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		s := &stencil{n, t, ""}

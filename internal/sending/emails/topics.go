@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// An email with a topic goes only to recipients who subscribe to the topic, and has unsubscribe links (see
-// unsubscribeInfo). Each recipient of an email with a topic therefore gets a separate message. Subscriptions are looked
-// up when the email is accepted, when a scheduled email is released, and before later delivery attempts.
+// An email with a topic contains unsubscribe links (see unsubscribeInfo) and is sent only to recipients who subscribe
+// to the topic. Each recipient of an email with a topic therefore gets a separate message. Subscriptions are looked up
+// when the email is accepted, when a scheduled email is released, and before later delivery attempts.
 
-// refusals maps the addresses, in lower case, that may not be mailed about an email's topic to the reasons.
+// refusals maps each address, in lower case, to which email about the topic may not be sent, to the reason.
 type refusals map[string]contacts.Refusal
 
-// refusals looks up which addresses may not be mailed about an email's topic. If the email has no topic, refusals looks
-// up which addresses may not be mailed by broadcasts and automations. If the email has a contact, the contact's
-// subscriptions are used, not those of the addresses. Only the email's team, topic, broadcast and contact ids are used.
-// For an unknown topic, refusals returns an Invalid fault.
+// refusals looks up the addresses to which email about a topic may not be sent. If the email has no topic, refusals
+// looks up the addresses to which broadcasts and automations may not send email. If the email has a contact, the
+// subscriptions of that contact are used, not those of the addresses. Of the email, only the ids of the team, topic,
+// broadcast and contact are used. For an unknown topic, refusals returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():
@@ -31,8 +31,8 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 	return s.Contacts.RefusedContact(ctx, r, e.TeamID, e.TopicID, e.ContactID, keys)
 }
 
-// currentRefusals is like refusals, for an email that was accepted earlier. If the email's topic has been deleted
-// since, no recipient may be mailed.
+// currentRefusals is like refusals, but for an email that was accepted earlier. If the email's topic has been deleted
+// in the meantime, the email may be sent to no recipient.
 func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
 	refused, err := s.refusals(ctx, s.DB.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
@@ -44,11 +44,11 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 	return refused, err
 }
 
-// topics caches, during the checks of a batch, which topics exist.
+// topics caches which topics exist, while a batch is checked.
 type topics map[string]error
 
-// check returns an Invalid fault if the team has no topic with this id. The topic id "" means no topic and is always
-// valid.
+// check returns an Invalid fault if the team has no topic with the given id. The topic id "" means no topic and is
+// always valid.
 func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) error {
 	err, known := t[topicID]
 	if !known {
@@ -58,7 +58,7 @@ func (t topics) check(ctx context.Context, s *Service, teamID, topicID string) e
 	return err
 }
 
-// lookUpTopics sets the refused recipients of each draft, with one look-up per topic.
+// lookUpTopics sets the refused recipients for each draft, with one look-up per topic.
 func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*draft) error {
 	keys := map[string][]string{}
 	for _, d := range drafts {
@@ -83,7 +83,7 @@ func (s *Service) lookUpTopics(ctx context.Context, teamID string, drafts []*dra
 	return nil
 }
 
-// splitRefused returns the recipients that may be mailed, and events for the recipients that may not.
+// splitRefused returns the recipients to which the email may be sent, and an event for each of the others.
 func splitRefused(e *Email, to []recipient, refused refusals) (left []recipient, failed []events.Event) {
 	if len(refused) == 0 {
 		return to, nil
@@ -103,8 +103,8 @@ func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
 }
 
-// dropTopicRefusals removes the addresses from o.To that may no longer be mailed about the email's topic, or by a
-// broadcast or an automation. The result has the events to record for the removed addresses.
+// dropTopicRefusals removes from o.To every address to which email about the topic, or email from broadcasts and
+// automations, may no longer be sent. The result contains the events to record for the removed addresses.
 func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []events.Event, err error) {
 	if !o.row.canUnsubscribe() || len(o.To) == 0 {
 		return nil, nil
@@ -120,8 +120,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event means that its recipient must not be mailed. A recipient that must not be mailed
-// does not fail the email, because the email's state depends on the other recipients.
+// unmailed reports whether an event means that the email must not be sent to its recipient. Such an event does not make
+// the email fail, because the email's state depends on the other recipients.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

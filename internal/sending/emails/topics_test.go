@@ -53,7 +53,7 @@ func about(topic contacts.Topic, to ...string) emails.Send {
 	return e
 }
 
-// leave unsubscribes an address from a topic, as by the link in an email.
+// leave unsubscribes an address from a topic, as the unsubscribe link in an email does.
 func (w *topical) leave(topic contacts.Topic, address string) {
 	w.t.Helper()
 	_, _, err := w.Contacts.Unsubscribe(w.t.Context(), contacts.Link{TeamID: w.Acme.TeamID, EmailID: id.New(),
@@ -81,7 +81,7 @@ func (w *topical) states(emailID string) string {
 	return text
 }
 
-// failed returns the recipients that failed since the last call, with the reasons.
+// failed returns the recipients that have failed since the last call, with the reasons.
 func (w *topical) failed() (all []string) {
 	for _, e := range w.seen.Take() {
 		if d, ok := e.Data.(*events.Failed); ok {
@@ -91,7 +91,7 @@ func (w *topical) failed() (all []string) {
 	return all
 }
 
-// deliveries returns the delivery jobs of an email.
+// deliveries returns the delivery jobs for an email.
 func (w *topical) deliveries(emailID string) []emails.Delivery {
 	w.t.Helper()
 	rows, err := w.DB.Query(w.t.Context(), `SELECT payload FROM jobs WHERE kind = 'delivery' ORDER BY id`)
@@ -108,7 +108,7 @@ func (w *topical) deliveries(emailID string) []emails.Delivery {
 	return slices.DeleteFunc(all, func(d emails.Delivery) bool { return d.EmailID != emailID })
 }
 
-// composed returns the composed messages of an email by recipient, one message per delivery job.
+// composed returns an email's composed messages, keyed by recipient, with one message per delivery job.
 func (w *topical) composed(emailID string) map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
@@ -133,8 +133,8 @@ func (w *topical) composed(emailID string) map[string]string {
 	return all
 }
 
-// The subscription of each recipient is looked up. Recipients that may not be mailed fail with the reason. Every other
-// recipient gets a separate message.
+// The subscription of each recipient is looked up. Recipients to whom the email may not be sent fail, with the reason.
+// Every other recipient gets a separate message.
 func TestTopicOfEachRecipient(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -178,7 +178,8 @@ func TestTopicOfEachRecipient(t *testing.T) {
 	})
 }
 
-// If no recipient may be mailed, the email fails. If suppressions are the only reason, the email is suppressed.
+// If the email may be sent to none of its recipients, it fails. If suppressions are the only reason, the email is
+// suppressed instead.
 func TestEmailForNobody(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -307,7 +308,7 @@ func TestScheduledEmailKeepsToItsTopic(t *testing.T) {
 	})
 }
 
-// A recipient that unsubscribes before a retry does not get the email.
+// A recipient who unsubscribes before a retry does not get the email.
 func TestDropSuppressedByTopic(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -338,7 +339,7 @@ func TestDropSuppressedByTopic(t *testing.T) {
 	})
 }
 
-// If two concurrent transactions each settle one of the last two recipients, the email is settled, although neither
+// If two concurrent transactions each settle one of the last two recipients, the email is settled, even though neither
 // transaction sees the other's changes.
 func TestLastRecipientsAtTheSameTime(t *testing.T) {
 	n := testnode.New(t, dbtest.Postgres(t), testnode.Options{})
@@ -360,7 +361,7 @@ func TestLastRecipientsAtTheSameTime(t *testing.T) {
 		second.Go(func() {
 			ended <- n.DB.Update(t.Context(), func(tx *db.Tx) error { return left(tx, "b@one.example") })
 		})
-		// Wait until this transaction blocks the second transaction, or until the second transaction has ended.
+		// Wait until this transaction blocks the second one, or until the second one has ended.
 		for waits := 0; waits == 0 && len(ended) == 0; {
 			if err := n.DB.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'
 				AND datname = current_database()`).Scan(&waits); err != nil {

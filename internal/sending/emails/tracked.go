@@ -14,16 +14,16 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// ReadTracked verifies and decodes the token of a tracked link at a host; see [tokens.ReadLink]. ReadTracked does not
-// use the database.
+// ReadTracked verifies and decodes the token in a tracked link to the given host; see [tokens.ReadLink]. ReadTracked
+// does not use the database.
 func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 	return tokens.ReadLink(s.Keys, token, host)
 }
 
-// isTracking reports whether the settings track opens or clicks.
+// isTracking reports whether the settings enable tracking of opens or clicks.
 func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
 
-// trackingOf returns the current tracking settings of a domain. If the domain was deleted, tracking is disabled.
+// trackingOf returns a domain's current tracking settings. If the domain was deleted, tracking is disabled.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
 	d, err := s.Domains.Signing(ctx, domainID)
 	if fault.KindOf(err) == fault.NotFound {
@@ -56,9 +56,9 @@ func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	return isTracking(t), err
 }
 
-// memoryOfTracking estimates the additional memory in bytes for composing a tracked email with texts of the given size.
-// The memory holds a second copy of the HTML, in which links are longer. The estimate assumes at most one link per 32
-// bytes.
+// memoryOfTracking estimates the additional memory, in bytes, needed to compose a tracked email whose text and HTML
+// have the given size. This memory holds a second copy of the HTML, in which links are longer. The estimate assumes at
+// most one link per 32 bytes.
 func memoryOfTracking(texts int64) int64 {
 	const perLink = 256
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
@@ -73,7 +73,7 @@ func hostOf(prefix string) string {
 	return strings.ToLower(u.Hostname())
 }
 
-// tracker rewrites the HTML of a message for tracking.
+// tracker rewrites the HTML of a message so that opens and clicks are tracked.
 type tracker struct {
 	domains.Tracking
 	prefix string // of links
@@ -81,8 +81,8 @@ type tracker struct {
 	own    []string // unsubscribe URLs, which are not tracked
 }
 
-// tracker returns the tracker for a message, or nil if the message is not tracked. The parameter header has the header
-// fields given by the sender.
+// tracker returns a tracker for a message, or nil if the message is not tracked. The parameter header contains the
+// header fields specified by the sender.
 func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Field) (*tracker, error) {
 	if o.body.html == "" && (o.body.shared == nil || !o.body.shared.HasHTML()) {
 		return nil, nil
@@ -109,7 +109,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	return t, nil
 }
 
-// positionOf returns the position of the message's only recipient in the email's envelope.
+// positionOf returns the position in the email's envelope of the message's only recipient.
 func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
@@ -121,7 +121,7 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	return position, nil
 }
 
-// html returns the HTML rewritten for tracking.
+// html returns the HTML after it is rewritten for tracking.
 func (t *tracker) html(h *render.HTML) string { return h.Track(nil, t.links(), t.pixels()) }
 
 // links returns the function that rewrites links, or nil if clicks are not tracked.
@@ -157,7 +157,7 @@ func (t *tracker) pixel(dst []byte) []byte {
 	return append(dst, `" width="1" height="1" alt="" style="display:block;width:1px;height:1px;border:0">`...)
 }
 
-// unsubscribeURLs returns the URLs in the List-Unsubscribe field of a header (RFC 2369 section 3.2).
+// unsubscribeURLs returns the URLs in a header's List-Unsubscribe field (RFC 2369 section 3.2).
 func unsubscribeURLs(header []message.Field) (all []string) {
 	for _, f := range header {
 		if !strings.EqualFold(f.Name, "List-Unsubscribe") {

@@ -8,13 +8,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// TrackedEmail has the data of a sent email that is recorded with each open and click.
+// TrackedEmail holds the data about a sent email that is recorded with each open and click.
 type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 
 	ContactID string // the recipient's contact; "" for none
 
-	// To has the requested recipients by position.
+	// To maps positions in the envelope to the requested recipients.
 	To map[int]TrackedRecipient
 }
 
@@ -25,12 +25,12 @@ type TrackedRecipient struct {
 	Since   time.Time // when the recipient entered this state
 }
 
-// Delivered reports whether a delivery to the recipient was recorded, or a later state such as opened.
+// Delivered reports whether delivery to the recipient, or a later state such as opened, has been recorded.
 func (f *TrackedRecipient) Delivered() bool { return rank[f.State] >= settled }
 
-// Recipient returns the recipient at the position in a token; see [tokens.TrackedLink]. Position -1 means the only
-// recipient of the email. If the position is -1 and the email has several recipients, or if no recipient has the
-// position, ok is false.
+// Recipient returns the recipient at the position in a token; see [tokens.TrackedLink]. The position -1 means the only
+// recipient of the email. If the position is -1 and the email has several recipients, or if no recipient has the given
+// position, Recipient returns ok == false.
 func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	if position < 0 {
 		if _, several := f.To[1]; several {
@@ -42,15 +42,15 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 	return to, ok
 }
 
-// TrackedEmails returns the emails with the given ids that exist, by id, with the recipients at the given positions.
-// Emails of deleted teams are left out. TrackedEmails has no team parameter, because the token of a link contains only
-// the email's id.
+// TrackedEmails returns the emails with the given ids, as a map keyed by id, with the recipients at the given
+// positions. Emails that do not exist are left out. Emails that belong to deleted teams are also left out.
+// TrackedEmails does not require a team id, because the token in a link contains only the email's id.
 func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
 	positions []int) (map[string]*TrackedEmail, error) {
 	wanted := make([]int64, 0, len(positions)+2)
 	for _, p := range positions {
 		if p < 0 {
-			wanted = append(wanted, 0, 1) // position 1 too, so that Recipient can detect several recipients
+			wanted = append(wanted, 0, 1) // position 1 is included so that Recipient can detect several recipients
 		} else {
 			wanted = append(wanted, int64(p))
 		}
@@ -58,8 +58,8 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 	return trackedEmails(ctx, r, emailIDs, wanted)
 }
 
-// EventSummaries returns the summaries of several emails for their events, by email id. Emails that do not exist are
-// left out.
+// EventSummaries returns the summaries of emails that are included in their events, as a map keyed by email id. Emails
+// that do not exist are left out.
 func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)

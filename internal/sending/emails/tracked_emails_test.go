@@ -12,9 +12,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An open or a click changes the state of a recipient only if the message was delivered. The order of the events
-// recorded together does not matter. An open or a click without a recipient changes no recipient's state. If events of
-// many emails are recorded together, every email advances.
+// An open or a click changes the state of a recipient only if the message was delivered. If events are recorded
+// together, their order does not matter. An open or a click without a recipient changes no recipient's state. If events
+// for many emails are recorded together, the state of every email changes.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"
@@ -78,7 +78,7 @@ func statesOf(t *testing.T, n *testnode.Node, emailID string) (email emails.Stat
 	return e.LastEvent, to
 }
 
-// Erasing an address from an email with other recipients also deletes the data of the address's opens and clicks.
+// When an address is erased from an email with other recipients, the data about its opens and clicks is deleted too.
 func TestErasedHits(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

@@ -29,7 +29,7 @@ func tokenService(t testing.TB) *Service {
 	return &Service{Deps: Deps{Keys: keys}}
 }
 
-// Link tokens support every position that a recipient can have in the envelope.
+// Link tokens can represent every position that a recipient can have in the envelope.
 func TestPositionsFitTokens(t *testing.T) {
 	if tokens.MaxPosition != 3*MaxRecipients-1 {
 		t.Errorf("tokens accept positions up to %d; an email has up to %d recipients", tokens.MaxPosition, 3*MaxRecipients)
@@ -44,8 +44,8 @@ func TestUnsubscribeURLs(t *testing.T) {
 	}
 }
 
-// compiled returns a compiled content with 50 variables and the given number of links, and values for the variables;
-// see [mailtest.Template].
+// compiled returns compiled content with 50 variables and the given number of links, along with values for the
+// variables; see [mailtest.Template].
 func compiled(links int) (*content.Compiled, render.Values) {
 	html, values := mailtest.Template(links)
 	return content.Compile(&content.Content{HTML: &html, Text: new("")}), values
@@ -61,7 +61,7 @@ func fillTracked(s *Service, c *content.Compiled, values render.Values) string {
 	return html
 }
 
-// Rewriting a link for tracking allocates no memory.
+// No memory is allocated when a link is rewritten for tracking.
 func TestTrackedLinksAllocateNothing(t *testing.T) {
 	s := tokenService(t)
 	took := func(links int) float64 {
@@ -71,7 +71,7 @@ func TestTrackedLinksAllocateNothing(t *testing.T) {
 		}
 		return testing.AllocsPerRun(50, func() { fillTracked(s, c, values) })
 	}
-	// With -race, a sync.Pool drops some of its buffers, so small differences are allowed. An allocation per link would
+	// With -race, a sync.Pool drops some of its buffers, so small differences are allowed. One allocation per link would
 	// make a difference of 30.
 	if few, many := took(10), took(40); many > few+5 {
 		t.Errorf("10 links take %v allocations and 40 take %v", few, many)
@@ -89,7 +89,7 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// BenchmarkFillOwn finds and rewrites the links in an email's unshared body of 60 KB, for one recipient.
+// BenchmarkFillOwn finds and rewrites the links in a body of 60 KB that the email does not share, for one recipient.
 func BenchmarkFillOwn(b *testing.B) {
 	s := tokenService(b)
 	c, values := compiled(40)

@@ -31,7 +31,7 @@ const (
 		`<a href="mailto:a@acme.example">write</a> <a href="https://acme.example/u">leave</a></p></body></html>`
 )
 
-// tracking adds a verified domain of the team Acme that tracks opens, clicks, or both.
+// tracking adds a verified domain for the team Acme that tracks opens, clicks, or both.
 func tracking(n *testnode.Node, opens, clicks bool) domains.Domain {
 	return n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, TrackingSubdomain: "links",
 		OpenTracking: opens, ClickTracking: clicks})
@@ -62,7 +62,7 @@ func deliveries(t *testing.T, n *testnode.Node, emailID string) []emails.Deliver
 	return all
 }
 
-// delivered returns the recipients of a delivery job, with the HTML and the text of its message.
+// delivered returns the recipients of a delivery job, along with the HTML and the text of its message.
 func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, html, text string) {
 	t.Helper()
 	o, err := n.Emails.Outgoing(t.Context(), d)
@@ -117,8 +117,8 @@ func delivered(t *testing.T, n *testnode.Node, d emails.Delivery) (to []string, 
 
 var trackedURL = regexp.MustCompile(`"https://links\.news\.acme\.example/([co])/([^"]*)"`)
 
-// readTracked returns the decoded tokens of all tracked links and pixels in HTML, as text that begins with c for a link
-// and o for a pixel.
+// readTracked returns the decoded tokens of all tracked links and pixels in HTML, as strings that begin with c for a
+// link and o for a pixel.
 func readTracked(t *testing.T, n *testnode.Node, html string) (all []string) {
 	t.Helper()
 	for _, found := range trackedURL.FindAllStringSubmatch(html, -1) {
@@ -221,8 +221,8 @@ func TestTrackedPartly(t *testing.T) {
 	})
 }
 
-// If tracking is enabled after an email was accepted, its messages may have several recipients. When only one recipient
-// of a message remains, the links identify this recipient.
+// If tracking is enabled only after an email is accepted, its messages may have several recipients. When only one
+// recipient of a message remains, the links identify that recipient.
 func TestTrackedLater(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		d := tracking(n, false, false)
@@ -278,7 +278,7 @@ func TestTrackedAtItsTime(t *testing.T) {
 	})
 }
 
-// In an email with shared content, tracked links with placeholders lead to the rendered URL.
+// In an email with shared content, a tracked link that contains placeholders leads to the rendered URL.
 func TestTrackedContent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -341,8 +341,8 @@ func TestOpenedBeforeDelivered(t *testing.T) {
 	})
 }
 
-// If an email is opened before its first delivery outcome, email.sent is still recorded once, and the email becomes
-// opened only after delivery.
+// If an email is opened before its first delivery outcome, email.sent is still recorded exactly once, and the email's
+// state becomes opened only after delivery.
 func TestOpenedBeforeSent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -372,7 +372,7 @@ func TestOpenedBeforeSent(t *testing.T) {
 	})
 }
 
-// UnknownAttempts does not count attempts for one recipient toward another recipient with a separate job.
+// If recipients have separate jobs, UnknownAttempts does not count one recipient's attempts as another's.
 func TestUnknownAttemptsOfARecipient(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		emailID := n.Send(testnode.Hello("a@one.example", "b@one.example"))
@@ -410,7 +410,7 @@ func TestRawIsNotTracked(t *testing.T) {
 	})
 }
 
-// sendRaw sends a message with HTML in the same way as SMTP submission.
+// sendRaw sends a message with HTML in the same way as an SMTP submission.
 func sendRaw(t *testing.T, n *testnode.Node, by teams.Actor, to ...string) string {
 	t.Helper()
 	html := `<a href="https://shop.example/">shop</a>`

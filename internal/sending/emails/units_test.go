@@ -15,9 +15,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// fillBatch returns a batch with at most the number of rows that one transaction may delete. The batch ends before an
-// email that would exceed this number, but a batch with a single email may exceed the limit. Rows of emails that are
-// not settled do not count.
+// fillBatch returns a batch with no more rows than one transaction may delete. The batch ends before an email that
+// would exceed the limit, but a single email may exceed the limit on its own. The rows of emails that are not settled
+// do not count.
 func TestFillBatch(t *testing.T) {
 	e := func(settled bool, rows ...int) (all []removable) {
 		for _, n := range rows {
@@ -59,7 +59,7 @@ func TestFillBatch(t *testing.T) {
 	}
 }
 
-// The memory for composing is estimated from the sizes of the texts and the attachments.
+// The memory needed to compose an email is estimated from the sizes of its text, HTML and attachments.
 func TestMemory(t *testing.T) {
 	html, text := strings.Repeat("h", 1000), strings.Repeat("t", 200)
 	for _, c := range []struct {
@@ -93,7 +93,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// The waits between the tries of a job increase, and the lease of a fetch job is longer than the time limit of a fetch.
+// The waits between a job's tries increase, and the lease of a fetch job is longer than the time limit for a fetch.
 func TestKinds(t *testing.T) {
 	for _, k := range (&Service{}).Kinds() {
 		if len(k.Schedule) != 5 || k.Schedule[0] != time.Second || k.Schedule[4] != 15*time.Minute || !k.Endless {
@@ -110,7 +110,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// If content cannot be read at present, the error is a fault of kind Unavailable, so that the client retries. Errors
+// If content cannot currently be read, the error is a fault of kind Unavailable, so that the client retries. Errors
 // about lost content and invalid requests are returned unchanged.
 func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
@@ -163,7 +163,8 @@ func TestUnknownError(t *testing.T) {
 	}
 }
 
-// Decoding the payload of a delivery job returns the encoded value, and an invalid payload is an error.
+// When the payload of a delivery job is decoded, the result equals the encoded value. An invalid payload causes an
+// error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
 	if out, err := DecodeDelivery(in.encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
@@ -194,7 +195,7 @@ func TestNeedsUTF8(t *testing.T) {
 	}
 }
 
-// FromMessageID accepts only a Message-ID whose local part is a UUID, in upper or lower case.
+// FromMessageID accepts only a Message-ID whose local part is a UUID, in uppercase or lowercase.
 func TestFromMessageID(t *testing.T) {
 	const id = "01890a5d-ac96-774b-bcce-b302099a8057"
 	for text, want := range map[string]string{"<" + id + "@acme.example>": id, " <" + strings.ToUpper(id) +
@@ -206,7 +207,7 @@ func TestFromMessageID(t *testing.T) {
 	}
 }
 
-// stripNUL removes only NUL characters, which PostgreSQL refuses, and leaves other text unchanged.
+// stripNUL removes only NUL characters, which PostgreSQL does not accept, and leaves everything else unchanged.
 func TestStripNUL(t *testing.T) {
 	for in, want := range map[string]string{"": "", "a": "a", "\x00a": "a", "a\x00b\x00": "ab"} {
 		if got := stripNUL(&in); got == nil || *got != want {

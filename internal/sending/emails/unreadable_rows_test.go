@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// Reading an email with a damaged row returns an internal error instead of an email without recipients, tags or
+// If the row of an email is corrupt, reading it returns an internal error, not an email without recipients, tags or
 // headers.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {

@@ -13,21 +13,21 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// unsubscribePlaceholder matches the placeholder of the unsubscribe link in a text that is not a template, with three
-// braces or two. The placeholder may have a fallback, which is never used.
+// unsubscribePlaceholder matches the placeholder for the unsubscribe link, with three braces or two, in a body that is
+// not a template. The placeholder may have a fallback, which is never used.
 var unsubscribePlaceholder = regexp.MustCompile(
 	`\{\{\{\s*(?:escape\s+)?(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*(?:\|[^{}]*)?\}\}\}` +
 		`|\{\{\s*(?:POSTRIDER_|RESEND_)?UNSUBSCRIBE_URL\s*\}\}`)
 
-// unsubscribeInfo holds the unsubscribe link of a message with one recipient. The link applies to the email's topic or,
-// without a topic, to all broadcasts and automations of the team. The zero value is for messages without unsubscribe
-// links and for messages with several recipients.
+// unsubscribeInfo holds the unsubscribe link for a message with one recipient. The link applies to the email's topic
+// or, if it has no topic, to all of the team's broadcasts and automations. The zero value is used for messages without
+// unsubscribe links and for messages with several recipients.
 type unsubscribeInfo struct {
 	url string // URL of the recipient's subscription page; it also accepts the POST request of RFC 8058
 	id  string // list identifier for List-Id (RFC 2919)
 }
 
-// unsubscribeInfo returns the unsubscribe information of the message to o.To. Repeated calls return the same
+// unsubscribeInfo returns the unsubscribe information for the message to o.To. Repeated calls return the same
 // information.
 func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	e := &o.row.Email
@@ -50,9 +50,9 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 // maxListID is the maximum length of a List-Id in bytes (RFC 2919 section 2).
 const maxListID = 255
 
-// fields returns the header fields to add for unsubscribing. Fields given by the sender are not replaced.
-// List-Unsubscribe-Post describes the link in List-Unsubscribe, so it is added only together with our List-Unsubscribe
-// field. If the sender gave only List-Unsubscribe-Post, our link also supports it.
+// fields returns the header fields to add so that recipients can unsubscribe. Fields specified by the sender are not
+// replaced. List-Unsubscribe-Post describes the link in List-Unsubscribe, so it is added only if our List-Unsubscribe
+// field is added too. If the sender specified only List-Unsubscribe-Post, our link also supports it.
 func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field) {
 	if l.url == "" {
 		return nil
@@ -69,7 +69,7 @@ func (l unsubscribeInfo) fields(has func(name string) bool) (all []message.Field
 	return all
 }
 
-// add returns the given header fields with the fields for unsubscribing appended.
+// add returns the given header fields, followed by the unsubscribe fields.
 func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	added := l.fields(func(name string) bool {
 		return slices.ContainsFunc(given, func(f message.Field) bool { return strings.EqualFold(f.Name, name) })
@@ -77,7 +77,7 @@ func (l unsubscribeInfo) add(given []message.Field) []message.Field {
 	return append(slices.Clip(given), added...)
 }
 
-// before returns a raw message, with the fields for unsubscribing prepended; it does not change the slice text.
+// before returns a raw message with the unsubscribe fields prepended; it does not change the slice text.
 func (l unsubscribeInfo) before(text []byte) []byte {
 	var added bytes.Buffer
 	for _, f := range l.fields(func(name string) bool { return hasField(text, name) }) {
@@ -89,7 +89,7 @@ func (l unsubscribeInfo) before(text []byte) []byte {
 	return append(added.Bytes(), text...)
 }
 
-// hasField reports whether the header of a message has a field.
+// hasField reports whether a message's header contains the given field.
 func hasField(text []byte, name string) bool {
 	for len(text) > 0 && text[0] != '\r' && text[0] != '\n' {
 		if len(text) > len(name) && text[len(name)] == ':' && strings.EqualFold(string(text[:len(name)]), name) {
@@ -104,7 +104,7 @@ func hasField(text []byte, name string) bool {
 	return false
 }
 
-// fill replaces the unsubscribe placeholders in a text that is not a template with the recipient's link.
+// fill puts the recipient's link in place of the unsubscribe placeholders in a body that is not a template.
 func (l unsubscribeInfo) fill(text string) string {
 	if l.url == "" || !strings.Contains(text, "UNSUBSCRIBE_URL") {
 		return text
@@ -112,7 +112,7 @@ func (l unsubscribeInfo) fill(text string) string {
 	return unsubscribePlaceholder.ReplaceAllLiteralString(text, l.url)
 }
 
-// values returns a copy of the values for a template's placeholders with the recipient's unsubscribe link added.
+// values returns a copy of the values for a template's placeholders, with the recipient's unsubscribe link added.
 func (l unsubscribeInfo) values(v render.Values) render.Values {
 	if l.url == "" {
 		return v

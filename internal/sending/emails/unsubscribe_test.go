@@ -26,7 +26,7 @@ func field(text, name string) (all []string) {
 	return all
 }
 
-// link returns the URL in a message's List-Unsubscribe field and the decoded token of the URL.
+// link returns the URL in a message's List-Unsubscribe field, and the decoded token in that URL.
 func (w *topical) link(text string) (string, contacts.Link) {
 	w.t.Helper()
 	all := field(text, "List-Unsubscribe")
@@ -45,8 +45,8 @@ func (w *topical) link(text string) (string, contacts.Link) {
 	return url, l
 }
 
-// Each message of an email with a topic has the unsubscribe link of its only recipient, in the header and in place of
-// the placeholders in the texts.
+// Each message of an email with a topic has the unsubscribe link of its only recipient, both in the header and in place
+// of the placeholders in the bodies.
 func TestMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -89,8 +89,8 @@ func TestMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Unsubscribe fields given by the sender are kept, and no contradicting fields are added. Emails without a topic get no
-// unsubscribe fields.
+// Unsubscribe fields specified by the sender are kept, and no conflicting fields are added. Emails without a topic get
+// no unsubscribe fields.
 func TestSendersFieldsStay(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -104,7 +104,7 @@ func TestSendersFieldsStay(t *testing.T) {
 		for _, c := range []struct {
 			name           string
 			e              emails.Send
-			leave, listID  []string // expected beginnings of the List-Unsubscribe values; expected List-Id values
+			leave, listID  []string // how the List-Unsubscribe values should begin; the expected List-Id values
 			post, textSays string
 		}{
 			{"its own", own, []string{"<mailto:leave@acme.example>"}, []string{"<news.acme.example>"}, "", "Hello."},
@@ -131,8 +131,8 @@ func TestSendersFieldsStay(t *testing.T) {
 	})
 }
 
-// A raw message gets the unsubscribe fields prepended. The other bytes of the message stay unchanged, for small and
-// large messages.
+// The unsubscribe fields are prepended to a raw message. The other bytes of the message stay unchanged, whether the
+// message is small or large.
 func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -185,7 +185,7 @@ func TestComposedMessageSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Emails with shared content respect subscriptions like other emails and contain the unsubscribe links in place of the
+// Like other emails, those with shared content respect subscriptions and contain the unsubscribe links in place of the
 // placeholders.
 func TestSharedContentSaysHowToLeave(t *testing.T) {
 	t.Parallel()
@@ -235,8 +235,8 @@ func TestSharedContentSaysHowToLeave(t *testing.T) {
 	})
 }
 
-// Unsubscribe links are never tracked, with or without a List-Unsubscribe field of the sender, and with or without
-// shared content. Other links are tracked separately for each recipient.
+// Unsubscribe links are never tracked, whether or not the sender specifies a List-Unsubscribe field, and with or
+// without shared content. Other links are tracked separately for each recipient.
 func TestUnsubscribeLinksAreNotTracked(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

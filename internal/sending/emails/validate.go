@@ -20,7 +20,7 @@ type draft struct {
 	recipients []recipient // envelope recipients without duplicate addresses
 	at         time.Time   // zero means now
 	raw        *Raw        // the message, if the sender composed it
-	refused    refusals    // recipients that may not be mailed because of the topic
+	refused    refusals    // recipients to which the email may not be sent because of its topic
 }
 
 type recipient struct {
@@ -29,8 +29,8 @@ type recipient struct {
 	position int // position in the envelope, from 0; set when the recipient is stored
 }
 
-// check checks an email by the rules of the API (API reference section 8); it returns the fault of the first broken
-// rule.
+// check checks an email against the rules of the API (API reference section 8); it returns a fault for the first rule
+// that is broken.
 func (s *Service) check(in Send, now time.Time, batch bool) (*draft, error) {
 	if in.Broken != nil {
 		return nil, in.Broken
@@ -175,7 +175,7 @@ func (d *draft) checkHeaders() error {
 		if size += len(h.Name) + len(h.Value) + 4; size > maxHeaderSize {
 			return fault.Invalidf("headers", "The `headers` field is larger than %d bytes in all.", maxHeaderSize)
 		}
-		// A Message-ID given by the sender is dropped, because the API returns our Message-ID and bounces are matched by it.
+		// A Message-ID from the sender is dropped, because the API returns our Message-ID, and bounces are matched by it.
 		if !strings.EqualFold(h.Name, "Message-ID") {
 			kept = append(kept, h)
 		}
@@ -228,7 +228,7 @@ func (d *draft) checkAttachments() error {
 		case len(a.Path) > maxPath:
 			return fault.New(fault.BadAttachment, field+".path", "The `path` of an attachment is too long (`%s`).", field)
 		}
-		// Compose uses the same check, so it does not refuse an accepted content type.
+		// Compose uses the same check, so it does not reject a content type that is accepted here.
 		if err := (&message.Attachment{ContentType: a.ContentType}).Check(); err != nil || notPrintable(a.ContentType) {
 			return fault.New(fault.BadAttachment, field+".content_type",
 				"The `content_type` of an attachment must be a media type "+
@@ -266,7 +266,7 @@ func (d *draft) hasHTML() bool {
 	return d.HTML != nil && *d.HTML != ""
 }
 
-// texts returns the total size of the HTML and the text in bytes.
+// texts returns the total size of the HTML and the text, in bytes.
 func (d *draft) texts() (n int64) {
 	if d.template != nil {
 		return d.template.size
@@ -279,7 +279,7 @@ func (d *draft) texts() (n int64) {
 	return n
 }
 
-// size estimates the size of the composed message in bytes. In base64 with line breaks, 57 bytes become 78 bytes.
+// size estimates the size of the composed message, in bytes. In base64 with line breaks, 57 bytes become 78 bytes.
 func (d *draft) size() int64 {
 	n := 2048 + d.texts()
 	for _, a := range d.Attachments {
@@ -296,8 +296,8 @@ func (d *draft) checkSchedule(now time.Time) (err error) {
 	return err
 }
 
-// scheduledAt parses the scheduled time of an email. If the time is in the past by at most maxPast, scheduledAt returns
-// the zero time, which means now.
+// scheduledAt parses an email's scheduled time. If the time is in the past, but by no more than maxPast, scheduledAt
+// returns the zero time, which means now.
 func scheduledAt(text string, now time.Time) (time.Time, error) {
 	at, err := schedule.Parse(text, now)
 	if err != nil {
@@ -314,5 +314,6 @@ func scheduledAt(text string, now time.Time) (time.Time, error) {
 	return at.UTC().Truncate(time.Microsecond), nil
 }
 
-// ScheduledAt parses a time by the rules of the field scheduled_at. A result of the zero time means now.
+// ScheduledAt parses a time according to the rules for the field scheduled_at. If ScheduledAt returns the zero time,
+// the time is now.
 func ScheduledAt(text string, now time.Time) (time.Time, error) { return scheduledAt(text, now) }

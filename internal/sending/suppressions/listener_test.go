@@ -34,7 +34,7 @@ func TestWhatSuppresses(t *testing.T) {
 			{events.EmailDelivered, nil, ""},
 		} {
 			to := fmt.Sprintf("to%d@one.example", i)
-			for _, recipient := range []string{to, ""} { // an event without a recipient concerns the whole email
+			for _, recipient := range []string{to, ""} { // an event without a recipient applies to the whole email
 				if err := d.Update(t.Context(), func(tx *db.Tx) error {
 					return recorder.Record(t.Context(), tx, events.Event{TeamID: "team", EmailID: "other", Type: events.EmailSent},
 						events.Event{TeamID: "team", EmailID: "e", Type: c.kind, Recipient: recipient, Data: c.data})
@@ -80,7 +80,7 @@ func TestAmongMany(t *testing.T) {
 	})
 }
 
-// List returns the entries of one origin or of all origins. Get and Remove accept ids in upper and lower case.
+// List returns the entries of one origin or of all origins. Get and Remove accept ids in uppercase and lowercase.
 func TestListsAndIDs(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		recorder := &events.Recorder{}
@@ -127,7 +127,7 @@ func TestListsAndIDs(t *testing.T) {
 	})
 }
 
-// Without a database, no operation reports success or a missing entry.
+// If the database is unavailable, no operation reports success or a missing entry.
 func TestVerbsWithoutDatabase(t *testing.T) {
 	d := dbtest.SQLite(t)
 	s := suppressions.New(d, &events.Recorder{})

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// Listing the entries of a rare origin uses an index and does not read the other entries.
+// The query that lists the entries with a rare origin uses an index and does not read the other entries.
 func TestRareOriginGoesByIndex(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		s := suppressions.New(d, &events.Recorder{})

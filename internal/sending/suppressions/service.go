@@ -20,7 +20,7 @@ type Service struct {
 	recorder *events.Recorder
 }
 
-// New returns the service. The caller must also register the service as a listener of the recorder.
+// New returns the service. The caller must also register the service as a listener with the event recorder.
 func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
 // Add suppresses addresses manually and returns their entries in the order of the addresses. Addresses that are already
@@ -50,12 +50,12 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 	return all, err
 }
 
-// addTries is the maximum number of times that add tries to insert an entry or to read the existing entry.
+// addTries is the maximum number of times that add tries to insert an entry or read the existing one.
 const addTries = 10
 
-// add returns the suppression entry of an address, and inserts the entry if it does not exist. On PostgreSQL, another
-// transaction may delete an existing entry after it blocked the insert and before add reads it. If the existing entry
-// has been deleted, add tries again.
+// add returns the suppression entry for an address, and inserts it if it does not exist. On PostgreSQL, an existing
+// entry may block the insert and then be deleted by another transaction before add reads it. If the existing entry has
+// been deleted in this way, add tries again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
@@ -95,10 +95,10 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 	return list(ctx, s.d.Reader, teamID, origin, p)
 }
 
-const batchRows = 2000 // maximum entries of one call of Batch
+const batchRows = 2000 // maximum number of entries that one call to Batch returns
 
-// Batch returns up to 2,000 of the team's suppressions after a cursor, newest first. An empty origin means all origins.
-// The result next is the cursor of the next batch, or "" after the last batch.
+// Batch returns up to 2,000 of the team's suppressions, newest first, starting after the given cursor. An empty origin
+// means all origins. The result next is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {
@@ -115,7 +115,7 @@ func (o Origin) check() error {
 	return fault.Invalidf("origin", "The `origin` parameter must be `bounce`, `complaint` or `manual`.")
 }
 
-// Get returns an entry by its id or its address.
+// Get returns the entry with the given id or address.
 func (s *Service) Get(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
 	return find(ctx, s.d.Reader, teamID, idOrAddress)
 }
@@ -135,7 +135,7 @@ func find(ctx context.Context, r db.Reader, teamID, idOrAddress string) (Suppres
 	return byAddress(ctx, r, teamID, key)
 }
 
-// Remove deletes an entry, given its id or its address.
+// Remove deletes the entry with the given id or address.
 func (s *Service) Remove(ctx context.Context, teamID, idOrAddress string) (Suppression, error) {
 	var gone Suppression
 	err := s.d.Update(ctx, func(tx *db.Tx) (err error) {
@@ -177,7 +177,7 @@ func (s *Service) RemoveAll(ctx context.Context, teamID string, idsOrAddresses [
 	return all, err
 }
 
-// auditEntries adds the entries that a request changed to its audit log entry.
+// auditEntries records, in a request's audit log entry, which suppression entries the request changed.
 func auditEntries(ctx context.Context, all []Suppression) {
 	if len(all) == 1 {
 		audit.Target(ctx, all[0].ID)
@@ -186,8 +186,8 @@ func auditEntries(ctx context.Context, all []Suppression) {
 	audit.Detail(ctx, fmt.Sprintf("%d addresses", len(all)))
 }
 
-// Suppressed returns the suppression entries of the given addresses, by address. Addresses without an entry are left
-// out. The addresses must be in lower case. Suppressed is called for every email.
+// Suppressed returns the suppression entries for the given addresses, as a map keyed by address. Addresses without an
+// entry are left out. The addresses must be in lower case. Suppressed is called for each email that is sent.
 func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	addresses []string) (map[string]Suppression, error) {
 	const chunk = 500
@@ -202,7 +202,7 @@ func (s *Service) Suppressed(ctx context.Context, r db.Reader, teamID string,
 	return found, nil
 }
 
-// Recorded suppresses the addresses of hard bounces and complaints. The recorder calls Recorded for every event.
+// Recorded suppresses addresses after hard bounces and complaints. The event recorder calls Recorded for every event.
 func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) error {
 	for _, e := range all {
 		origin := Origin("")

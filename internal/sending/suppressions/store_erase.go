@@ -7,9 +7,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-const eraseRows = 500 // maximum rows deleted in one transaction
+const eraseRows = 500 // maximum number of rows deleted in one transaction
 
-// EraseTeam deletes the suppressions of a team.
+// EraseTeam deletes a team's suppressions.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) {
 		return tx.Exec(ctx, `DELETE FROM suppressions WHERE id IN (SELECT id FROM suppressions WHERE team_id = $1 LIMIT $2)`,

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// EraseAddress deletes an address from the suppression lists of teams. EraseAddress records no events, because the
-// webhook messages of the events would contain the address.
+// EraseAddress deletes an address from the teams' suppression lists. EraseAddress records no events, because the
+// webhook messages for these events would contain the address.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	const kind = "suppressions deleted"
@@ -36,7 +36,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// teamsSuppressing returns the ids of the given teams that have suppressed an address.
+// teamsSuppressing returns the ids of those of the given teams that have suppressed an address.
 func teamsSuppressing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
 		address)

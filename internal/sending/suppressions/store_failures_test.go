@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
+// If any database statement in an operation fails, the operation returns an error and leaves the database unchanged.
 func TestVerbsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx, recorder := t.Context(), &events.Recorder{}
@@ -66,8 +66,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// If the outcome of an insert is unknown, Add either returns an error or the address is suppressed. For an address that
-// is already suppressed, Add does not have to check the outcome.
+// If an answer from the database is lost, Add succeeds if and only if the address is suppressed. If the address is
+// already suppressed, Add does not have to check whether its transaction was committed.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := suppressions.New(d, &events.Recorder{})
@@ -95,8 +95,8 @@ func erase(t *testing.T, d *db.DB, address string, dry bool, teamIDs ...string) 
 	return suppressions.EraseAddress(t.Context(), d, a, erasure.Scope{Teams: teamIDs, DryRun: dry})
 }
 
-// EraseAddress removes an address from the lists of 1,600 given teams and counts the removed entries. A dry run only
-// counts the entries.
+// EraseAddress removes an address from the lists of 1,600 teams and counts the removed entries. A dry run only counts
+// the entries.
 func TestEraseAddress(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s := suppressions.New(d, &events.Recorder{})

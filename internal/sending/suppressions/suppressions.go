@@ -1,12 +1,13 @@
-// Package suppressions manages the suppression list of each team. Emails of a team are not sent to addresses on its
+// Package suppressions manages the suppression list of each team. A team's emails are not sent to addresses on its
 // list.
 //
 // An address is on a team's list at most once, in lower case. If the address is added again, the existing entry is
-// kept. A complaint, or a hard bounce that concerns the address itself, adds the address in the transaction that
-// records the event. The event and the entry are therefore written together or not at all. Policy blocks by a host,
-// full mailboxes and bounces of test addresses never add an address. Removing an address takes effect immediately.
+// kept. After a complaint, or a hard bounce that concerns the address itself, the address is added in the transaction
+// that records the event. The event and the entry are therefore written together or not at all. An address is never
+// added because of a host's policy, a full mailbox or a bounce from a test address. When an address is removed, this
+// takes effect immediately.
 //
-// The package does not filter recipients. Package emails looks up suppressed recipients in this package.
+// The package does not filter recipients. Package emails uses this package to look up which recipients are suppressed.
 package suppressions
 
 import "time"
@@ -20,13 +21,13 @@ const (
 	Manual    Origin = "manual"
 )
 
-// Suppression is an entry of a team's list.
+// Suppression is an entry on a team's suppression list.
 type Suppression struct {
 	ID        string
 	TeamID    string
 	Address   string // lower case
 	Origin    Origin
-	SourceID  string // id of the email that caused the entry; empty for manual entries
+	SourceID  string // id of the email that caused the suppression; empty for manual entries
 	CreatedAt time.Time
 }
 

@@ -43,7 +43,7 @@ func isAlias(text string) bool {
 		!strings.ContainsFunc(text, func(r rune) bool { return notKeyRune(r) && r != '-' })
 }
 
-// check checks a version's texts by the rules for storing. Rules that depend on values are checked when the version is
+// check checks whether a version's texts may be stored. Rules that depend on values are checked when the version is
 // rendered. Rules for sending are checked when the version is published.
 func (t *Text) check() error {
 	if err := checkMailbox("from", t.From, message.ParseFrom); err != nil {
@@ -84,8 +84,8 @@ func (t *Text) check() error {
 	return nil
 }
 
-// checkMailbox checks an address. An address with placeholders can be parsed only after rendering, so it is not parsed
-// here.
+// checkMailbox checks an address in a template. An address with placeholders can be parsed only after rendering, so it
+// is not parsed here.
 func checkMailbox(field, text string, parse func(string) (message.Address, error)) error {
 	if text == "" {
 		return nil
@@ -120,7 +120,7 @@ func checkSubject(subject string) error {
 	return nil
 }
 
-// checkPublish checks a version by the rules for publishing.
+// checkPublish checks whether a version may be published.
 func (v *Version) checkPublish() error {
 	if strings.TrimSpace(v.HTML) == "" {
 		return fault.Invalidf("html", "The `html` field is empty. Give the template HTML before it is published.")
@@ -141,8 +141,8 @@ func (v *Version) checkPublish() error {
 	return nil
 }
 
-// isKnownName reports whether a placeholder with this name has a value: the name is reserved, is contact data, or is a
-// declared variable.
+// isKnownName reports whether a placeholder with this name has a value, because the name is reserved, refers to contact
+// data, or is a declared variable.
 func (v *Version) isKnownName(name string) bool {
 	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })

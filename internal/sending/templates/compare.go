@@ -20,14 +20,14 @@ type Comparison struct {
 
 	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the versions differ in the field
 
-	HTMLDiff, TextDiff string // unified diffs from A to B; empty if the texts are equal
+	HTMLDiff, TextDiff string // unified diffs from A to B; empty if there is no difference
 }
 
-// Close releases the memory that is reserved for the texts.
+// Close releases the memory reserved for the two versions.
 func (c *Comparison) Close() { c.A.Close() }
 
-// Compare compares two versions of a template, each given by its id or number. The caller must close the result. If the
-// versions are too large, Compare returns an Invalid fault.
+// Compare compares two versions of a template, each specified by its id or number. The caller must close the result. If
+// the versions are too large, Compare returns an Invalid fault.
 func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (c Comparison, err error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -62,13 +62,13 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	c.HTMLDiff = unified(names, c.A.HTML, c.B.HTML)
 	c.TextDiff = unified(names, texts[0], texts[1])
 	c.HTML = c.HTMLDiff != ""
-	// A text derived from the HTML and a given text also count as different, because they would differ after the next
-	// change of the HTML.
+	// If only one of the texts is derived from the HTML, they also count as different, because they would differ after the
+	// next change to the HTML.
 	c.Text = c.TextDiff != "" || !sameText(c.A.Plain, c.B.Plain)
 	return c, nil
 }
 
-// readBoth loads the texts of two versions. If the texts are too large to be compared, readBoth returns an Invalid
+// readBoth loads the content of two versions. If the content is too large to be compared, readBoth returns an Invalid
 // fault.
 func (s *Service) readBoth(ctx context.Context, a, b *Version) error {
 	size, err := content.Size(ctx, s.d.Reader, a.TeamID, a.contentID, b.contentID)
@@ -94,7 +94,7 @@ func checkLines(field string, texts ...string) error {
 	return nil
 }
 
-// unified returns the unified diff of two texts; it runs in O(n log n) time.
+// unified returns a unified diff of two strings; it runs in O(n log n) time.
 func unified(names [2]string, a, b string) string {
 	d := diff.Diff(names[0], []byte(a), names[1], []byte(b))
 	_, d, _ = bytes.Cut(d, []byte("\n")) // the first line is the diff command

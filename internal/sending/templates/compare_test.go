@@ -70,14 +70,14 @@ func TestRestoreAndCompare(t *testing.T) {
 		if c, err := o.Compare(ctx, o.team, "order", "3", "4"); err != nil || !c.Text || c.TextDiff != "" || c.HTML {
 			t.Errorf("a text that is no longer made from the HTML: %+v, %v", c, err)
 		}
-		// A version cannot be read through another template.
+		// A version cannot be read as a version of another template.
 		o.create(t, templates.NewTemplate{Name: "Other", Alias: "other", HTML: new("<p>")})
 		_, _, err = o.Version(ctx, o.team, "other", c.A.ID)
 		wantFault(t, "a version of another template", err, fault.NotFound, "Template version not found")
 	})
 }
 
-// Compare refuses versions with too many lines or too many bytes, because comparing them would use too much memory.
+// Compare rejects versions that have too many lines or bytes, because the comparison would use too much memory.
 func TestCompareTooLarge(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		lines := func(n int) string { return strings.Repeat("<p>\n", n-1) + "<p>" }
@@ -172,7 +172,7 @@ func TestMemoryOfLargeTemplates(t *testing.T) {
 	})
 }
 
-// Listing versions does not read their variables, because the list does not contain variables.
+// When versions are listed, their variables are not read, because the list does not contain them.
 func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -191,7 +191,7 @@ func TestVersionsAreListedWithoutVariables(t *testing.T) {
 	})
 }
 
-// Compare is fast even for hostile texts, such as texts with many equal lines.
+// Compare is fast even for malicious input, such as texts with many equal lines.
 func TestCompareHostile(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		a, b := strings.Repeat("a\n", 9_000), strings.Repeat("b\na\n", 5_000)

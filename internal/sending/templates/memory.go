@@ -9,25 +9,25 @@ import (
 	"github.com/postrider/postrider/internal/platform/fairshare"
 )
 
-// These are limits of the memory for large templates. Texts smaller than memoryLarge are not counted. Stored texts and
-// rendered texts have separate pools. A request never waits for a pool from which it already holds memory, so two
-// requests cannot deadlock.
+// These constants limit the memory used for large templates. Texts smaller than memoryLarge are not counted. There are
+// separate memory pools for stored and for rendered texts. A request never waits for a pool whose memory it already
+// holds, so two requests cannot deadlock.
 const (
 	memoryMax   = 128 << 20 // size of each pool in bytes
-	memoryLarge = 256 << 10 // minimum size of texts that are counted, in bytes
-	memoryCost  = 6         // memory per byte of text, for the text, its conversion, and the response with both
+	memoryLarge = 256 << 10 // minimum size, in bytes, of texts that are counted
+	memoryCost  = 6         // bytes of memory per byte of text: for the text, its conversion, and the response with both
 	memoryWait  = 10 * time.Second
 )
 
-// memory limits the memory of large texts. Teams share it.
+// memory limits the memory used for large texts. All teams share it.
 type memory struct{ stored, rendered *fairshare.Pool }
 
 func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
-// reserve reserves memory for texts with a total size in bytes; it waits for at most memoryWait and then returns an
-// Unavailable fault.
+// reserve reserves memory for texts with the given total size in bytes. If the memory is not available within
+// memoryWait, reserve returns an Unavailable fault.
 func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {
 		return reservation{}, nil
@@ -45,7 +45,7 @@ func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int6
 // reservation is memory reserved for a result.
 type reservation struct{ free func() } // nil if no memory is reserved
 
-// Close releases the reserved memory. Calling Close again has no effect.
+// Close releases the reserved memory. A second call to Close has no effect.
 func (h reservation) Close() {
 	if h.free != nil {
 		h.free()

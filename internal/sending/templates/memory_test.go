@@ -8,7 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 )
 
-// A team that has reserved its whole share of memory waits up to 10 seconds for more and does not delay other teams.
+// A team that has reserved its whole share of the memory waits up to 10 seconds for more, without delaying other teams.
 func TestMemoryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := newMemory()

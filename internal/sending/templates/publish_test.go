@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// No concurrent change is lost, and the published version is one of the created versions.
+// No concurrent change is lost, and the published version is one of the versions that were created.
 func TestConcurrentChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -42,7 +42,7 @@ func TestConcurrentChanges(t *testing.T) {
 				t.Fatalf("version %d: %+v, %v", i+1, v, err)
 			}
 			published = published || v.ID == got.PublishedID
-			// Each version differs from the previous version by exactly one change.
+			// Each version differs from the previous one by exactly one change.
 			if i > 0 && (v.Subject != last.Subject) == (v.HTML != last.HTML) {
 				t.Errorf("version %d is %q, %q after %q, %q", v.Number, v.Subject, v.HTML, last.Subject, last.HTML)
 			}
@@ -54,7 +54,7 @@ func TestConcurrentChanges(t *testing.T) {
 	})
 }
 
-// Publishing takes effect immediately on the node that publishes, even during concurrent reads.
+// When a version is published, this takes effect immediately on the same node, even during concurrent reads.
 func TestPublishedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -98,7 +98,7 @@ func TestPublishedByAnother(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
 		o.publish(t, "order")
-		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // receives the hints of the same database
+		other := templates.New(o.node.DB, o.node.Contents, 1<<20) // receives hints through the same database
 		if _, err := other.Published(t.Context(), o.team, "order"); err != nil {
 			t.Fatal(err)
 		}

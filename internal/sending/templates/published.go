@@ -31,16 +31,16 @@ type PublishedTemplate struct {
 	variables []Variable
 }
 
-// Values returns the value of each variable that the version declares: the given value or, without a given value, the
+// Values returns the value of each variable that the version declares: the given value or, if none is given, the
 // fallback. If a variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the
-// variable has no value. Values for undeclared variables are ignored. An error names the invalid member of
+// variable has no value. Values for undeclared variables are ignored. Errors name the invalid member of
 // template.variables.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
 }
 
-// MissingVariable returns a variable that [PublishedTemplate.Values] requires and that is not in the given names.
-// MissingVariable returns "" if no variable is missing.
+// MissingVariable returns a variable that [PublishedTemplate.Values] requires but that is not among the given names. If
+// no variable is missing, MissingVariable returns "".
 func (s *PublishedTemplate) MissingVariable(names []string) string {
 	for _, d := range s.variables {
 		if d.Fallback == (scalar.Value{}) && !s.Content.Optional(d.Key) && !slices.Contains(names, d.Key) {
@@ -50,8 +50,8 @@ func (s *PublishedTemplate) MissingVariable(names []string) string {
 	return ""
 }
 
-// Published returns the published version of a template, given the template's id or alias. If the template does not
-// exist, the error is a NotFound fault. If the template was never published, the error is an Invalid fault.
+// Published returns the published version of the template with the given id or alias. If the template does not exist,
+// Published returns a NotFound fault. If the template has never been published, Published returns an Invalid fault.
 func (s *Service) Published(ctx context.Context, teamID, idOrAlias string) (*PublishedTemplate, error) {
 	p, err := s.published(ctx, teamID, idOrAlias)
 	if err != nil {
@@ -98,14 +98,14 @@ func (s *Service) changed(tx *db.Tx, teamID string) {
 	tx.AfterCommit(func() { s.d.Hint(hintTopic, teamID) })
 }
 
-// cache holds published versions by team and by id or alias. Expired entries are removed once a second.
+// cache holds published versions, keyed by team and by template id or alias. Expired entries are removed once a second.
 type cache struct {
 	mu      sync.Mutex
 	teams   map[string]map[string]cachedVersion
 	n       int
 	bytes   int
 	swept   time.Time // the last sweep
-	changes uint64    // number of calls of forget
+	changes uint64    // number of calls to forget
 }
 
 type cachedVersion struct {
@@ -115,7 +115,8 @@ type cachedVersion struct {
 
 func (c *cache) clear() { c.teams, c.n, c.bytes = map[string]map[string]cachedVersion{}, 0, 0 }
 
-// get returns the cached version. If ok is false, the caller reads the version and passes changes to put.
+// get returns the cached version. If get returns ok == false, the caller should read the version from the database and
+// pass changes to put.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
 	now := time.Now()
 	c.mu.Lock()
@@ -124,8 +125,8 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 	return r.published, c.changes, ok && now.Before(r.until)
 }
 
-// put caches a version, unless forget was called after get returned changes. If forget was called, the version may be
-// outdated.
+// put caches a version, unless forget was called after get returned changes. If forget was called in between, the
+// version may be outdated.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
 	now := time.Now()
 	c.mu.Lock()
@@ -176,7 +177,7 @@ func (c *cache) drop(teamID, name string) {
 	}
 }
 
-// forget removes the cached templates of a team.
+// forget removes a team's templates from the cache.
 func (c *cache) forget(teamID string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -186,7 +187,7 @@ func (c *cache) forget(teamID string) {
 	c.changes++
 }
 
-// weight estimates the memory of a cached version in bytes. The estimate is at most about 500 KB.
+// weight estimates the memory used by a cached version, in bytes. The estimate is at most about 500 KB.
 func (p *published) weight() int {
 	n := 512
 	for i := range p.variables {
@@ -206,19 +207,19 @@ type Rendered struct {
 	reservation
 }
 
-// RenderOptions selects the version to render and its values.
+// RenderOptions specifies the version to render and its values.
 type RenderOptions struct {
 	Version   string // "published" or empty, "draft" for the newest, or an id or number
 	Variables map[string]scalar.Value
-	From      string // replaces the template's sender if not empty
+	From      string // if not empty, replaces the template's sender
 
 	UnsubscribeURL string // empty for an email without a topic
 }
 
-// Render renders a version of a template by the same rules as for an email that is sent with the version. An error
-// names a member of variables, or the field that is invalid after rendering. If the HTML and the given text would
-// exceed 10 MB or the maximum size of an email, Render returns an error without rendering. The caller must close the
-// result.
+// Render renders a version of a template according to the same rules as an email that is sent with the version. Errors
+// name a member of variables, or the field that is invalid after rendering. If the rendered HTML and text together
+// would exceed 10 MB or the maximum size of an email, Render returns an error before it renders them. The caller must
+// close the result.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -262,7 +263,7 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Rend
 	return r, err
 }
 
-// fill renders a content and checks the rules that depend on the values.
+// fill renders content and checks the rules that depend on the values.
 func (s *Service) fill(ctx context.Context, c *content.Compiled, values render.Values) (r Rendered, err error) {
 	if err := c.CheckLines(values); err != nil {
 		return r, err

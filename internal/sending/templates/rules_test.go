@@ -14,10 +14,10 @@ import (
 
 type newTemplate = templates.NewTemplate
 
-// repeated returns a text of n letters.
+// repeated returns a string of n letters.
 func repeated(n int) string { return strings.Repeat("x", n) }
 
-// declarations returns n declarations of variables with different keys.
+// declarations returns n variable declarations with different keys.
 func declarations(n int) (all []templates.Declaration) {
 	for i := range n {
 		all = append(all, templates.Declaration{Key: fmt.Sprintf("KEY_%d", i), Type: "string"})
@@ -30,7 +30,7 @@ func declaring(v templates.Declaration) func(*newTemplate) {
 	return func(n *newTemplate) { n.Variables = []templates.Declaration{v} }
 }
 
-// ruleCases are templates at the limits of the rules. If a template is accepted, says is empty.
+// ruleCases lists templates at the limits of the rules. If the template should be accepted, says is empty.
 var ruleCases = []struct {
 	name string
 	set  func(*newTemplate)
@@ -134,8 +134,8 @@ var ruleCases = []struct {
 		Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
 }
 
-// Each rule accepts its limit and refuses the next larger value, and the error names the field. A refused template is
-// not stored.
+// Each rule accepts values up to its limit and rejects the next larger value, and the error names the field. A template
+// that is refused is not stored.
 func TestRules(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		made := 0
@@ -157,7 +157,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// The rules also apply to changes of a template. A refused change has no effect.
+// The rules also apply to changes to a template. A change that is refused has no effect.
 func TestRulesOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -181,7 +181,7 @@ func TestRulesOfChanges(t *testing.T) {
 	})
 }
 
-// Publish refuses a template with errors that every email would have, and the error names the field.
+// Publish refuses a template with errors that would affect every email, and the error names the field.
 func TestPublishRefuses(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for i, c := range []struct {
@@ -234,7 +234,7 @@ func TestPublishRefuses(t *testing.T) {
 	})
 }
 
-// Render returns, for any version, the same text and the same errors as sending an email with that version.
+// For any version, Render returns the same text and the same errors as an attempt to send an email with that version.
 func TestRender(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx := t.Context()
@@ -305,7 +305,7 @@ func TestRender(t *testing.T) {
 	})
 }
 
-// The value of a variable without a fallback may be omitted if each placeholder of the variable has a fallback.
+// The value of a variable without a fallback may be omitted if each placeholder for the variable has a fallback.
 func TestFallbacksOfPlaceholders(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		for html, want := range map[string]string{"{{{A|you}}} {{{A|}}}{{{B}}}": "you B", "{{{A|you}}} {{{A}}}{{{B}}}": "",

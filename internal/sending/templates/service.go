@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// triesMax is the maximum number of times that a change is computed because of concurrent changes. Each time, at least
-// one of the concurrent changes succeeds.
+// triesMax is the maximum number of times that a change is computed if other changes are made concurrently. In each
+// round, at least one of the concurrent changes succeeds.
 const triesMax = 100
 
 // Service implements the operations on templates.
@@ -30,8 +30,8 @@ type Service struct {
 	maxRendered int64 // bytes
 }
 
-// New returns a service that stores the contents of versions with the service contents. The parameter maxEmail is the
-// maximum size of an email in bytes.
+// New returns a service that stores the content of versions through the service contents. The parameter maxEmail is the
+// maximum size of an email, in bytes.
 func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 	s := &Service{d: d, contents: contents, memory: newMemory(), maxRendered: min(maxEmail, maxRendered)}
 	s.cache.clear()
@@ -77,7 +77,7 @@ func (s *Service) create(ctx context.Context, t Template, text Text, variables [
 	return t, s.taken(err, t.Alias)
 }
 
-// addVersion inserts the next version of a template and sets it as the newest version in t. The caller must write t.
+// addVersion inserts the next version of a template and makes it the newest version in t. The caller must then store t.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
 	c := v.Text.content(t.TeamID)
 	if err := s.contents.Add(ctx, tx, c); err != nil {
@@ -97,7 +97,7 @@ func (s *Service) taken(err error, alias string) error {
 	return err
 }
 
-// Get returns a template, given its id or alias, and its newest version. The caller must close the version.
+// Get returns the template with the given id or alias, and its newest version. The caller must close the version.
 func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, Version, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err == nil {
@@ -106,8 +106,8 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, 
 	return t, v, err
 }
 
-// read loads the texts of several versions of a template. The memory for all texts is reserved in the first version.
-// The caller must close the first version, even after an error.
+// read loads the content of several versions of a template. The memory reservation for all of them is stored in the
+// first version. The caller must close the first version, even after an error.
 func (s *Service) read(ctx context.Context, all ...*Version) error {
 	ids := make([]string, len(all))
 	for i, v := range all {
@@ -130,7 +130,7 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	return nil
 }
 
-// readOne loads the texts of a version. If readOne returns no error, the caller must close the version.
+// readOne loads the content of a version. If readOne returns no error, the caller must close the version.
 func (s *Service) readOne(ctx context.Context, v *Version) error {
 	err := s.read(ctx, v)
 	if err != nil {
@@ -147,11 +147,11 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 // errChanged is returned if another transaction has changed the template since it was read.
 var errChanged = errors.New("the template was changed since it was read")
 
-// change applies a change to a template. The template is read with its newest version and passed to the function plan,
-// which loads the required texts and computes the change. The function plan returns a function that writes the change,
-// or nil if no change is needed. The function write runs in a transaction that has claimed the template. The function
-// write modifies t, which is then stored. If another transaction has changed the template since it was read, change
-// starts again. The result is the changed template.
+// change applies a change to a template. The template and its newest version are read and passed to the function plan,
+// which loads the required content and computes the change. The function plan returns a function that writes the
+// change, or nil if no change is needed. The function write runs in a transaction that has claimed the template. The
+// function write modifies t, which is then stored. If another transaction has changed the template since it was read,
+// change starts over. The result is the template after the change.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {
@@ -159,21 +159,21 @@ func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 		if !errors.Is(err, errChanged) {
 			return t, s.taken(err, t.Alias)
 		}
-		idOrAlias = t.ID // the same template, even if its alias has changed
+		idOrAlias = t.ID // finds the same template, even if its alias has changed
 	}
 	return Template{}, fault.New(fault.Locked, "",
 		"The template is being changed by others all the time. Try again in a moment.")
 }
 
-// changeOnce is like change but does not start again. If another transaction has changed the template since it was
-// read, changeOnce returns errChanged.
+// changeOnce is like change but does not start over. If another transaction has changed the template since it was read,
+// changeOnce returns errChanged.
 func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	before, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
 		return before, err
 	}
-	defer func() { v.Close() }() // releases the memory of the texts that plan has loaded
+	defer func() { v.Close() }() // releases the memory of the content that plan has loaded
 	write, err := plan(&before, &v)
 	if err != nil || write == nil {
 		return before, err
@@ -197,7 +197,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, idOrAlias string,
 	return t, err
 }
 
-// Update changes a template. A change of the text or of the variables creates a version, which is not published.
+// Update changes a template. A change to the content or the variables creates a new version, which is not published.
 func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change) (Template, error) {
 	if c.Name != nil {
 		if err := checkName(*c.Name); err != nil {
@@ -251,7 +251,7 @@ func (s *Service) Update(ctx context.Context, teamID, idOrAlias string, c Change
 	})
 }
 
-// apply returns the changed text and whether it equals the original text.
+// apply returns the changed text and reports whether it is equal to the original.
 func (c *Change) apply(t Text) (changed Text, same bool) {
 	changed, same = t, true
 	for _, f := range []struct {
@@ -293,8 +293,8 @@ func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Templa
 	})
 }
 
-// Restore adds a copy of an older version as the newest version, without publishing it. If the newest version already
-// equals the older version, Restore changes nothing.
+// Restore adds a copy of an older version as the newest version, but does not publish it. If the newest version is
+// already identical to the older one, Restore changes nothing.
 func (s *Service) Restore(ctx context.Context, teamID, idOrAlias, version string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
 		old, err := s.version(ctx, t, version)
@@ -333,8 +333,8 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
 }
 
-// Delete deletes a template and returns its id. Emails that were accepted with the template do not change. The next
-// Sweep deletes the template's versions.
+// Delete deletes a template and returns its id. Emails that have been accepted with the template do not change. The
+// next Sweep deletes the template's versions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
@@ -356,7 +356,7 @@ func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templat
 	return templateID, err
 }
 
-// Versions returns a template and a page of its versions, newest first, without variables and texts.
+// Versions returns a template and a page of its versions, newest first, without variables and content.
 func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page.Page) (t Template, all []Version,
 	more bool, err error) {
 	if t, err = getTemplate(ctx, s.d.Reader, teamID, idOrAlias); err != nil {
@@ -366,8 +366,7 @@ func (s *Service) Versions(ctx context.Context, teamID, idOrAlias string, p page
 	return t, all, more, err
 }
 
-// Version returns a template and one of its versions, given the version's id or number. The caller must close the
-// version.
+// Version returns a template and the version with the given id or number. The caller must close the version.
 func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string) (Template, Version, error) {
 	t, err := getTemplate(ctx, s.d.Reader, teamID, idOrAlias)
 	if err != nil {
@@ -380,7 +379,7 @@ func (s *Service) Version(ctx context.Context, teamID, idOrAlias, version string
 	return t, v, err
 }
 
-// version returns a version, given its id or number, without its texts.
+// version returns the version with the given id or number, without its content.
 func (s *Service) version(ctx context.Context, t *Template, version string) (v Version, err error) {
 	if id.Valid(version) {
 		return getVersion(ctx, s.d.Reader, t.TeamID, t.ID, strings.ToLower(version))
@@ -393,9 +392,9 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 	return getVersionByNumber(ctx, s.d.Reader, t.TeamID, t.ID, number)
 }
 
-// Sweep deletes the versions of deleted templates. Sweep releases the contents of versions that were published, so that
-// a content is deleted after the last email that uses it. The contents of other versions are deleted immediately. The
-// caller runs Sweep periodically.
+// Sweep deletes the versions of deleted templates. If a version was published, Sweep releases its content, which is
+// then deleted after the last email that uses it. The content of other versions is deleted immediately. The caller runs
+// Sweep periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
 		some, err := deletedTemplates(ctx, s.d.Reader, after)
@@ -413,7 +412,7 @@ func (s *Service) Sweep(ctx context.Context) error {
 	}
 }
 
-// clear deletes a batch of versions of a deleted template. If the template has no versions left, clear deletes the
+// clear deletes a batch of a deleted template's versions. If the template has no versions left, clear deletes the
 // template. The result is the number of deleted versions.
 func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, error) {
 	all, err := someVersions(ctx, tx.Reader, t)
@@ -437,7 +436,7 @@ func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, err
 	return int64(len(ids)), nil
 }
 
-// EraseTeam deletes the templates of a team. Package content deletes their contents.
+// EraseTeam deletes a team's templates. Package content deletes the content of these templates.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){eraseVersions, eraseTemplates} {
 		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) }); err != nil {

@@ -16,7 +16,7 @@ import (
 const (
 	aliasIndex = "templates_alias"
 
-	clearVersions  = 20 // versions deleted in one transaction; few, because their contents may be large
+	clearVersions  = 20 // versions deleted in one transaction; only a few, because their content may be large
 	clearTemplates = 100
 	eraseRows      = 500
 )
@@ -24,7 +24,7 @@ const (
 func notFound() *fault.Error        { return fault.NotFoundf("Template not found") }
 func versionNotFound() *fault.Error { return fault.NotFoundf("Template version not found") }
 
-// stored is the JSON form in which a variable is stored.
+// stored is the JSON form of a variable in the database.
 type stored struct {
 	ID        string      `json:"id"`
 	Key       string      `json:"key"`
@@ -68,7 +68,7 @@ func decodeVariables(text string) ([]Variable, error) {
 const templateColumns = `t.id, t.team_id, t.name, t.alias, t.current_id, t.published_id, t.versions, t.revision,
 	t.created_at, t.updated_at, t.published_at`
 
-// templateRow is the scan destination of templateColumns.
+// templateRow is the scan destination for templateColumns.
 type templateRow struct {
 	Template
 	created, updated, published int64
@@ -90,7 +90,7 @@ const (
 	versionColumns     = versionItemColumns + `, v.variables`
 )
 
-// versionRow is the scan destination of versionColumns. The method itemDest returns the scan destination of
+// versionRow is the scan destination for versionColumns. The method itemDest returns the scan destinations for
 // versionItemColumns.
 type versionRow struct {
 	Version
@@ -119,8 +119,8 @@ func (r *versionRow) version() (v Version, err error) {
 	return v, err
 }
 
-// named returns the SQL condition that selects a template of team $1 by its id or alias $2, and the normalized value
-// for $2.
+// named returns an SQL condition that selects a template by the team $1 and the id or alias $2, and the normalized
+// value for $2.
 func named(idOrAlias string) (condition, normal string) {
 	if id.Valid(idOrAlias) {
 		return `t.team_id = $1 AND t.id = $2 AND NOT t.deleted`, strings.ToLower(idOrAlias)
@@ -142,7 +142,7 @@ func getTemplate(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Te
 	return row.template(), nil
 }
 
-// getCurrent returns a template and its newest version, without the texts.
+// getCurrent returns a template and its newest version, without the version's content.
 func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Template, Version, error) {
 	var row templateRow
 	var newest versionRow
@@ -160,13 +160,13 @@ func getCurrent(ctx context.Context, r db.Reader, teamID, idOrAlias string) (Tem
 	return row.template(), v, err
 }
 
-// published holds the data of a template that is needed to send emails with it.
+// published holds the data needed to send emails with a template.
 type published struct {
 	templateID, versionID, contentID string
 	variables                        []Variable
 }
 
-// getPublished returns the published version of a template. If no version was published, versionID is empty.
+// getPublished returns the published version of a template. If no version has been published, versionID is empty.
 func getPublished(ctx context.Context, r db.Reader, teamID, idOrAlias string) (p published, err error) {
 	var variables string
 	condition, normal := named(idOrAlias)
@@ -214,7 +214,7 @@ func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page)
 	})
 }
 
-// listVersions returns versions without their variables and texts.
+// listVersions returns versions without their variables and content.
 func listVersions(ctx context.Context, r db.Reader, teamID, templateID string, p page.Page) ([]Version, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionItemColumns + ` FROM template_versions v
 		WHERE v.team_id = $1 AND v.template_id = $2`, ID: "v.id", Args: []any{teamID, templateID}}, p,
@@ -245,7 +245,7 @@ func insertVersion(ctx context.Context, tx *db.Tx, v *Version) error {
 	return nil
 }
 
-// claim increments the revision of a template. Other changes of the template wait until this transaction ends. If the
+// claim increments the revision of a template. Other changes to the template wait until this transaction ends. If the
 // revision has changed or the template was deleted, claim returns false.
 func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	n, err := tx.Exec(ctx, `UPDATE templates SET revision = revision + 1
@@ -256,7 +256,7 @@ func claim(ctx context.Context, tx *db.Tx, t *Template) (bool, error) {
 	return n > 0, nil
 }
 
-// save writes the row of a template that the transaction has claimed.
+// save writes the row of a template that was claimed in the same transaction.
 func save(ctx context.Context, tx *db.Tx, t *Template) {
 	tx.Queue(ctx, `UPDATE templates SET name = $3, alias = $4, current_id = $5, published_id = $6, versions = $7,
 		updated_at = $8, published_at = $9 WHERE id = $1 AND team_id = $2`, t.ID, t.TeamID, t.Name, t.Alias, t.CurrentID,
@@ -274,7 +274,8 @@ func markDeleted(ctx context.Context, tx *db.Tx, teamID, templateID string) (boo
 	return n > 0, err
 }
 
-// deletedTemplates returns a batch of templates of all teams that are marked as deleted and whose rows still exist.
+// deletedTemplates returns a batch of templates, across all teams, that are marked as deleted but whose rows still
+// exist.
 func deletedTemplates(ctx context.Context, r db.Reader, after string) ([]Template, error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id FROM templates WHERE deleted AND id > $1 ORDER BY id LIMIT $2`, after,
 		clearTemplates)

@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
-// state returns all stored templates, versions and contents as text.
+// state returns all stored templates, versions and their content as a string.
 func state(t *testing.T, d *db.DB) (all string) {
 	t.Helper()
 	for _, query := range []string{
@@ -35,7 +35,7 @@ func state(t *testing.T, d *db.DB) (all string) {
 	return all
 }
 
-// If any database statement of an operation fails, the operation returns an error and leaves the database unchanged.
+// If any database statement in an operation fails, the operation returns an error and leaves the database unchanged.
 func TestOperationsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

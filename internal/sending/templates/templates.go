@@ -2,27 +2,26 @@
 //
 // # Invariants
 //
-// A version never changes. The texts of a version are stored as a content (see package content). An email accepted with
-// the version therefore keeps its text even if the template is changed or deleted. Changes apply to the newest version:
-// each change of the text or of the variables creates a new version. Emails are sent with the published version.
-// Versions are numbered from 1 without gaps.
+// A version never changes. The content of a version is stored by package content. An email that is accepted with a
+// version therefore keeps its content even if the template is changed or deleted. Changes apply to the newest version:
+// each change to the content or the variables creates a new version. Emails are sent with the published version.
+// Versions are numbered consecutively, starting from 1.
 //
-// Large texts are read and rendered only when memory for them can be reserved; teams share the memory for large texts.
-// A result with a large text has a method Close, which the caller must call when it no longer needs the text.
+// Large texts are read and rendered only when memory for them can be reserved; all teams share this memory. A result
+// that may contain large texts has a method Close, which the caller must call when the result is no longer needed.
 //
-// Each change increments the template's revision. A change is written only if the template still has the revision from
-// which the change was computed, so no change is lost. If the template has another revision, the change is computed
-// again.
+// Each change increments the template's revision. A change is written only if the template still has the revision on
+// which the change was based, so no change is lost. If the revision is different, the change is computed again.
 //
 // # Failures
 //
-// Access to a template of another team returns a NotFound fault, as for a missing template. An operation that returns a
-// database error has changed nothing.
+// An operation on another team's template returns a NotFound fault, as if the template did not exist. If an operation
+// returns a database error, it has changed nothing.
 //
 // # Out of scope
 //
 // The package does not send emails; package emails reads published versions from package templates. The package renders
-// only declared variables. Packages that send to contacts render contact data.
+// only declared variables. Contact data is rendered by the packages that send email to contacts.
 package templates
 
 import (
@@ -33,34 +32,34 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// These are the limits of a template.
+// These are the limits for a template.
 const (
 	MaxName         = 255     // characters
-	MaxSize         = 4 << 20 // bytes of the HTML and the text in total
+	MaxSize         = 4 << 20 // maximum size of the HTML and the text together, in bytes
 	MaxPlaceholders = 10_000
 	MaxVariables    = 50
 
 	maxAlias    = 100 // characters
 	maxReplyTo  = 50  // addresses
-	maxKey      = 50  // characters of a variable's key
+	maxKey      = 50  // maximum length of a variable's key, in characters
 	maxSubject  = content.MaxSubject
-	maxMailbox  = 2000     // bytes of an address with its display name
-	maxRendered = 10 << 20 // bytes of the HTML and the given text that Render produces, in total
-	maxCompared = 2 << 20  // bytes of HTML and text of both versions in Compare, in total
-	maxLines    = 20_000   // lines per field of both versions in Compare; each uses about 250 bytes of memory
+	maxMailbox  = 2000     // maximum size of an address with its display name, in bytes
+	maxRendered = 10 << 20 // maximum size of the HTML and the text that Render produces, in bytes
+	maxCompared = 2 << 20  // maximum size of the HTML and text of both versions in Compare, in bytes
+	maxLines    = 20_000   // maximum lines per field in both versions in Compare; each uses about 250 bytes of memory
 )
 
-// Template is a template without its texts, which are part of its versions.
+// Template is a template without its content, which is part of its versions.
 type Template struct {
 	ID          string
 	TeamID      string
 	Name        string
 	Alias       string // empty if the template has no alias
 	CurrentID   string // the newest version
-	PublishedID string // the version that emails are sent with; empty if no version was published
+	PublishedID string // id of the version with which emails are sent; empty if no version has been published
 	CreatedAt   time.Time
 	UpdatedAt   time.Time
-	PublishedAt time.Time // zero if the template was never published
+	PublishedAt time.Time // zero if the template has never been published
 
 	versions int64 // the number of the newest version
 	revision int64
@@ -81,24 +80,24 @@ type Version struct {
 	CreatedAt   time.Time
 	PublishedAt time.Time // when the version was last published; zero if it was never published
 
-	// These fields are set only when a single version is read, not in lists.
+	// These fields are set only when a single version is read, not in list results.
 	Variables []Variable
 	Text
 
 	contentID   string
-	reservation // memory reserved for the text
+	reservation // memory reserved for the content
 }
 
-// Text holds the texts of a version. All texts of a version may have placeholders (see package render).
+// Text holds the content of a version. All of its fields may contain placeholders (see package render).
 type Text struct {
-	From    string // empty if not given
-	Subject string // empty if not given
+	From    string // empty if not specified
+	Subject string // empty if not specified
 	ReplyTo []string
 	HTML    string
 	Plain   *string // if nil, derived from the HTML; if empty, no text part
 }
 
-// PlainOrConverted returns the plain text part. If no text was given, the plain text part is derived from the HTML.
+// PlainOrConverted returns the plain text part. If no text was specified, this part is derived from the HTML.
 func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain
@@ -119,10 +118,10 @@ func (t *Text) content(teamID string) *content.Content {
 		Text: t.Plain, Kept: true}
 }
 
-// textField is a text of a version, with the name of its API field.
+// textField is one string in a version's content, with the name of its API field.
 type textField struct{ field, text string }
 
-// textFields returns all texts that may have placeholders.
+// textFields returns all strings that may contain placeholders.
 func (t *Text) textFields() []textField {
 	all := []textField{{"from", t.From}, {"subject", t.Subject}, {"html", t.HTML}}
 	for _, address := range t.ReplyTo {
@@ -141,7 +140,7 @@ type NewTemplate struct {
 	From      string
 	Subject   string
 	ReplyTo   []string
-	HTML      *string // required; nil if not given
+	HTML      *string // required; nil if not specified
 	Text      *string // see Text.Plain
 	Variables []Declaration
 }
@@ -161,7 +160,7 @@ type Change struct {
 // copySuffix is appended to the name of a duplicate.
 const copySuffix = " (Copy)"
 
-// copyName returns the name for a duplicate of a template, shortened to the maximum length.
+// copyName returns the name for a template's duplicate, shortened to the maximum length.
 func copyName(name string) string {
 	runes := []rune(name)
 	if most := MaxName - len(copySuffix); len(runes) > most {

@@ -78,7 +78,7 @@ func (o *office) count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// sentWith returns the HTML of an email that would be sent now with a template.
+// sentWith returns the HTML of an email that is sent now with a template.
 func (o *office) sentWith(t *testing.T, name string) string {
 	t.Helper()
 	p, err := o.Published(t.Context(), o.team, name)
@@ -168,7 +168,7 @@ func TestLifeOfATemplate(t *testing.T) {
 	})
 }
 
-// Only a change of the text or the variables creates a version. Unchanged variables keep their ids.
+// Only a change to the content or the variables creates a version. Unchanged variables keep their ids.
 func TestVersionsAreMadeByChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -275,8 +275,8 @@ func TestDuplicate(t *testing.T) {
 	})
 }
 
-// Sweep deletes the versions of a deleted template in steps that may be interrupted. Contents that emails may refer to
-// are released, and other contents are deleted.
+// Sweep deletes the versions of a deleted template in steps that can be interrupted. Content to which emails may refer
+// is released, and other content is deleted.
 func TestSweep(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())
@@ -326,7 +326,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// A team sees and changes only its own templates. Two teams may use the same alias.
+// A team can see and change only its own templates. Two teams may use the same alias.
 func TestOtherTeams(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		ctx, other := t.Context(), o.node.Other.TeamID

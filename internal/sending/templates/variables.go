@@ -14,25 +14,25 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// Variable is a variable that a version of a template declares.
+// Variable is a variable declared by a version of a template.
 type Variable struct {
 	ID        string // the id stays the same in later versions that declare the same key
 	Key       string
 	Type      scalar.Type
-	Fallback  scalar.Value // the zero value if each email must give a value
+	Fallback  scalar.Value // the zero value if each email must specify a value
 	CreatedAt time.Time
-	UpdatedAt time.Time // time of the latest change of type or fallback
+	UpdatedAt time.Time // time of the latest change to the type or the fallback
 }
 
 // Declaration is the declaration of a variable in a request.
 type Declaration struct {
 	Key      string
 	Type     string
-	Fallback scalar.Value // the zero value if each email must give a value
+	Fallback scalar.Value // the zero value if each email must specify a value
 }
 
-// reserved lists keys that variables may not have, also with the prefix POSTRIDER_ or RESEND_. Reserved keys name
-// contact data and values that Postrider sets.
+// reserved lists keys that variables may not have, either as written here or with the prefix POSTRIDER_ or RESEND_.
+// Reserved keys refer to contact data and to values that Postrider sets.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
 func isReserved(key string) bool {
@@ -44,7 +44,7 @@ func isReserved(key string) bool {
 	return slices.Contains(reserved, key)
 }
 
-// checkDeclarations checks the declared variables of a template.
+// checkDeclarations checks the variables that a template declares.
 func checkDeclarations(all []Declaration) error {
 	if len(all) > MaxVariables {
 		return fault.Invalidf("variables", "The `variables` field has %d variables; the limit is %d.", len(all), MaxVariables)
@@ -88,8 +88,8 @@ func notKeyRune(r rune) bool {
 	return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '_')
 }
 
-// declare returns the variables of a new version, given the variables of the previous version. A variable with a key
-// that the previous version declares keeps its id.
+// declare returns the variables of a new version, given the variables of the previous version. A variable keeps its id
+// if the previous version declares the same key.
 func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	list := make([]Variable, len(all))
 	for i, d := range all {
@@ -116,10 +116,11 @@ func sameVariables(a, b []Variable) bool {
 	})
 }
 
-// valuesFor returns the value of each declared variable: the given value or, without a given value, the fallback. If a
+// valuesFor returns the value of each declared variable: the given value or, if none is given, the fallback. If a
 // variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the variable has no
-// value. If a variable has neither and a placeholder has no fallback, valuesFor returns an error. Values for undeclared
-// variables are ignored. Errors name the field by the parameter prefix and the variable's key.
+// value. If a variable has neither, and any of its placeholders has no fallback, valuesFor returns an error. Values for
+// undeclared variables are ignored. Errors name the field, which consists of the parameter prefix and the variable's
+// key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

@@ -11,12 +11,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// TrackedLink is the decoded token of a tracked link or of a tracking pixel.
+// TrackedLink is the decoded token from a tracked link or a tracking pixel.
 type TrackedLink struct {
 	EmailID  string
-	Position int // position of the recipient in the envelope, from 0; -1 if the message had several recipients
+	Position int // the recipient's position in the envelope, from 0; -1 if the message had several recipients
 
-	// URL is the target of the link, or "" for a pixel. The target is an absolute http or https URL in UTF-8 without
+	// URL is the target of the link, or "" for a pixel. The target is an absolute http or https URL, in UTF-8 and without
 	// control characters. Spaces and non-ASCII characters are kept as the sender wrote them.
 	URL string
 }
@@ -26,8 +26,8 @@ const (
 	linkVersion = 1
 	macSize     = 16
 
-	// LinkMax is the maximum length of a link token, in characters. LinkMax limits the processing time that a forged token
-	// can cause.
+	// LinkMax is the maximum length of a link token, in characters. LinkMax limits how much processing time a forged token
+	// can cost.
 	LinkMax = 8192
 
 	// MaxPosition is the largest recipient position that [ReadLink] accepts. An email has at most 50 recipients in each of
@@ -38,23 +38,24 @@ const (
 // A link token consists of a version, the position plus one as a varint, the 16 bytes of the email's id, the URL, and a
 // MAC. The MAC covers the other parts and the link's host.
 //
-// The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host. If
-// a token worked at another team's host, a team could misuse a host that people trust to lead them to its own target.
+// The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host.
+// Otherwise a team could misuse another team's trusted host to lead people to its own target.
 //
-// The URL is part of the token, so that a link also works during a database outage and after the email was deleted.
-// Because of the MAC, a link leads only to a target in an email that a sender has sent.
+// The URL is part of the token, so that a link works even during a database outage and after the email has been
+// deleted. Because of the MAC, a link can lead only to a target that was in an email sent by this installation.
 
-// LinkMaker creates the link tokens of one message. A LinkMaker reuses its buffer for each token and is not safe for
+// LinkMaker creates the link tokens for one message. A LinkMaker reuses its buffer for each token and is not safe for
 // concurrent use.
 type LinkMaker struct {
 	tag  keyring.Tagger
 	data []byte
 	from int // index in data at which the token begins, after the host
-	head int // length in bytes of the prefix of data that all tokens share
+	head int // length, in bytes, of the prefix of data that all tokens share
 }
 
-// NewLinkMaker returns a LinkMaker for an email's links at a host. The host is a name in lower case without a port. If
-// emailID is not a UUID, NewLinkMaker returns false. The caller must call Release after the last token.
+// NewLinkMaker returns a LinkMaker for an email's links to the given host. The host must be a name in lower case
+// without a port. If emailID is not a UUID, NewLinkMaker returns false. The caller must call Release after creating the
+// last token.
 func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (LinkMaker, bool) {
 	u, err := uuid.Parse(emailID)
 	if err != nil {
@@ -71,7 +72,7 @@ func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (Li
 // Release returns the LinkMaker's memory for reuse. The LinkMaker must not be used afterwards.
 func (m *LinkMaker) Release() { m.tag.Release() }
 
-// Append appends the token of a URL to dst. If the token would be too long, Append appends nothing and returns false.
+// Append appends the token for a URL to dst. If the token would be too long, Append appends nothing and returns false.
 func (m *LinkMaker) Append(dst, url []byte) ([]byte, bool) {
 	if base64.RawURLEncoding.EncodedLen(m.head-m.from+len(url)+macSize) > LinkMax {
 		return dst, false
@@ -81,17 +82,17 @@ func (m *LinkMaker) Append(dst, url []byte) ([]byte, bool) {
 	return base64.RawURLEncoding.AppendEncode(dst, m.data[m.from:]), true
 }
 
-// ReadLink verifies and decodes the token of a link at a host. The host is a name in lower case without a port. If the
-// token was altered, was created with other keys, or is for another host, ReadLink returns a NotFound fault. The email
-// may have been deleted since the token was created.
+// ReadLink verifies and decodes the token in a link to the given host. The host must be a name in lower case without a
+// port. If the token has been altered, was created with different keys, or is for another host, ReadLink returns a
+// NotFound fault. The email may have been deleted after the token was created.
 func ReadLink(keys *keyring.Keyring, token, host string) (TrackedLink, error) {
 	none := fault.NotFoundf("There is nothing at this address.")
 	if len(token) > LinkMax {
 		return TrackedLink{}, none
 	}
 	data, err := base64.RawURLEncoding.DecodeString(token)
-	// The decoder ignores line breaks and unused bits at the end. Encoding the data again and comparing the result with
-	// the token detects both.
+	// The decoder ignores line breaks and unused bits at the end. To detect both, the data is encoded again and compared
+	// with the token.
 	if err != nil || len(data) < 2+16+macSize || base64.RawURLEncoding.EncodeToString(data) != token {
 		return TrackedLink{}, none
 	}

@@ -26,7 +26,7 @@ func testKeys(t testing.TB, seed byte) *keyring.Keyring {
 	return k
 }
 
-// linkToken returns the token of a link.
+// linkToken returns the token for a link.
 func linkToken(t testing.TB, keys *keyring.Keyring, of TrackedLink) string {
 	t.Helper()
 	k, ok := NewLinkMaker(keys, aHost, of.EmailID, of.Position)

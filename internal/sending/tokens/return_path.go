@@ -10,17 +10,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// Each message has a return path for its email and destination (VERP). The return path identifies the email that a
-// bounce refers to. The return path also proves that the sender of the bounce has seen the message that was sent to the
-// destination.
+// Each message has a return path that is specific to its email and destination (VERP). The return path identifies the
+// email to which a bounce refers. The return path also proves that the bounce was sent by someone who has seen the
+// message to that destination.
 //
-// The local part is "b-" followed by 42 characters of base32 in lower case. The characters encode the email's id (16
-// bytes), a keyed hash of the destination (2 bytes), and a MAC tag (8 bytes). The base32 form is used because hosts may
-// change the case of the local part. The hash of the destination is keyed so that an attacker cannot find another
-// domain with the same hash.
+// The local part is "b-" followed by 42 base32 characters in lower case. The characters encode the email's id (16
+// bytes), a keyed hash of the destination (2 bytes), and a MAC tag (8 bytes). Base32 is used because hosts may change
+// the case of the local part. The hash of the destination is keyed so that an attacker cannot find another domain with
+// the same hash.
 //
-// The value of [FeedbackField] has the same form but another purpose. If a message is forwarded, its new recipient sees
-// the header fields but not the return path. The header field must therefore not be accepted as a return path.
+// The value of [FeedbackField] has the same form but a different purpose. If a message is forwarded, its new recipient
+// sees the header fields but not the return path. The header field must therefore not be accepted as a return path.
 const (
 	returnPathPrefix  = "b-"
 	returnPathPurpose = "return-path"
@@ -32,15 +32,15 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of a header field that package delivery adds to each message. A complaint that quotes the
-// field proves that the complaint's sender has the message that was sent to the destination. DKIM signatures do not
-// cover the field, because its value differs between destinations. The tag in the value prevents forgery.
+// FeedbackField is the name of a header field that package delivery adds to each message. If a complaint quotes this
+// field, that proves that its sender has the message to that destination. DKIM signatures do not cover the field,
+// because its value is different for each destination. The tag in the value prevents forgery.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// ReturnPath returns the local part of the return path of an email to a destination. The local part has 44 bytes; RFC
-// 5321 section 4.5.3.1.1 allows 64.
+// ReturnPath returns the local part of the return path for an email to a destination. The local part is 44 bytes long;
+// RFC 5321 section 4.5.3.1.1 allows 64.
 func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	token := proof(keys, returnPathPurpose, emailID, destination)
 	if token == "" {
@@ -49,8 +49,8 @@ func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	return returnPathPrefix + token
 }
 
-// ParseReturnPath returns the email id in the local part of a return path. ParseReturnPath returns false unless
-// ReturnPath created the local part with the same keys.
+// ParseReturnPath returns the email id contained in the local part of a return path. ParseReturnPath returns false
+// unless ReturnPath created the local part with the same keys.
 func ParseReturnPath(keys *keyring.Keyring, local string) (emailID string, ok bool) {
 	return parseProof(keys, returnPathPurpose, returnPathPrefix, local)
 }
@@ -60,8 +60,8 @@ func Feedback(keys *keyring.Keyring, emailID, destination string) string {
 	return feedbackPrefix + proof(keys, feedbackPurpose, emailID, destination)
 }
 
-// ParseFeedback returns the email id in a value of [FeedbackField]. ParseFeedback returns false unless Feedback created
-// the value with the same keys.
+// ParseFeedback returns the email id contained in a value of [FeedbackField]. ParseFeedback returns false unless
+// Feedback created the value with the same keys.
 func ParseFeedback(keys *keyring.Keyring, value string) (emailID string, ok bool) {
 	return parseProof(keys, feedbackPurpose, feedbackPrefix, value)
 }
@@ -85,8 +85,8 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits, which the decoder ignores. Encoding the token again detects a token in which
-	// unused bits are set.
+	// The last character has unused bits, which the decoder ignores. To detect a token in which these bits are set, the
+	// token is encoded again.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false
 	}

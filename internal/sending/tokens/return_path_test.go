@@ -35,7 +35,7 @@ func TestReturnPath(t *testing.T) {
 	}
 }
 
-// A feedback value has the same form as a return path, but neither is accepted in place of the other.
+// A feedback value has the same form as a return path, but neither of them is accepted in place of the other.
 func TestFeedback(t *testing.T) {
 	t.Parallel()
 	keys, emailID := testKeys(t, 1), id.New()
@@ -92,7 +92,8 @@ func FuzzParseReturnPath(f *testing.F) {
 	})
 }
 
-// The last base32 character of a return path has unused bits. A return path in which unused bits are set is refused.
+// The last base32 character of a return path has unused bits. A return path in which these unused bits are set is
+// refused.
 func TestReturnPathUnusedBits(t *testing.T) {
 	keys, emailID := testKeys(t, 1), id.New()
 	local := ReturnPath(keys, emailID, "example.net")

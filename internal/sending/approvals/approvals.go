@@ -3,33 +3,34 @@
 //
 // # Shape
 //
-// A connected app passes the email to [Service.Request]. A person or an API key then approves it ([Service.Approve]) or
-// rejects it ([Service.Reject]). A request that is not decided within 72 hours expires ([Service.Sweep]).
+// A connected app submits the email with [Service.Request]. A person or an API key then approves the email
+// ([Service.Approve]) or rejects it ([Service.Reject]). A request expires if nobody decides on it within 72 hours
+// ([Service.Sweep]).
 //
 // # Invariants
 //
 // The approved email is identical to the email shown on the approval page. When the approval is requested, the email is
 // checked and its template is rendered; nothing is fetched later. Every state except pending is final. One transaction
 // accepts the email and marks the approval as approved. The email is sent at most once, even if two people approve it
-// at the same time or the node crashes. An approved email is sent as its requester, with the rights and limits that the
-// requester has at approval. The requester is a connected app, an API key or a person. The audit log records who
-// approved the email.
+// at the same time or the node crashes. An approved email is sent on behalf of its requester, with the rights and
+// limits that the requester has at the time of approval. The requester is a connected app, an API key or a person. The
+// audit log records who approved the email.
 //
-// A connected app sees only its own requests and cannot decide them. Each connected app may have at most [maxPending]
-// pending requests.
+// A connected app sees only its own requests and cannot approve or reject them. Each connected app may have at most
+// [maxPending] pending requests.
 //
-// The email is stored only while its approval is pending. After the decision, the database row of the approval keeps
-// only the sender, the subject and the number of recipients. The row is deleted once [retention] has passed.
+// The email is stored only while its approval is pending. After the decision, the approval's database row keeps only
+// the sender, the subject and the number of recipients. The row is deleted once [retention] has passed.
 //
 // # Failures
 //
-// If the email breaks a rule at approval, its state becomes failed and the reason is recorded. If a quota is used up or
-// the error may be temporary, the approval stays pending and can be approved later.
+// If the email breaks a rule when it is approved, the approval's state becomes failed and the reason is recorded. If a
+// quota is used up or the error may be temporary, the approval stays pending and can be approved later.
 //
 // # Out of scope
 //
-// The package leaves scope checks to its callers, but never lets a connected app decide a request. The package serves
-// no pages.
+// The package leaves scope checks to its callers, but it never lets a connected app approve or reject a request. The
+// package does not serve the approval page.
 package approvals
 
 import (
@@ -45,7 +46,7 @@ const (
 	maxPending  = 100                 // maximum number of pending requests per connected app
 	maxRequest  = 4 << 20             // maximum size of an email as JSON; base64 makes attachments a third larger
 	maxReason   = 500                 // characters
-	mailsPerDay = 20                  // maximum number of notices a day about one connected app
+	mailsPerDay = 20                  // maximum number of notices per day about one connected app
 )
 
 // State is the state of an approval.

@@ -266,7 +266,7 @@ func TestAtTheSameTime(t *testing.T) {
 	})
 }
 
-// A connected app cannot decide approvals and does not see the requests of other apps.
+// A connected app can neither approve nor reject emails, and it does not see other apps' requests.
 func TestPrograms(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -343,8 +343,8 @@ func (f *fixture) failed(a approvals.Approval, substring string) {
 	}
 }
 
-// Approving an email that can no longer be sent marks the approval as failed, with the reason. A temporary error leaves
-// the approval unchanged.
+// If an approved email can no longer be sent, the approval is marked as failed, with the reason. A temporary error
+// leaves the approval unchanged.
 func TestApproveTooLate(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -383,7 +383,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		a := f.ask(testnode.Hello("a@reader.example", "b@reader.example"))
 		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 5 }))
-		for range 4 { // almost uses up the quota, so that the approved email exceeds it
+		for range 4 { // uses up most of the quota, so that the approved email would exceed it
 			f.Send(testnode.Hello("a@reader.example"))
 		}
 		ctx := audit.With(t.Context(), audit.Entry{TeamID: f.Acme.TeamID, Action: audit.ApprovalApproved, Target: a.ID})
@@ -395,7 +395,7 @@ func TestAuditBeyondQuota(t *testing.T) {
 	})
 }
 
-// Approvals that nobody decides expire without sending the email and are deleted later.
+// If nobody decides on an approval, it expires without the email being sent, and it is deleted later.
 func TestExpiry(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -479,7 +479,7 @@ func TestMany(t *testing.T) {
 	})
 }
 
-// Erasing an address deletes the pending approvals that contain it.
+// When an address is erased, the pending approvals that contain it are deleted.
 func TestEraseAddress(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/approvals"
 )
 
-// Listing a connected app's requests does not read the team's other approvals.
+// The query that lists a connected app's requests does not read the team's other approvals.
 func TestOwnListGoesByIndex(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -58,7 +58,7 @@ func New(publicURL string, d Deps) (*Service, error) {
 		teams: d.Teams, audit: d.Audit, publicURL: publicURL}, nil
 }
 
-// URL returns the address of the page on which a person decides an approval.
+// URL returns the URL of the page on which a person approves or rejects an email.
 func (s *Service) URL(approvalID string) string { return s.publicURL + "/approve/" + approvalID }
 
 // Request stores an email for approval, after the same checks that apply to an email sent immediately. If the same
@@ -72,13 +72,13 @@ func (s *Service) Request(ctx context.Context, by teams.Actor, in emails.Send, k
 		a, err = s.request(ctx, by, in, remember)
 		return err
 	})
-	if err == nil && a.ID != approvalID { // an earlier request with the key created the approval
+	if err == nil && a.ID != approvalID { // an earlier request with the same key created the approval
 		return s.Get(ctx, by, approvalID)
 	}
 	return a, err
 }
 
-// rememberID stores the id of the approval under the idempotency key of its request.
+// rememberID stores an approval's id under the idempotency key of the request.
 type rememberID = func(ctx context.Context, tx *db.Tx, id string) error
 
 func (s *Service) request(ctx context.Context, by teams.Actor, in emails.Send,
@@ -177,7 +177,7 @@ func (s *Service) List(ctx context.Context, by teams.Actor, state State, p page.
 // errDecided is returned if the approval is no longer pending when the transaction runs.
 var errDecided = errors.New("the approval is decided")
 
-// Approve sends the email of a pending approval. If the approval is already approved, Approve returns it unchanged.
+// Approve sends the email in a pending approval. If the approval is already approved, Approve returns it unchanged.
 // Approve returns an error for rejected, expired and failed approvals. If the email breaks a rule, the approval becomes
 // failed and Approve returns no error.
 func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string) (Approval, error) {
@@ -219,7 +219,7 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 }
 
 // requester returns the actor that requested the approval, with its current rights. If the actor may no longer request
-// approvals, the error is a fault.
+// approvals, requester returns a fault.
 func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, err error) {
 	gone := ""
 	switch a.Actor.Kind {

@@ -15,7 +15,7 @@ import (
 const columns = `id, team_id, actor_kind, actor_id, actor_name, sender, recipients, subject, state, created_at,
 	expires_at, decided_at, decided_by_kind, decided_by_id, reason, email_id`
 
-// fields returns the scan destinations for the approval columns. Call done after scanning.
+// fields returns the scan destinations for the approval columns. After scanning, call the method done.
 func fields(a *Approval) (to []any, done func()) {
 	var kind, state, by string
 	var created, expires, decided int64
@@ -53,7 +53,7 @@ func get(ctx context.Context, r db.Reader, teamID, approvalID string) (a Approva
 	return a, err
 }
 
-// list returns a page of approvals. An empty state matches all states, and an empty actorID all actors.
+// list returns a page of approvals. An empty state matches all states, and an empty actorID matches all actors.
 func list(ctx context.Context, r db.Reader, teamID string, state State, actorID string, p page.Page) ([]Approval, bool,
 	error) {
 	q := page.Select{Text: `SELECT ` + columns + ` FROM approvals WHERE team_id = $1`, ID: "id", Args: []any{teamID}}

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The stored attempt contains the first reply that is not a success. The next attempt starts when all delayed
-// recipients may be retried.
+// The stored attempt contains the first unsuccessful reply. The next attempt starts when all delayed recipients may be
+// retried.
 func TestAttempt(t *testing.T) {
 	now := time.Now()
 	of := func(all ...state) (out outcome, verdicts []verdict) {

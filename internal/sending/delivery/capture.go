@@ -91,7 +91,7 @@ func (b *outbox) prune(ctx context.Context, newest string) error {
 	return nil
 }
 
-// ids returns the ids of the stored messages, oldest first. Sorting message ids puts them in chronological order.
+// ids returns the ids of the stored messages, oldest first. The alphabetical order of message ids is chronological.
 func (b *outbox) ids(ctx context.Context) ([]string, error) {
 	ids := []string{}
 	err := b.blobs.List(ctx, capturedPrefix, func(f blob.Info) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// If the database fails at any point of a delivery, the delivery either fails before it contacts a host or records the
-// host's answer.
+// If the database fails at any point during a delivery, the delivery either fails before contacting a host or records
+// the host's answer.
 func TestDeliverWithoutDatabase(t *testing.T) {
 	for name, tries := range map[string]int{"first try": 0, "later": 1} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +36,7 @@ func TestDeliverWithoutDatabase(t *testing.T) {
 				}); err != nil {
 					t.Fatal(err)
 				}
-				d.Hint("domains", f.Sender.ID) // expires the cached signing keys
+				d.Hint("domains", f.Sender.ID) // makes the cached signing keys expire
 				heard = len(mx.Messages())
 			}, func() error { return handle(t.Context(), j) }, func(skip int, err error) {
 				var left int

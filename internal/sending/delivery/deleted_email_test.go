@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// The delivery job of a deleted email ends without sending a message.
+// The delivery job for a deleted email ends without sending a message.
 func TestDeliverWhatIsGone(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		mx := smtptest.NewServer(t, smtptest.Config{})

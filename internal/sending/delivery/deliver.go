@@ -18,7 +18,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/tokens"
 )
 
-// Reasons of the event email.failed.
+// These are reasons in email.failed events.
 const (
 	reasonNoDomain = "domain_not_verified" // the domain was deleted after the email was accepted
 	reasonLost     = "content_missing"     // the email exists, but its content does not
@@ -148,7 +148,7 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 	return out, !silent, nil
 }
 
-// errLeaseTooShort is returned if a job waited so long for a connection that its lease might end during the SMTP
+// errLeaseTooShort is returned if a job has waited so long for a connection that its lease might end during the SMTP
 // conversation.
 var errLeaseTooShort = errors.New("no connection became free in time")
 
@@ -200,11 +200,11 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 
 // withConnection acquires two permits and calls talk. The first permit is a connection permit from the team's share.
 // The second permit is a slot at the destination; teams take turns to get slots. A message that holds a slot waits only
-// for the destination's host. A team's mail to one destination therefore never blocks other teams at another
+// for the destination's host. A team's mail to one destination therefore never blocks other teams' mail to another
 // destination.
 //
-// A message holds neither permit nor slot while it is signed, waits for the disk, or waits for the result of another
-// connection to the same host. The returned channel has the same meaning as in talk.
+// A message holds neither a permit nor a slot while it is being signed or while it waits for the disk or for the result
+// of another connection to the same host. The returned channel has the same meaning as in talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {
@@ -238,10 +238,10 @@ func (s *Service) withConnection(ctx context.Context, t *try, r *route, destinat
 	return news, err
 }
 
-// prepare composes and signs a message. Both steps use the processor, so the number of concurrent compositions and
-// signatures is limited. The limit for signing is lower than the limit for composing, so that signing does not slow
-// down other work. Teams take turns at composing and signing, because the messages of one team may be a thousand times
-// as large as those of another team.
+// prepare composes and signs a message. Both steps are CPU-intensive, so the number of messages composed or signed
+// concurrently is limited. The limit for signing is lower than the limit for composing, so that signing does not slow
+// down other work. Teams take turns to compose and sign, because one team's messages may be a thousand times as large
+// as another team's.
 func (s *Service) prepare(ctx context.Context, t *try, from domains.Signing) (msg [][]byte, err error) {
 	turn := emails.LaneTurn(t.job.Lane)
 	if err := s.preparing.Acquire(ctx, turn); err != nil {

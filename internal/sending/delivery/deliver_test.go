@@ -186,7 +186,7 @@ func TestDeliverUntilTheScheduleEnds(t *testing.T) {
 	})
 }
 
-// Events of an email sent to a contact contain the contact's id, even after the contact's address has changed.
+// Events for an email sent to a contact contain the contact's id, even after the contact's address has changed.
 func TestEventsNameTheContact(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

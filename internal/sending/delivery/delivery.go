@@ -2,28 +2,28 @@
 //
 // A job delivers one email to all recipients at one destination domain that have no final outcome yet. Each job runs
 // three functions. The function plan finds the IP addresses to try. The function talk runs the SMTP conversation and
-// returns an answer for each recipient. The pure function judge classifies each answer. One transaction then finishes
-// or reschedules the job, stores the conversation, and records the events.
+// returns an answer for each recipient. The function judge, which has no side effects, classifies each answer. One
+// transaction then finishes or reschedules the job, stores the conversation, and records the events.
 //
 // # Invariants
 //
 // Every accepted email is delivered at least once or ends with an event that says why it was not delivered. After about
 // fifty hours of errors on our side, the job is parked until an operator acts.
 //
-// A second copy of an email is sent only in two cases. In the first case, the node crashes or is declared dead between
-// a host's final 250 and our commit. In the second case, a host may have accepted the message, but its answer did not
-// arrive. An attempt that gets no answer to the final dot has the outcome "unknown". After two unknown outcomes, the
-// next try comes only hours later. The Message-ID and all other bytes except the signatures stay the same, so that
-// receivers can recognize copies.
+// A second copy of an email is sent only in two cases. In the first case, the node crashes or is declared dead after a
+// host's final 250 reply but before our commit. In the second case, a host may have accepted the message, but its
+// answer never arrived. An attempt that gets no answer to the final dot has the outcome "unknown". After two unknown
+// outcomes, the next try comes only hours later. The Message-ID and all other bytes except the signatures stay the
+// same, so that receivers can recognize copies.
 //
 // No database transaction is open during network I/O. A mail host's answer is represented as data, never as a Go error.
 //
-// No team's mail waits for the hosts of another team. Package fairshare divides memory and connections among the teams.
-// Teams take turns to compose, to sign, and to use a destination. A job acquires memory, then its turn to compose and
-// its turn to sign, then a connection permit, and finally a slot at the destination. A job that waits for its own
-// team's share holds nothing that another team may need. Bulk mail has its own lanes and takes its own turns
-// (emails.Lane, jobs.Kind.Bulk). Bulk mail never uses its team's whole share, so the team's other mail does not wait
-// behind it.
+// No team's mail waits for the mail hosts of another team's recipients. Package fairshare divides memory and
+// connections among the teams. Teams take turns to compose, to sign, and to use a destination. A job acquires memory,
+// then its turn to compose and its turn to sign, then a connection permit, and finally a slot at the destination. A job
+// that waits for its own team's share holds nothing that another team may need. Bulk mail has its own lanes and takes
+// its own turns (emails.Lane, jobs.Kind.Bulk). Bulk mail never uses all of its team's share, so the team's other mail
+// does not wait behind it.
 //
 // # Failures
 //
@@ -96,16 +96,16 @@ type Config struct {
 
 	Schedule           []time.Duration // waits between tries; nil means twelve waits over 48 hours
 	Workers            int             // messages composed concurrently
-	Signers            int             // messages signed concurrently; less than Workers, to leave time for accepting mail
+	Signers            int             // messages signed concurrently; less than Workers, to leave CPU for accepting mail
 	Unsigned           bool            // skip DKIM signing; for measurements only
 	LaneConnections    int             // to one destination
 	LaneRate           float64         // messages per second to one destination; 0 means no limit
 	MaxConnections     int             // connections to all destinations, including idle ones; 0 means 500
 	ConnectionMessages int             // maximum number of messages sent over one connection; 0 means 1,000
 
-	RootCAs  *x509.CertPool // CA certificates for verifying hosts; nil means the system's CAs
+	RootCAs  *x509.CertPool // CA certificates used to verify hosts; nil means the system's CAs
 	Timeouts smtpclient.Timeouts
-	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means the Dial method of a net.Dialer
+	Dial     func(ctx context.Context, network, addr string) (net.Conn, error) // nil means the method of a net.Dialer
 }
 
 // defaultSchedule spreads the tries over 48 hours.
@@ -114,9 +114,9 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is the maximum total size, in bytes, of the messages held in memory. A message larger than this limit is sent
-	// while no other message is in memory. Each team must leave as much memory free as it uses, which leaves enough for
-	// another team's largest email.
+	// memory is the maximum total size, in bytes, of the messages held in memory. A message that exceeds this limit is
+	// sent while no other message is in memory. Each team must leave as much memory free as it uses, which leaves enough
+	// for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
 	// lease is long enough for the waits before an SMTP conversation and for the conversation itself. A job must not lose
@@ -148,7 +148,7 @@ type Deps struct {
 	Broadcasts Broadcasts // decides whether emails from a broadcast may still be sent
 
 	// OnLimitRaised is called after this node's share of the limit for a job group has grown. The caller may then claim
-	// more jobs of the group.
+	// more jobs in the group.
 	OnLimitRaised func(group string)
 
 	Log *slog.Logger
@@ -215,7 +215,7 @@ func newService(c Config, p Deps) *Service {
 		signing: fairshare.NewTurns(c.Signers, 0), shortGreeting: shortGreeting, suppressionsMaxAge: suppressionsMaxAge}
 }
 
-// Kind returns the kind of delivery jobs. All lanes to one destination share the destination's limits. With the relay
+// Kind returns the job kind for deliveries. All lanes to one destination share the destination's limits. With the relay
 // transport, the relay is the only destination.
 func (s *Service) Kind() jobs.Kind {
 	// Running jobs spend most of their time waiting for a host and use few resources. With few workers, a few stalled
@@ -226,8 +226,8 @@ func (s *Service) Kind() jobs.Kind {
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
 }
 
-// errorSchedule returns the waits after consecutive failures on our side, such as database failures. The waits total
-// about fifty hours, as long as the longest possible delivery. After the last wait an operator must act.
+// errorSchedule returns the waits after consecutive failures on our side, such as database failures. The waits add up
+// to about fifty hours, as long as the longest possible delivery. After the last wait, an operator must act.
 func errorSchedule() []time.Duration {
 	all := []time.Duration{5 * time.Second, 30 * time.Second, time.Minute, 5 * time.Minute}
 	for len(all) < 200 {
@@ -263,7 +263,7 @@ func (s *Service) contactsNoHost(group string) bool {
 }
 
 // share returns how many of a team's jobs for a destination may be in progress at the same time. If no host is
-// contacted, jobs cannot stall, so only the number of connections limits the jobs.
+// contacted, jobs cannot stall, so the only limit on jobs is the number of connections.
 func (s *Service) share(group, team string) jobs.Share {
 	if s.contactsNoHost(group) {
 		return jobs.Share{Most: prefetch * s.c.LaneConnections}

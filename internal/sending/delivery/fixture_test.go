@@ -208,7 +208,7 @@ func (f *fixture) count(kind events.Type) int {
 	return f.total[kind]
 }
 
-// event returns an email's first event of a type.
+// event returns an email's first event of the given type.
 func (f *fixture) event(emailID string, kind events.Type) events.Event {
 	f.T.Helper()
 	f.mu.Lock()

@@ -18,7 +18,8 @@ const (
 	plaintextFor = time.Hour        // how long a failed TLS handshake is remembered
 	hostsMax     = 10_000
 	// dialsMax is the maximum number of concurrent dials to an address that answered recently. Any other address is dialed
-	// by one message at a time. Other messages for the address wait for the result without holding a connection.
+	// by one message at a time. Meanwhile, other messages for the address wait for the result without holding a
+	// connection.
 	dialsMax = 8
 )
 
@@ -26,8 +27,8 @@ const (
 // names differ. Failures after the greeting are remembered per team, because the team's mail may have caused the
 // failure.
 //
-// The backoff for an address is never longer than the address has been failing. For example, if a host has failed for
-// an hour, its recovery is noticed within an hour.
+// The backoff for an address never lasts longer than the address has already been failing. For example, if a host has
+// failed for an hour, its recovery is noticed within an hour.
 //
 // Limits apply per dialed address, no matter how many destinations use the address. A team's window limits its
 // concurrent conversations with an address. All teams together may have as many conversations with an address as with
@@ -43,7 +44,7 @@ type hosts struct {
 	mu            sync.Mutex
 	entries       map[string]*host
 	conversations map[connKey]*conversations
-	plain         map[string]time.Time // when to forget the failed TLS handshake of each address
+	plain         map[string]time.Time // for each address, when to forget its failed TLS handshake
 }
 
 // host holds the state of one IP address.
@@ -51,7 +52,7 @@ type host struct {
 	failure
 	reached       time.Time     // time of the last greeting
 	dialing       int           // number of connections being opened
-	dialDone      chan struct{} // closed when the next dial ends; nil if no message waits
+	dialDone      chan struct{} // closed when the next dial ends; nil if no message is waiting
 	talking       int           // conversations in progress
 	share         int           // maximum number of conversations for this node
 	waiting       []waiter      // messages that wait for a conversation to end, longest wait first
@@ -211,8 +212,8 @@ func (h *hosts) failed(addr string, now time.Time) bool {
 	return one != nil && one.failed(now)
 }
 
-// backoff reports whether an address is in backoff now, and returns the failure that caused the backoff. The failure
-// may concern the address or only the team's conversations.
+// backoff reports whether an address is in backoff, and returns the failure that caused the backoff. The failure may
+// concern the address or only the team's conversations.
 func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -225,10 +226,9 @@ func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 	return failure{}, false
 }
 
-// claimDial requests permission to dial an address. If the caller is allowed to dial, it must call endDial exactly
-// once. If another message is dialing the address, claimDial returns in news a channel that is closed when the result
-// is known. A result of may == false and news == nil means that the caller should report the failure f instead of
-// waiting.
+// claimDial requests permission to dial an address. A caller that is allowed to dial must call endDial exactly once. If
+// another message is dialing the address, claimDial returns in news a channel that is closed when the result is known.
+// A result of may == false and news == nil means that the caller should report the failure f instead of waiting.
 func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -315,8 +315,9 @@ func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 }
 
 // begin requests permission to talk to an address. If begin returns may == true, the caller must call end after the
-// conversation. If it returns may == false and a non-nil news, the caller should call begin again when news is closed.
-// A result of may == false and news == nil means that the caller should report the failure f instead of waiting.
+// conversation. If begin returns may == false and a non-nil news, the caller should call begin again when news is
+// closed. A result of may == false and news == nil means that the caller should report the failure f instead of
+// waiting.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -30,7 +30,7 @@ const (
 	suppressed // only for test addresses; other suppressed recipients are not tried
 )
 
-// verdict is the meaning of an answer for its recipient, as determined by judge.
+// verdict says what an answer means for a recipient.
 type verdict struct {
 	state    state
 	until    time.Time      // if delayed: time of the next try
@@ -38,11 +38,11 @@ type verdict struct {
 	fault    report.Fault   // if delayed or bounced
 	throttle bool           // the host asks us to send less mail
 	hint     time.Duration  // how long the host asks us to wait; 0 if not specified
-	complain bool           // the recipient is a test address that complains after the delivery
-	soft     bool           // refused temporarily before RCPT, so the reason may be the sender
+	complain bool           // the recipient is a test address that complains after delivery
+	soft     bool           // refused temporarily before RCPT, so the sender may be the reason
 }
 
-// hintMax is the longest wait requested by a host that is accepted.
+// hintMax is the longest wait that is granted if a host asks for one.
 const hintMax = 4 * time.Hour
 
 // judge returns the verdict on an answer. The parameter wait is the scheduled wait before the next try, and exhausted

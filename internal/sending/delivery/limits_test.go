@@ -476,8 +476,8 @@ func TestEndedConnectionsAreCounted(t *testing.T) {
 	}
 }
 
-// trim keeps at most n connections to an address, counting all TLS modes together. In each TLS mode, the most recently
-// used connections are kept.
+// trim keeps at most n connections to an address in total, whatever their TLS modes. In each TLS mode, the most
+// recently used connections are kept.
 func TestTrim(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{})
@@ -560,7 +560,7 @@ func TestAtMost(t *testing.T) {
 	}
 }
 
-// After composing, a team's memory reservation shrinks to the size of its message if that releases at least 1 MiB.
+// After a message is composed, the memory reserved for it shrinks to its size if that releases at least 1 MiB.
 func TestKeepReleasesMemory(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, message, want int64 }{

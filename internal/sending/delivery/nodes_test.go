@@ -106,8 +106,8 @@ type member struct {
 	stop    func()
 }
 
-// join starts another node on a fixture's database. The fixture's own runner must not run. join returns when the
-// database has the given number of nodes.
+// join starts another node on a fixture's database. The fixture's own runner must not run. The function join returns
+// when the database has the given number of nodes.
 func join(t *testing.T, f *fixture, c Config, nodes int) *member {
 	t.Helper()
 	m, log := &member{}, slog.New(slog.DiscardHandler)
@@ -278,8 +278,8 @@ func TestShareOfAnAddress(t *testing.T) {
 	h.end("a", "team", replied, 0, now)
 }
 
-// A node with half of a rate limit sends half as many messages. The node soon checks its share again, because the share
-// may have grown.
+// A node whose share is half of a rate limit sends half as many messages. The node soon checks its share again, because
+// the share may have grown.
 func TestShareOfTheRate(t *testing.T) {
 	t.Parallel()
 	shares := nodelimits.New(dbtest.Postgres(t), "node", slog.New(slog.DiscardHandler), time.Hour)

@@ -18,7 +18,7 @@ import (
 
 // hop is one IP address to try.
 type hop struct {
-	name string // host name, for verifying the TLS certificate
+	name string // host name, used to verify the TLS certificate
 	addr string // with port
 	pref uint16
 	mode smtpclient.TLSMode
@@ -29,7 +29,7 @@ func (h hop) key() poolKey { return poolKey{h.addr, h.mode} }
 // String returns the host's name and address, in the form that is stored in attempts.
 func (h hop) String() string { return h.name + " [" + hostOf(h.addr) + "]" }
 
-// These are permanent reasons why mail cannot be delivered to a domain. Package resolve defines more reasons.
+// These are permanent reasons for which mail cannot be delivered to a domain. Package resolve defines more reasons.
 var (
 	errOurselves = errors.New("the domain's mail host is this server, which does not take its mail: it would loop")
 	errPrivate   = errors.New("the domain's mail hosts have no public address")

@@ -43,12 +43,12 @@ func (l *pooledConn) conversation(host, tls string, kept bool) string {
 	return "* over a connection that was kept, to " + host + ", " + tls + "\n" + rest
 }
 
-// pool keeps idle connections for later messages and limits the total number of connections. The shaper limits the
-// number of connections to one destination.
+// pool keeps idle connections for later messages and limits the total number of connections. The number of connections
+// to one destination is limited by the shaper.
 //
-// A message that is being delivered holds a permit and uses at most one connection at a time. Teams share the permits.
-// Idle connections belong to no team: if a new connection would exceed the limit, the oldest idle connection is closed.
-// The pool has no more permits than connections, so at the limit at least one connection is idle.
+// A message that is being delivered holds a permit and uses at most one connection at a time. The permits are shared
+// among the teams. Idle connections belong to no team: if a new connection would exceed the limit, the oldest idle
+// connection is closed. The pool has no more permits than connections, so at the limit at least one connection is idle.
 type pool struct {
 	limit    int // connections
 	messages int // over one connection

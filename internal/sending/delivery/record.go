@@ -20,7 +20,7 @@ type outcome struct {
 	response     response
 }
 
-// record evaluates and stores the outcome of a try. In one transaction, record finishes or reschedules the job and
+// record evaluates the outcome of a try and stores it. In one transaction, record finishes or reschedules the job and
 // records the result for each recipient.
 func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, error) {
 	now := s.p.DB.Now()
@@ -123,7 +123,7 @@ func elideMiddle(s string, limit int) string {
 }
 
 // events returns the events to record for the verdicts. The event email.sent is recorded once per email, together with
-// the first outcome. The time of email.sent is the start of the SMTP conversation.
+// the first outcome. The time of email.sent is the time at which the SMTP conversation started.
 func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []events.Event, err error) {
 	talked := false
 	for _, v := range verdicts {

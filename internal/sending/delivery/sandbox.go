@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// simulation is the outcome simulated by a test address (API reference section 28). A simulation contacts no host and
-// affects neither suppressions nor reputation.
+// simulation is the outcome simulated by a test address (API reference section 28). A simulation does not contact any
+// host and affects neither suppressions nor reputation.
 type simulation string
 
 const (

@@ -10,8 +10,8 @@ import (
 )
 
 // A schedule is exhausted after its last try, but not before three quarters of its total time have passed. Even with
-// fewer tries, a schedule is exhausted after 1.5 times its total time plus an hour. Later tries repeat the last wait in
-// the schedule.
+// fewer tries, a schedule is exhausted after 1.5 times its total time plus an hour. After the last wait in the
+// schedule, later tries repeat that wait.
 func TestNextTry(t *testing.T) {
 	schedule := []time.Duration{time.Minute, 19 * time.Minute, time.Hour} // 80 minutes in total
 	now := time.Now()
@@ -56,7 +56,8 @@ func TestNextAttemptWaitsForTheLast(t *testing.T) {
 	}
 }
 
-// If deliveries contact no host, only the allowed number of connections limits how many jobs a team has in progress.
+// If deliveries contact no host, a team's number of jobs in progress is limited only by the allowed number of
+// connections.
 func TestShareWithoutHosts(t *testing.T) {
 	s := &Service{c: Config{Transport: Capture, LaneConnections: 7}}
 	if share := s.share("one.example", "team"); share.Most != 7*prefetch || share.Doubt != jobs.Sure {

@@ -14,17 +14,16 @@ import (
 const (
 	pauseMin = 30 * time.Second
 	pauseMax = 15 * time.Minute
-	// A destination is paused when its strikes since the last delivery reach pauseThreshold. A refusal that asks us to
-	// send less mail counts as 2 strikes. Any other temporary refusal that may be about the sender counts as 1 strike. A
-	// single refusal therefore never pauses a destination unless the reply says how long to wait.
+	// A destination is paused when its strikes since the last delivery reach pauseThreshold. A refusal that asks the
+	// sender to send less mail counts as 2 strikes. Any other temporary refusal that may be about the sender counts as 1
+	// strike. A single refusal therefore never pauses a destination unless the reply says how long to wait.
 	pauseThreshold = 3
 	shapesMax      = 50_000
 	windowsMax     = 1000 // of one destination
 	// quick is the longest duration of a short conversation. If the last conversation with a destination was short, more
 	// jobs than connections may be claimed for the destination.
 	quick = 200 * time.Millisecond
-	// shareWait is how long this node waits before it checks its share again if other nodes use all connections to a
-	// destination.
+	// If other nodes use all connections to a destination, this node checks its share again after shareWait.
 	shareWait = time.Second
 )
 
@@ -150,9 +149,9 @@ func (s *shaper) busy() (all []string) {
 	return all
 }
 
-// forget deletes entries for destinations without jobs in progress: all that were not paused recently, and half of the
-// others. If all recently paused entries were kept, the map could stay full, and each new destination would require a
-// scan of the whole map.
+// forget deletes entries for destinations without jobs in progress: all entries that were not paused recently, and half
+// of the others. If all recently paused entries were kept, the map could stay full, and each new destination would
+// require a scan of the whole map.
 func (s *shaper) forget(now time.Time) {
 	n := 0
 	for d, old := range s.shapes {
@@ -162,7 +161,7 @@ func (s *shaper) forget(now time.Time) {
 	}
 }
 
-// limit returns how many jobs for a destination may be in progress. If the limit is temporary, the result again is the
+// limit returns how many jobs for a destination may be in progress. If the limit is temporary, the second result is the
 // time at which the caller should call limit again.
 func (s *shaper) limit(destination string, now time.Time) (n int, again time.Time) {
 	s.mu.Lock()
@@ -203,8 +202,8 @@ func (s *shaper) rateShare(destination string, want float64) float64 {
 	return s.shares.Rate(nodelimits.Key{Kind: rateShares, Name: destination}, s.rate, want)
 }
 
-// share returns how many of a team's jobs for a destination may be in progress, and whether they are likely to end
-// soon.
+// share returns how many of a team's jobs for a destination may be in progress, and whether those jobs are likely to
+// end soon.
 func (s *shaper) share(destination, team string, now time.Time) jobs.Share {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -279,8 +278,8 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 	return slot{s, h, team, turn, now}, nil
 }
 
-// release frees the slot and records the host's kind of response. If used is false, no message was sent, and the slot
-// does not count against the rate limit.
+// release frees the slot and records what kind of response the host gave. If used is false, no message was sent, and
+// the slot does not count against the rate limit.
 func (p slot) release(used bool, what response) {
 	now := time.Now()
 	p.h.turns.Release(p.turn)

@@ -7,8 +7,8 @@ import (
 	"github.com/postrider/postrider/internal/mail/smtpclient"
 )
 
-// socket is a network connection that counts against the pool's limits until it is closed. Ending an SMTP connection
-// sends QUIT and waits for the answer. Until the answer arrives, the host still counts the connection.
+// socket is a network connection that counts against the pool's limits until it is closed. To end an SMTP connection,
+// the client sends QUIT and waits for the answer. Until the answer arrives, the host still counts the connection.
 type socket struct {
 	net.Conn
 	pool          *pool
@@ -27,14 +27,14 @@ func (s *socket) Close() error {
 	return err
 }
 
-// uncountEnded stops counting an ended connection that has been closed.
+// uncountEnded stops counting a connection that has ended and is now closed.
 func (p *pool) uncountEnded(addr string) {
 	if p.ending[addr]--; p.ending[addr] == 0 {
 		delete(p.ending, addr)
 	}
 }
 
-// markEnded counts a connection as ended but not closed.
+// markEnded counts a connection as ended but not yet closed.
 func (p *pool) markEnded(s *socket) {
 	if s == nil {
 		return
@@ -67,7 +67,7 @@ func (s *Service) dialer(addr string, got **socket) func(context.Context, string
 var modes = []smtpclient.TLSMode{smtpclient.TLSOpportunistic, smtpclient.TLSNone, smtpclient.TLSRequired,
 	smtpclient.TLSImplicit}
 
-// unused returns the number of connections to an address that are idle, or ended but not closed yet.
+// unused returns the number of connections to an address that are idle, or that have ended but are not closed yet.
 func (p *pool) unused(addr string) int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -78,7 +78,7 @@ func (p *pool) unused(addr string) int {
 	return n
 }
 
-// addresses returns the addresses that have idle connections or connections that are ended but not closed yet.
+// addresses returns the addresses that have idle connections, or connections that have ended but are not closed yet.
 func (p *pool) addresses() map[string]bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

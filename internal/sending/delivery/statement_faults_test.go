@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// If a database statement fails in a job that contacts no host, the job returns an error and stays unchanged. The job
-// dials no connection.
+// If a database statement fails in a job that contacts no host, the handler returns an error and the job stays
+// unchanged. The job does not open any connection.
 func TestJobsWithoutAStatement(t *testing.T) {
 	dbtest.SQLiteTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		n := one("")

@@ -20,7 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// due makes the delivery job of a delayed email due now.
+// due makes the delivery job for a delayed email due now.
 func (f *fixture) due(emailID string) {
 	f.T.Helper()
 	var jobID string
@@ -102,8 +102,8 @@ func TestSuppressedBetweenTries(t *testing.T) {
 	}
 }
 
-// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. The result is the
-// reason that the event must contain.
+// suppress adds an address to the suppression list in the given way: manual, bounce or complaint. The returned string
+// is the reason that the event must contain.
 func (f *fixture) suppress(way, to string) (reason string) {
 	f.T.Helper()
 	switch way {
@@ -128,8 +128,8 @@ func (f *fixture) suppress(way, to string) (reason string) {
 	return "previous_bounce"
 }
 
-// A first try soon after acceptance does not look up suppressions, because they were looked up at acceptance. A late
-// first try looks up suppressions, using the index.
+// If the first try is made soon after the email was accepted, suppressions are not looked up again. If the first try is
+// late, suppressions are looked up, and the query uses the index.
 func TestSuppressionsOfAFirstTry(t *testing.T) {
 	t.Parallel()
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
@@ -166,7 +166,7 @@ func TestSuppressionsOfAFirstTry(t *testing.T) {
 		}
 		fresh := f.send(address(3))
 		f.wait(fresh, events.EmailDelivered)
-		if all := asked(); len(all) != 1 { // the only look-up was at acceptance
+		if all := asked(); len(all) != 1 { // the only look-up was made when the email was accepted
 			t.Errorf("the suppressions were asked %d times for an email that went out at once", len(all))
 		}
 		if got := mx.Messages(); len(got) != 2 || !slices.Equal(got[0].To, []string{address(1)}) {
@@ -191,7 +191,7 @@ func (f *fixture) suppressMany(n int) {
 	}
 }
 
-// notifyingDNS is a DNS resolver that signals each MX query on a channel.
+// notifyingDNS is a DNS resolver that sends on a channel for each MX query.
 type notifyingDNS struct {
 	resolve.Fake
 	asked chan struct{}
@@ -202,7 +202,7 @@ func (r notifyingDNS) MX(ctx context.Context, domain string) ([]resolve.MX, erro
 	return r.Fake.MX(ctx, domain)
 }
 
-// A job that has waited for its turn checks the suppressions again before it sends the message.
+// After a job has waited for its turn, it checks the suppressions again before it sends the message.
 func TestSuppressedWhileItWaitsForATurn(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

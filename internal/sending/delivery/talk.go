@@ -76,8 +76,9 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 			int(now.Sub(f.at).Seconds()), f.why.reply)}
 }
 
-// tryHost sends the message to one address, over an idle or a new connection. The result again is true if the next host
-// may be tried, because this host has received no recipients. The channel news has the same meaning as in talk.
+// tryHost sends the message to one address, over an idle or a new connection. The boolean result is true if the next
+// host may be tried, because this host has received no recipients. The returned channel has the same meaning as in
+// talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
 	began := time.Now()
@@ -123,7 +124,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 			return out, nil, false
 		}
 		if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.Stale && kept && ctx.Err() == nil {
-			continue // the host had closed the idle connection before this message
+			continue // the host had closed the idle connection before this message was sent
 		}
 		e, again := out.interrupt(err, env, result)
 		if e.Stage == smtpclient.StageBody && (errors.Is(e, jobs.ErrStopping) || errors.Is(e, jobs.ErrLost) ||
@@ -175,7 +176,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 	case e.Stage == smtpclient.StageConnect, e.Stage == smtpclient.StageGreeting && e.Reply == nil,
 		e.Stage == smtpclient.StageHello && e.Timeout():
 		what = noGreeting
-	case e.Timeout(): // a TLS handshake timeout counts only for the team, which chose the TLS mode
+	case e.Timeout(): // a TLS handshake timeout counts only against the team, because the team chose the TLS mode
 		what = greeted
 		s.hosts.recordStall(h.addr, team, why, time.Now())
 	default:
@@ -216,8 +217,8 @@ func answerFor(r smtpclient.Result, i int) answer {
 	return a
 }
 
-// interrupt sets the answers for a conversation that failed or never began. Recipients that the host has already
-// refused permanently keep that answer. The result again reports whether the next host may be tried.
+// interrupt sets the answers that are recorded for a conversation that failed or never began. Recipients that the host
+// has already refused permanently keep that answer. The boolean result reports whether the next host may be tried.
 func (o *outcome) interrupt(err error, env smtpclient.Envelope, r smtpclient.Result) (e *smtpclient.Error, again bool) {
 	e, ok := errors.AsType[*smtpclient.Error](err)
 	if !ok {

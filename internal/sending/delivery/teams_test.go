@@ -149,7 +149,7 @@ func hostile(t *testing.T, way string, addresses int, g *gate) (n *network, cfg 
 }
 
 // hanging returns a network, a configuration for it and a switch. Once the switch is on, the destination's host blocks
-// at the gate for messages that contain the given text.
+// at the gate for messages that contain the given string.
 func hanging(t *testing.T, text string, g *gate) (n *network, cfg Config, hangs *atomic.Bool) {
 	t.Helper()
 	ended := make(chan struct{})
@@ -200,7 +200,7 @@ func TestSilentHostsHoldUpTheirTeamAlone(t *testing.T) {
 				f.service.shortGreeting = time.Hour
 				f.flood(f.TeamOf("evil.dev"), "evil.dev", 400, func(i int) string { return fmt.Sprintf("a%d@%s", i, domainOf(i)) })
 				f.run()
-				g.full(t, 26) // 7/8 of all connections, and 3/4 of these because no host has answered yet
+				g.full(t, 26) // 3/4 of 7/8 of all 40 connections, because no host has answered yet
 				f.wait(f.send(address(1)), events.EmailDelivered)
 				g.full(t, 26)
 				if g.highest() > 26 || f.count(events.EmailDelivered) != 1 || f.count(events.EmailDelayed) != 0 {
@@ -266,7 +266,7 @@ func TestTeamsShareADestination(t *testing.T) {
 	})
 }
 
-// If a team has used up its share of memory, its jobs wait before they read their emails. Other teams' jobs do not
+// If a team has used up its share of memory, its jobs wait before they load their emails. Other teams' jobs do not
 // wait.
 func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -297,7 +297,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 		f.await(events.EmailDelivered, 51)
 		held := func() int64 { return f.service.memory.Held(evil.TeamID) + f.service.memory.Held(f.Acme.TeamID) }
 		for deadline := time.Now().Add(10 * time.Second); held() != 0; time.Sleep(time.Millisecond) {
-			// The memory is released when the handlers have returned.
+			// The memory is released after the handlers have returned.
 			if time.Now().After(deadline) {
 				t.Fatalf("%d bytes are held for ever", held())
 			}
@@ -305,7 +305,7 @@ func TestMemoryIsTakenBeforeAnEmailIsRead(t *testing.T) {
 	})
 }
 
-// The email size in a job's payload equals the size computed from the email's row.
+// The email size in a job's payload is equal to the size computed from the email's row.
 func TestSizeIsKnownBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Config{}, resolve.Fake{})

@@ -56,7 +56,7 @@ func TestAnswerFor(t *testing.T) {
 }
 
 // If a conversation fails, interrupt sets an answer for each recipient. The next host is tried only if the conversation
-// failed before the RCPT commands.
+// failed before the RCPT commands were sent.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	cut, busy := errors.New("cut"), &smtpclient.Reply{Code: 421, Text: "busy"}
@@ -209,7 +209,7 @@ func TestPreference(t *testing.T) {
 	}
 }
 
-// The check for an IPv6 route is cached for a minute.
+// The result of the check for an IPv6 route is cached for one minute.
 func TestRouteToIPv6IsRemembered(t *testing.T) {
 	t.Parallel()
 	s, now := newService(Config{}, Deps{}), time.Unix(1_800_000_000, 0)
@@ -229,7 +229,7 @@ func TestRouteToIPv6IsRemembered(t *testing.T) {
 	}
 }
 
-// After composing, reserved memory that is no longer needed is released if it is at least 1 MiB.
+// After a message is composed, reserved memory that is no longer needed is released if it is at least 1 MiB.
 func TestMemoryIsGivenBack(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ size, parts, want int64 }{{3 << 20, 2 << 20, 2 << 20}, {3<<20 - 1, 2 << 20, 3<<20 - 1},

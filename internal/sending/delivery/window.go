@@ -61,7 +61,8 @@ const (
 	replied                    // the host accepted, refused or deferred the message
 )
 
-// end records the end of a conversation. The parameter full is the highest value that the limit may reach.
+// end updates the limit after a conversation has ended. The parameter full is the highest value that the limit may
+// reach.
 func (f *window) end(what response, took, patience time.Duration, full int, now time.Time) {
 	f.talking--
 	quick := took < patience

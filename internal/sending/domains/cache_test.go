@@ -17,7 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
 
-// trusting returns a service with the setting TrustDomains and two verified domains.
+// trusting returns a service with TrustDomains enabled and two verified domains.
 func trusting(t *testing.T) (s *Service, one, two Domain) {
 	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))

@@ -33,14 +33,14 @@ const (
 	ClaimPending    ClaimStatus = "pending"
 	ClaimVerified   ClaimStatus = "verified" // the proof was found, and the domain is about to be transferred
 	ClaimCompleted  ClaimStatus = "completed"
-	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; see BlockedReason for why the transfer is delayed
+	ClaimBlocked    ClaimStatus = "blocked" // the proof was found; BlockedReason says why the transfer is delayed
 	ClaimExpired    ClaimStatus = "expired"
 	ClaimSuperseded ClaimStatus = "superseded"
 	ClaimCanceled   ClaimStatus = "canceled"
 	ClaimFailed     ClaimStatus = "failed" // see FailureReason
 )
 
-// Reasons why a claim is blocked.
+// These are the reasons for which a claim may be blocked.
 const (
 	blockedGrace     = "grace_period"             // the owner has been notified and has time to object
 	blockedActivity  = "recent_owner_activity"    // the owner still sends from the domain
@@ -55,7 +55,7 @@ const (
 	claimQuiet    = 24 * time.Hour      // an owner who has sent no email for this long counts as inactive
 	claimNews     = 7 * 24 * time.Hour  // minimum time between two notices to an owner about unproven claims
 	claimPrefix   = "postrider-domain-verification="
-	legacyPrefix  = "resend-domain-verification=" // prefix used by owners who followed other documentation
+	legacyPrefix  = "resend-domain-verification=" // prefix for domain owners who followed other documentation
 	claimBlocked  = 10 * time.Minute              // time between two checks of a blocked claim
 	claimAtOnce   = time.Second                   // time from the proof to the transfer
 )
@@ -73,7 +73,7 @@ type Claim struct {
 	FailureReason string // empty if the claim has not failed
 	ProvenAt      time.Time
 	WarnedAt      time.Time // when the owner was notified of the proof; the grace period starts then
-	RemindedAt    time.Time // when the owner was reminded of the transfer, a day before it
+	RemindedAt    time.Time // when the owner was reminded of the transfer, one day in advance
 	CreatedAt     time.Time
 	ExpiresAt     time.Time // when the claim expires if it is not proven
 	request       string
@@ -122,7 +122,7 @@ func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim,
 	case proof == absent:
 		c.Status = ClaimPending
 		if !c.RemindedAt.IsZero() && !now.Before(c.transferAt()) {
-			c.RemindedAt = time.Time{} // The announced transfer did not happen; remind the owner again.
+			c.RemindedAt = time.Time{} // the announced transfer did not happen, so the owner is reminded again
 		}
 		return c, proofLookUpAfter(c, now)
 	case c.ProvenAt.IsZero():
@@ -163,8 +163,8 @@ func (c *Claim) transferAt() time.Time {
 	return at
 }
 
-// failure returns the reason why a proven claim failed. The parameter blocked is the reason why the claim was last
-// blocked.
+// failure returns the reason for which a proven claim failed. The parameter blocked is the last reason for which the
+// claim was blocked.
 func failure(blocked string) string {
 	switch blocked {
 	case blockedActivity:
@@ -187,8 +187,8 @@ func proofLookUpAfter(c Claim, now time.Time) time.Duration {
 }
 
 // Claim starts the transfer of a domain that another team has registered. If the team already has an open claim from an
-// identical request, Claim returns that claim and false. A different request for the same name supersedes the older
-// claim.
+// identical request, Claim returns that claim and false. A different request for the same name supersedes the team's
+// older claim.
 func (s *Service) Claim(ctx context.Context, teamID string, n NewDomain) (c Claim, created bool, err error) {
 	d, err := s.plan(teamID, n)
 	if err != nil {
@@ -438,8 +438,8 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// These are the texts of the notices to owners. Each notice is formatted with the domain and a time. The notices sent
-// after the proof is found also contain the value of the TXT record.
+// These are templates for the notices to owners. The domain and a time are filled in. In notices sent after the proof
+// is found, the value of the TXT record is also filled in.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +

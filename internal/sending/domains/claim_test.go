@@ -269,8 +269,8 @@ func TestAClaimEnds(t *testing.T) {
 	})
 }
 
-// The owner is notified of unproven claims at most once a week, regardless of their number. Each claim ends in the
-// state that applies to it, such as superseded or canceled.
+// The owner is notified of unproven claims at most once a week, no matter how many there are. Each claim ends in the
+// appropriate state, such as superseded or canceled.
 func TestClaimsThatComeToNothing(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _ := newService(t, d, newZone())

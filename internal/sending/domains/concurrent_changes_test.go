@@ -13,7 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// during is a DNS resolver that calls a function during a TXT query.
+// during is a DNS resolver that calls a function in the middle of a TXT query.
 type during struct {
 	*zone
 	happens func()

@@ -7,16 +7,16 @@
 // to failed if it is not found within 72 hours. The 72 hours for a record begin when the record is first looked up or
 // when the domain's owner requests verification. If a capability is enabled later, its records therefore have their own
 // 72 hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the
-// domain still works. After that, its state is failed. The records for one capability form a group. The domain's status
-// is derived from the states of its groups. The pure function [judge] computes the states of the records and the
-// domain's status.
+// domain still works. If it is still missing after that, its state becomes failed. The records for one capability form
+// a group. The status of a domain is derived from the states of its groups. The function [judge], which has no side
+// effects, computes the states of the records and the status of the domain.
 //
 // # Proof
 //
 // The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
-// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only point
-// mail and links to this installation. Records with the same values also exist at names that the team does not control,
-// such as other teams' return paths or domains abandoned by previous owners.
+// the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
+// mail and link visitors to this installation. Records with the same values also exist at names that the team does not
+// control, such as other teams' return paths or domains abandoned by previous owners.
 //
 // # Names
 //
@@ -177,7 +177,7 @@ func (c *Config) region(label string) Region {
 	return r
 }
 
-// Sender holds the data of a sending domain that is needed to accept an email.
+// Sender holds the data about a sending domain that is needed to accept an email.
 type Sender struct {
 	DomainID  string
 	Name      string
@@ -194,7 +194,7 @@ type Tracking struct {
 	Clicks bool
 }
 
-// Signing holds the data of a sending domain that is needed to deliver an email.
+// Signing holds the data about a sending domain that is needed to deliver an email.
 type Signing struct {
 	Name           string
 	Signers        []dkim.Signer // RSA first
@@ -252,16 +252,17 @@ func (c *Config) Records(d *Domain) []Record {
 	return all
 }
 
-// proof is the key of the DKIM record with the RSA key. The value of this record is unique to the domain, so the record
-// proves that the team controls the domain's DNS. The values of the other required records are the same for all teams
-// and prove nothing.
+// proof is the key of the check for the DKIM record with the RSA key. The value of this record is unique to the domain,
+// so the record proves that the team controls the domain's DNS. The values of the other required records are the same
+// for all teams and prove nothing.
 const proof = "dkim"
 
 // unproved is the key of a check that exists only for domains that received mail before the proof was required. The
 // check is deleted when the domain is proved or after 72 hours.
 const unproved = "unproved"
 
-// proved reports whether the proof has been found. A proof that has been missing for at most 72 hours also counts.
+// proved reports whether the proof has been found. A proof that was found but has since been missing for at most 72
+// hours also counts.
 func (d *Domain) proved() bool {
 	s := d.checks[proof].Status
 	return s == Verified || s == TemporaryFailure
@@ -365,14 +366,14 @@ func (d *Domain) overall() Status {
 	return NotStarted
 }
 
-// refusedNames are domains of public mailbox providers, which no team may add.
+// refusedNames lists the domains of public mailbox providers, which no team may add.
 var refusedNames = []string{"gmail.com", "googlemail.com", "outlook.com", "hotmail.com", "live.com", "msn.com",
 	"yahoo.com",
 	"ymail.com", "icloud.com", "me.com", "mac.com", "aol.com", "gmx.de", "gmx.net", "gmx.com", "web.de", "mail.ru",
 	"yandex.ru",
 	"proton.me", "protonmail.com", "qq.com", "163.com", "126.com", "zoho.com", "fastmail.com", "hey.com"}
 
-// checkName checks a domain name and returns its stored form.
+// checkName checks a domain name and returns the form in which it is stored.
 func (c *Config) checkName(name string) (string, error) {
 	if name == "" {
 		return "", fault.MissingField("name")

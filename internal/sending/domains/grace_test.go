@@ -113,7 +113,7 @@ func TestADomainOutlivesBrokenNameServers(t *testing.T) {
 type stubborn struct {
 	*zone
 	failures int32
-	silent   bool // queries get no answer until the client times out
+	silent   bool // queries get no answer, so the client times out
 	looks    atomic.Int32
 }
 
@@ -183,7 +183,7 @@ func TestVerifyLooksAgain(t *testing.T) {
 	})
 }
 
-// If a capability is enabled long after the domain was verified, its records have their own 72 hours.
+// If a capability is enabled long after the domain was verified, the capability's records have 72 hours of their own.
 func TestACapabilityHasItsOwnTime(t *testing.T) {
 	dns := newZone()
 	clocked(t, dns, domains.Config{}, func(t *testing.T, s *domains.Service, pass func(time.Duration)) {
@@ -212,7 +212,7 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 		is(46*time.Hour, domains.PartiallyVerified, domains.Pending)
 		is(30*time.Hour, domains.PartiallyFailed, domains.Failed)
 
-		// Disabling a capability deletes the states of its records.
+		// When a capability is disabled, the states of its records are deleted.
 		receiving(false)
 		receiving(true)
 		is(0, domains.PartiallyVerified, domains.NotStarted)

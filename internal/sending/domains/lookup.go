@@ -16,8 +16,8 @@ import (
 // lookUpMax is the time limit for looking up all records for a domain.
 const lookUpMax = 15 * time.Second
 
-// lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the record's
-// finding is unknown.
+// lookUp queries DNS for all records of a domain concurrently. If a query gets no answer within lookUpMax, the finding
+// for its record is unknown.
 func lookUp(ctx context.Context, c *Config, r resolve.Resolver, d *Domain) map[string]finding {
 	ctx, cancel := context.WithTimeout(ctx, lookUpMax)
 	defer cancel()
@@ -78,8 +78,8 @@ func judged(err error, ok func() bool) finding {
 	return absent
 }
 
-// hasMX reports whether host is among the MX records. If best is true, no other MX record may have a better preference
-// than the host's record.
+// hasMX reports whether host is among the MX records. If best is true, hasMX also requires that no other MX record has
+// a better preference than the host's.
 func hasMX(all []resolve.MX, host string, best bool) bool {
 	i := slices.IndexFunc(all, func(m resolve.MX) bool { return strings.EqualFold(m.Host, host) })
 	if i < 0 {

@@ -61,8 +61,8 @@ func TestLookUpIsBounded(t *testing.T) {
 	})
 }
 
-// A finding is used only if the domain still has the record and its name has not changed since the look-up. The test
-// covers every kind of record.
+// A finding is used only if the domain still has the record and the record's name has not changed since the look-up.
+// The test covers every kind of record.
 func TestFindingsOfMovedRecords(t *testing.T) {
 	asked := []Record{{Key: "mx", FQDN: "send.a.test"}, {Key: "dkim", FQDN: "k.a.test"},
 		{Key: "tracking", FQDN: "links.a.test"}}

@@ -15,8 +15,8 @@ type dnsName struct {
 	name    string
 	host    bool     // true for return-path and link-tracking hosts, false for the domain itself
 	field   string   // the API field that determines the name
-	records []string // keys of the records at the name; nil for former tracking hosts
-	tracked bool     // links in sent emails may point to the name
+	records []string // keys of the records at this name; nil for former tracking hosts
+	tracked bool     // links in sent emails may point to this name
 }
 
 // names returns the DNS names at which the domain has records, starting with the domain's own name.
@@ -51,7 +51,7 @@ func (d *Domain) reserves(n dnsName) bool {
 
 // registerNames registers the names that a proved domain reserves, and releases all other names registered for the
 // domain. The result contains the names that are already registered for another team. A unique index prevents
-// concurrent transactions from registering a name twice. The domain's row must exist.
+// concurrent transactions from registering a name twice. The row for the domain must exist.
 func (s *Service) registerNames(ctx context.Context, tx *db.Tx, d *Domain) (lost []dnsName, err error) {
 	var wanted []dnsName
 	if d.proved() && !d.Placeholder {
@@ -81,7 +81,7 @@ func withRecordsAbsent(found map[string]finding, lost []dnsName) map[string]find
 }
 
 // checkFree returns an error if one of the names belongs to another team, or if the domain is at or below another
-// team's host. Names that belong to the domain with the id but are ignored.
+// team's host. The parameter but is the id of a domain whose names are ignored.
 func (s *Service) checkFree(ctx context.Context, r db.Reader, d *Domain, names []dnsName, but string) error {
 	var asked, above []string
 	for name := d.Name; strings.Contains(name, "."); _, name, _ = strings.Cut(name, ".") {

@@ -29,7 +29,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// A name is reserved as long as one of its records is found or went missing recently. A former tracking host stays
+// A name is reserved as long as one of its records is found or was found until recently. A former tracking host stays
 // reserved.
 func TestKeptNames(t *testing.T) {
 	host := dnsName{name: "send.acme.example", host: true, records: []string{"mx", "spf"}}

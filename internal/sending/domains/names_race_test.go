@@ -84,7 +84,7 @@ func TestVerifyWhileALookUpIsRecorded(t *testing.T) {
 		if err := s.Verify(t.Context(), "team", dom.ID); err != nil {
 			t.Fatal(err)
 		}
-		long := time.Now().Add(-100 * time.Hour).UnixMicro() // the records have been missing for 100 hours
+		long := time.Now().Add(-100 * time.Hour).UnixMicro() // at this point, the records have been missing for 100 hours
 		if err := d.Update(t.Context(), func(tx *db.Tx) error {
 			_, err := tx.Exec(t.Context(),
 				`UPDATE domains SET checks = REPLACE(checks, '"since":', '"since":1,"was":'), verify_since = $2

@@ -36,8 +36,8 @@ func left(t *testing.T, d *db.DB, dedupe string) (all, held int) {
 	return all, held
 }
 
-// If the database fails at any point of a look-up, the look-up either records all findings or fails and keeps its job.
-// If the outcome of the commit is unknown, the findings may be recorded even though the look-up fails.
+// If the database fails at any point during a look-up, the look-up either records all findings or fails and keeps its
+// job. If the outcome of the commit is unknown, the findings may be recorded even though the look-up fails.
 func TestLookUpWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	dns := newZone()

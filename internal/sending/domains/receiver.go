@@ -16,8 +16,8 @@ type Receiver struct {
 	ReturnPath bool // the host is a domain's return-path host
 }
 
-// Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. The
-// method has no team parameter, because the host determines the team.
+// Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. Receiver
+// does not require a team id, because the host determines the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 	now := time.Now()
 	s.mu.Lock()

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
-// A return-path label must start with a letter and have at most 63 characters.
+// A return-path label must start with a letter and must not exceed 63 characters.
 func TestReturnPathLabels(t *testing.T) {
 	s, _ := newService(t, dbtest.SQLite(t), resolve.Fake{})
 	oneKey(t, s)

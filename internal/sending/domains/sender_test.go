@@ -45,8 +45,8 @@ func TestSandbox(t *testing.T) {
 	})
 }
 
-// Emails are signed with the domain's keys that are published in DNS. If a key cannot be read, Signing returns an
-// error.
+// Emails are signed with those of the domain's keys that are published in DNS. If a key cannot be read, Signing returns
+// an error.
 func TestSigning(t *testing.T) {
 	ctx, dns, d := t.Context(), newZone(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, dns, domains.Config{})
@@ -88,7 +88,7 @@ func exec(t *testing.T, d *db.DB, text string, args ...any) {
 	}
 }
 
-// Rows that cannot be read cause internal errors, whereas missing rows do not.
+// A row that cannot be read causes an internal error, whereas a missing row does not.
 func TestRowsThatCannotBeRead(t *testing.T) {
 	ctx, d := t.Context(), dbtest.SQLite(t)
 	s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true})

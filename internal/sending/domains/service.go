@@ -41,7 +41,7 @@ type Deps struct {
 	Queue    *jobs.Queue
 	Recorder *events.Recorder
 	Keys     *keyring.Keyring
-	DNS      resolve.Resolver // must not cache, because users verify records that they have just published
+	DNS      resolve.Resolver // must not use a cache, because users verify records that they have just published
 	Log      *slog.Logger
 	// HasScheduled reports whether a domain has scheduled emails. A claim waits until no more emails are scheduled.
 	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
@@ -206,7 +206,7 @@ func (s *Service) plan(teamID string, n NewDomain) (Domain, error) {
 	return d, s.c.checkReserved(d.names())
 }
 
-// set checks and applies changes of a domain's settings.
+// set checks and applies changes to a domain's settings.
 func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	if c.Sending != nil {
 		d.Sending = *c.Sending
@@ -235,8 +235,8 @@ func (d *Domain) set(c Capabilities, tls, tracking *string) error {
 	return nil
 }
 
-// track changes the tracking subdomain. If the domain has reached trackedMax, track accepts only a former tracking
-// subdomain of the domain.
+// track changes the tracking subdomain. If the domain has reached trackedMax, track accepts only one of the domain's
+// former tracking subdomains.
 func (d *Domain) track(label string) error {
 	d.rememberTracking() // in rows from older releases, Tracked may lack the current subdomain
 	if label != "" && len(d.Tracked) >= trackedMax && !slices.Contains(d.Tracked, label) {
@@ -305,7 +305,7 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 	return d, err
 }
 
-// verifyUnasked marks every record of a domain as found, without querying DNS.
+// verifyUnasked marks every record for a domain as found, without querying DNS.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
 	*d = judge(*d, s.foundAll(d), tx.Now())
 	saveDomain(ctx, tx, d)
@@ -350,7 +350,7 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	if err != nil && fault.KindOf(err) != fault.NotFound {
 		return err
 	}
-	// Hosts of an existing domain with the same name are ignored, because choosing another label would not help.
+	// The hosts of an existing domain with the same name are ignored, because choosing another label would not help.
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return err
 	}
@@ -380,10 +380,10 @@ func registered(name string) *fault.Error {
 		"POST /domains/claim.", name)
 }
 
-// Records returns the DNS records of a domain with their states.
+// Records returns a domain's DNS records with their states.
 func (s *Service) Records(d *Domain) []Record { return s.c.Records(d) }
 
-// Get returns a domain of the team.
+// Get returns the team's domain with the given id.
 func (s *Service) Get(ctx context.Context, teamID, domainID string) (Domain, error) {
 	return getDomain(ctx, s.DB.Reader, teamID, domainID)
 }
@@ -480,7 +480,7 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 // IsSandbox reports whether a domain is a sandbox domain.
 func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
 
-// Sender returns the data for accepting an email from the domain, or a fault that says why the email cannot be sent.
+// Sender returns the data needed to accept an email from the domain, or a fault that says why the email cannot be sent.
 func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
 	key, now := teamID+"\x00"+name, time.Now()
 	s.mu.Lock()
@@ -552,7 +552,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	return d, err
 }
 
-// Signing returns the data for delivering an email from the domain, or a NotFound fault if the domain was deleted.
+// Signing returns the data needed to deliver an email from the domain, or a NotFound fault if the domain was deleted.
 func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
 	now := time.Now()
 	s.mu.Lock()

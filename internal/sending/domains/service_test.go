@@ -81,7 +81,8 @@ func newServiceOf(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config
 	return s, h
 }
 
-// build is like newServiceOf but starts no job runner. The returned function creates runners for the service's jobs.
+// build is like newServiceOf but does not start a job runner. The returned function creates runners for the service's
+// jobs.
 func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	listeners ...events.Listener) (*domains.Service, *heard,
 	func() *jobs.Runner) {
@@ -254,7 +255,7 @@ func TestANameBelongsToOneTeamUntilItIsClaimed(t *testing.T) {
 	})
 }
 
-// Failing name servers do not end a claim. The proof is looked up until the claim expires.
+// A claim does not end because name servers fail. Look-ups of the proof continue until the claim expires.
 func TestAClaimOutlivesBrokenNameServers(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{TXTRecords: map[string][]string{}, Fail: []string{"acme.example"}}}

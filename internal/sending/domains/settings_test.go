@@ -113,8 +113,8 @@ func TestTrackingSubdomainsAreRemembered(t *testing.T) {
 	}
 }
 
-// A domain keeps at most 50 tracking subdomains. A domain that has had 50 tracking subdomains may only switch back to
-// one of them, and all 50 are kept.
+// A domain keeps at most 50 tracking subdomains. A domain that has had 50 tracking subdomains can only switch back to
+// one of them, and it keeps all 50.
 func TestTooManyTrackingSubdomains(t *testing.T) {
 	d := Domain{Sending: true}
 	set := func(label string) error { return d.set(Capabilities{}, nil, &label) }

@@ -41,7 +41,7 @@ func scan(r db.Row) (d Domain, err error) {
 }
 
 func encodeChecks(d *Domain) string {
-	text, _ := json.Marshal(d.checks) // Encoding strings and numbers never fails.
+	text, _ := json.Marshal(d.checks) // Strings and numbers can always be encoded.
 	return string(text)
 }
 
@@ -136,8 +136,8 @@ func takeNames(ctx context.Context, tx *db.Tx, d *Domain, names []dnsName) (othe
 const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <> $1 AND domain_id <> $2
 	AND name = ANY($3)`
 
-// namesOfOthers returns those names that belong to other teams, except names that belong to the domain with the id but.
-// In the returned map, the value is true for hosts and false for domains.
+// namesOfOthers returns the names that belong to other teams. The parameter but is the id of a domain whose names are
+// left out. In the returned map, the value is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}
@@ -167,8 +167,7 @@ func countDomains(ctx context.Context, r db.Reader, teamID string) (n int, err e
 const countUnproved = `SELECT COUNT(*) FROM (SELECT 1 FROM domains WHERE team_id = $1
 	AND status IN ('not_started', 'pending', 'failed') LIMIT $2) AS few`
 
-// unprovedDomains returns the number of unverified domains that the team has, including placeholders, but at most
-// limit.
+// unprovedDomains counts the team's unverified domains, including placeholders, up to limit.
 func unprovedDomains(ctx context.Context, r db.Reader, teamID string, limit int) (n int, err error) {
 	err = r.QueryRow(ctx, countUnproved, teamID, limit).Scan(&n)
 	return n, err

@@ -9,8 +9,8 @@ import (
 
 const eraseRows = 200 // maximum number of rows deleted in one transaction
 
-// EraseTeam deletes the domains and claims of a team, which releases their names. EraseTeam records no events, because
-// the team no longer exists.
+// EraseTeam deletes a team's domains and claims, which releases their names. EraseTeam records no events, because the
+// team no longer exists.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, table := range []string{"domain_claims", "domains"} {
 		err := s.DB.Repeat(ctx, func(tx *db.Tx) (int64, error) {

@@ -44,8 +44,8 @@ type operations struct {
 	t           *testing.T
 	d           *db.DB
 	dns         *zone
-	s, trusting *domains.Service // s without TrustDomains, trusting with TrustDomains
-	n           int              // number of the last domain that was added
+	s, trusting *domains.Service // trusting has TrustDomains enabled; s does not
+	n           int              // number of the last domain added; part of its name
 	domain      domains.Domain
 	claim       domains.Claim
 	job         jobs.Job
@@ -103,7 +103,7 @@ func (o *operations) prove() {
 	o.job = inHand(o.t, o.d, o.claim.DomainID)
 }
 
-// look handles a look-up job that finds all records.
+// look handles a look-up job, which finds all records.
 func (o *operations) look() error { return o.trusting.Kind().Handle(o.t.Context(), o.job) }
 
 // rows returns the row counts of the domain tables as a string.

@@ -57,8 +57,8 @@ func TestTracksForgets(t *testing.T) {
 	})
 }
 
-// Once verified, a tracking subdomain keeps working after the setting changes. A former tracking subdomain also works
-// after it is set again, even before it is verified, and after another change.
+// Once it has been verified, a tracking subdomain keeps working even after the setting changes. If a former tracking
+// subdomain is set again, it works even before it is verified, and also after another change.
 func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const name = "shop.example"

@@ -33,8 +33,8 @@ func asBefore(checks, name string) string {
 	return `UPDATE domains SET status = 'verified', checks = '` + checks + `' WHERE name = '` + name + `'`
 }
 
-// If a domain received mail before the proof was required, it continues to receive mail during a grace period and shows
-// the missing record. The domain's other capabilities stop immediately, because another team could misuse them.
+// If a domain received mail before the proof was required, it continues to receive mail during a grace period, and the
+// missing record is shown. The domain's other capabilities stop immediately, because another team could misuse them.
 func TestReceivingGoesOnForAWhileAfterTheUpgrade(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := &zone{Fake: resolve.Fake{MXRecords: map[string][]resolve.MX{}, TXTRecords: map[string][]string{}}}

@@ -34,7 +34,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
 	for _, c := range []struct {
 		domain domains.NewDomain
-		field  string // the field that the error names; empty if the domain is accepted
+		field  string // the field named in the error; empty if the domain is accepted
 		said   string
 	}{
 		{domains.NewDomain{Name: ""}, "name", "Missing"},
@@ -84,7 +84,7 @@ func TestNamesThatAreRefused(t *testing.T) {
 	}
 }
 
-// A refused claim returns an error with the reason. Neither refused nor repeated claims generate keys.
+// If a claim is refused, the error contains the reason. No keys are generated for refused or repeated claims.
 func TestClaimsThatAreRefused(t *testing.T) {
 	ctx := t.Context()
 	s, _, _ := build(t, dbtest.SQLite(t), newZone(), domains.Config{})

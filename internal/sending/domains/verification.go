@@ -40,7 +40,7 @@ func judge(d Domain, found map[string]finding, now time.Time) Domain {
 }
 
 // updateReceivingGrace updates the check unproved, which allows the domain to receive mail without the proof. If the
-// look-up got no answer, the record counts as missing, so that the grace period ends.
+// look-up got no answer, the record counts as missing; otherwise the grace period might never end.
 func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	c, ok := d.checks[unproved]
 	if !ok {
@@ -53,7 +53,7 @@ func (d *Domain) updateReceivingGrace(f finding, now time.Time) {
 	d.checks[unproved] = c
 }
 
-// next returns the next state of a record. A record that has never been looked up has 72 hours from now. For pending
+// next returns the next state of a record. If a record has never been looked up, its 72 hours start now. For pending
 // records from older releases, which have no stored start time, the parameter began is used as the start time.
 func next(c check, f finding, began, now time.Time) check {
 	switch {
@@ -106,8 +106,8 @@ func (d *Domain) prune(records []Record) {
 	})
 }
 
-// recheckAfter returns the delay until the next look-up. The delay is short at first, because the owner is probably
-// waiting, and grows over time.
+// recheckAfter returns the delay until the domain's next look-up. The delay is short at first, because the owner is
+// probably waiting, and grows over time.
 func recheckAfter(d *Domain, now time.Time) time.Duration {
 	began := d.VerifySince
 	for _, c := range d.checks {

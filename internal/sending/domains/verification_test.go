@@ -369,7 +369,7 @@ func TestClaimIsProvenByItsValue(t *testing.T) {
 	c := Claim{Token: "00ff"}
 	for _, x := range []struct {
 		text              string
-		current, tolerant bool // whether the record counts without LegacyAliases, and with it
+		current, tolerant bool // whether the record counts without and with LegacyAliases
 	}{
 		{"postrider-domain-verification=00ff", true, true},
 		{`"postrider-domain-verification=00ff"`, true, true},

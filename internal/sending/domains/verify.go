@@ -73,7 +73,7 @@ func (s *Service) Kind() jobs.Kind {
 		Schedule: []time.Duration{time.Second, 10 * time.Second, time.Minute, 10 * time.Minute, time.Hour}, Endless: true}
 }
 
-// verify handles a look-up job: it looks up the records and stores their states. The job is repeated as long as a
+// verify handles a look-up job by looking up the records and storing their states. The job is repeated as long as a
 // record is pending.
 func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	d, err := domainByID(ctx, s.DB.Reader, j.Payload)

@@ -104,7 +104,7 @@ func TestEmailsFromBeforeActors(t *testing.T) {
 	})
 }
 
-// The row of an email stores its actor, for every kind of actor.
+// Every kind of actor is stored in the row of an email.
 func TestEmailsKnowTheirActor(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		for _, want := range []teams.ActorRef{f.Acme.Ref(), {Kind: teams.UserActor, ID: "u"},

@@ -52,8 +52,8 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 	return kept, nil
 }
 
-// discardFiles deletes the files of attachments that are stored in no row. If a deletion fails, a later sweep deletes
-// the file.
+// discardFiles deletes attachment files to which no database row refers. If a file cannot be deleted, a later sweep
+// deletes it.
 func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	for _, a := range list {
 		if a.blobKey != "" {
@@ -62,7 +62,7 @@ func (s *Service) discardFiles(ctx context.Context, list ...*Attachment) {
 	}
 }
 
-// downloadPurpose is the purpose for which download tokens are signed. Tokens with another purpose are refused.
+// downloadPurpose is the purpose for which download tokens are signed. Tokens signed for any other purpose are refused.
 const downloadPurpose = "download"
 
 // Attachments returns a page of an email's attachments.
@@ -73,7 +73,7 @@ func (s *Service) Attachments(ctx context.Context, teamID, emailID string, p pag
 	return pageOfAttachments(ctx, s.DB.Reader, teamID, emailID, p)
 }
 
-// Attachment returns one attachment of an email.
+// Attachment returns a single attachment from an email.
 func (s *Service) Attachment(ctx context.Context, teamID, emailID, attachmentID string) (Attachment, error) {
 	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
 		return Attachment{}, err
@@ -119,8 +119,8 @@ func (s *Service) Download(ctx context.Context, token string) (Attachment, io.Re
 
 func isLost(err error) bool { return errors.Is(err, blob.ErrNotFound) || errors.Is(err, db.ErrNoRows) }
 
-// unreadable converts an error that occurred while content was read to a fault of kind Unavailable, if a retry may
-// succeed. Errors about lost content, cancellation and other faults are returned unchanged.
+// unreadable converts an error in reading content to a fault of kind Unavailable if a retry may succeed. Errors about
+// lost content, cancellation and other faults are returned unchanged.
 func unreadable(ctx context.Context, err error) error {
 	if err == nil || isLost(err) || ctx.Err() != nil || fault.KindOf(err) != fault.Internal {
 		return err

@@ -33,7 +33,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 	}
 	r, err := s.once(ctx, by, key, func(a *answer) error {
 		var drafts []*draft
-		var indexes []int // indexes of the drafts in the batch
+		var indexes []int // the index of each draft in the batch
 		topics := topics{}
 		for i, one := range in {
 			d, err := s.draft(ctx, by.TeamID, one, true)
@@ -47,7 +47,7 @@ func (s *Service) SendBatch(ctx context.Context, by teams.Actor, in []Send, perm
 			case err == nil:
 				drafts, indexes = append(drafts, d), append(indexes, i)
 			case fault.Ours(err):
-				return err // a failure of the server, not of the email
+				return err // caused by the server, not by the email
 			case ok && permissive:
 				a.Errors = append(a.Errors, BatchError{i, e.Message})
 			case ok:
@@ -80,8 +80,8 @@ func (s *Service) acceptWithinLimits(ctx context.Context, by teams.Actor, drafts
 	}
 }
 
-// withinLimits returns the drafts that are within the actor's limits. For every other draft, withinLimits adds an error
-// to the answer.
+// withinLimits returns the drafts that are within the actor's limits. For each of the other drafts, withinLimits adds
+// an error to the answer.
 func (s *Service) withinLimits(ctx context.Context, by teams.Actor, drafts []*draft, indexes []int,
 	a *answer) ([]*draft, error) {
 	faults, err := s.CheckLimit(ctx, by, countEach(drafts))

@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// BounceTarget is an email that a bounce or a complaint refers to.
+// BounceTarget is an email to which a bounce or a complaint refers.
 type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
 	ContactID                         string // the recipient's contact; "" for none
@@ -22,7 +22,7 @@ type BounceTarget struct {
 // BounceRecipient is an envelope address with its destination domain.
 type BounceRecipient struct{ Address, Domain string }
 
-// BounceTarget returns the email that a bounce or complaint refers to. The email may belong to any team. If the email
+// BounceTarget returns the email to which a bounce or complaint refers. The email may belong to any team. If the email
 // does not exist, BounceTarget returns a NotFound fault.
 func (s *Service) BounceTarget(ctx context.Context, emailID string) (BounceTarget, error) {
 	return bounceTarget(ctx, s.DB.Reader, emailID)

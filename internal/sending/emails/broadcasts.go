@@ -8,7 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// Decision says whether emails from a broadcast may be sent now. A decision also applies to retries.
+// Decision says whether emails from a broadcast may be sent now. A decision also applies to retries of emails that have
+// already been tried.
 type Decision int
 
 // The decisions.

@@ -36,7 +36,7 @@ func oddTexts() []string {
 	return all
 }
 
-// headerFields maps each field of an email that becomes part of a header to a function that sets the field.
+// headerFields lists the fields of an email that become part of a header, each with a function that sets it.
 var headerFields = map[string]func(s *emails.Send, text string){
 	"content_type":    func(s *emails.Send, text string) { s.Attachments[0].ContentType = text },
 	"filename":        func(s *emails.Send, text string) { s.Attachments[0].Filename = text },
@@ -60,7 +60,7 @@ var headerFields = map[string]func(s *emails.Send, text string){
 }
 
 // Every accepted email can be composed into lines that mail hosts accept. All other emails are refused with an error
-// that is caused by the request.
+// that blames the request, not the server.
 func TestWhatIsAcceptedComposes(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		accepted := 0

@@ -12,7 +12,7 @@ import (
 )
 
 // dispatch enqueues the delivery jobs for recipients that are not suppressed: one job per destination or one per
-// recipient. It returns the events for the suppressed recipients. The parameter memory is the estimated amount of
+// recipient. For each suppressed recipient, dispatch returns an event. The parameter memory is the estimated amount of
 // memory, in bytes, needed to compose the message; see [Delivery].
 func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int64, to []recipient,
 	blocked map[string]suppressions.Suppression) (skipped []events.Event) {

@@ -3,7 +3,7 @@
 //
 // # Invariants
 //
-// Each email is accepted in one transaction. The transaction writes the email, its bodies and recipients, its first
+// Each email is accepted in one transaction. This transaction writes the email, its bodies and recipients, its first
 // event, its idempotency record, and its jobs. When Send returns without an error, all database rows for the email are
 // on disk.
 //
@@ -19,13 +19,13 @@
 //	scheduled < queued < sent < delivery_delayed < delivered < opened < clicked
 //	  < bounced, failed, suppressed < canceled < complained
 //
-// Each state has a rank, in the order of the list above. A state is replaced only by a state with a higher rank. Events
-// may therefore arrive in any order and more than once. Most emails skip most states.
+// Each state has a rank; the list above is in order of rank. A state is replaced only by a state with a higher rank.
+// Events may therefore arrive in any order and more than once. Most emails skip most states.
 //
-// Only an email as a whole can be scheduled, sent or canceled. Otherwise, the state of an email is the highest-ranked
-// state among its recipients, with two exceptions. An email is suppressed only if all its recipients are suppressed. An
-// open or a click that cannot be attributed to one recipient changes only the email. A recipient becomes opened or
-// clicked only after delivery.
+// The states scheduled, sent and canceled apply only to an email as a whole. Otherwise, the state of an email is the
+// highest-ranked state among its recipients, with two exceptions. An email is suppressed only if all its recipients are
+// suppressed. An open or a click that cannot be attributed to one recipient changes only the state of the email. A
+// recipient's state becomes opened or clicked only after delivery.
 //
 // # Failures
 //
@@ -34,8 +34,8 @@
 //
 // Attachments are stored before the transaction starts. SweepFiles deletes the files of attachments that belong to no
 // email. The jobs in this package are retried without limit if the database or the file store fails. An outage of the
-// database or the file store therefore never makes an email fail. An email fails, for example, if an attachment cannot
-// be fetched or its sender may no longer send.
+// database or the file store therefore never makes an email fail. An email does fail, for example, if an attachment
+// cannot be fetched or if its sender may no longer send.
 //
 // # Topics
 //
@@ -122,9 +122,9 @@ type Tag struct {
 	Value string `json:"value"`
 }
 
-// Private is the tag with which the system marks emails that only their recipient may read, such as sign-in links. The
-// team cannot read a private email's text, and the email is sent even if an earlier email to the address has bounced.
-// The tag has no effect on emails that teams send.
+// Private is the tag with which the system marks emails that only the recipient may read, such as those with sign-in
+// links. The team cannot read a private email's text, and the email is sent even if an earlier email to the address has
+// bounced. The tag has no effect on emails sent by teams.
 var Private = Tag{"postrider", "private"}
 
 // isPrivate reports whether the system marked an email as [Private].

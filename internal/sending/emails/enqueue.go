@@ -36,8 +36,8 @@ type Mailing struct {
 	TopicID     string
 	Tags        []Tag
 
-	// If SkipUnmailable is true, Enqueue writes no email for a recipient who is suppressed or may not be mailed. The
-	// result for this recipient contains the reason.
+	// If SkipUnmailable is true, Enqueue writes no email for a recipient who is suppressed or to whom the email may not be
+	// sent. The result for this recipient contains the reason.
 	SkipUnmailable bool
 
 	by      teams.Actor
@@ -53,9 +53,9 @@ type MailingRecipient struct {
 	Address string        // address with or without a display name
 	Values  render.Values // ignored if MailingByTemplate created the Mailing
 
-	// ContactID is the id of the recipient's contact, "" for none. If ContactID is set, Address and Refused (why the
-	// contact may not be mailed) must have been read from package contacts in the same transaction. Enqueue does not look
-	// up the contact's address and the refusal again.
+	// ContactID is the id of the recipient's contact; "" for none. If ContactID is set, Address and Refused (why the email
+	// may not be sent to the contact) must have been read from package contacts in the same transaction. Enqueue does not
+	// look up the contact's address or the refusal again.
 	ContactID string
 	Refused   contacts.Refusal
 }
@@ -67,12 +67,13 @@ type EnqueueResult struct {
 	SkipReason string // why the recipient was skipped: AddressSuppressed or a [contacts.Refusal]
 }
 
-// AddressSuppressed is the reason for skipping a recipient whose address is suppressed.
+// AddressSuppressed is the reason given when a recipient is skipped because the address is suppressed.
 const AddressSuppressed = "suppressed"
 
-// Mailing prepares emails that share content. Mailing checks that the content, without values, is a valid email and
-// that the actor may send from its domain. The rules and the actor's rights may change later, so use a Mailing within
-// seconds. The emails are delivered as bulk mail if bulk is true or if their header marks them as bulk mail.
+// Mailing prepares emails that share content. Mailing checks that the content is a valid email even without values for
+// placeholders, and that the actor may send from its domain. Use a Mailing within seconds, because the rules and the
+// actor's rights may change later. The emails are delivered as bulk mail if bulk is true or if their header marks them
+// as bulk mail.
 func (s *Service) Mailing(ctx context.Context, by teams.Actor, contentID string, bulk bool) (*Mailing, error) {
 	c, err := s.Contents.Get(ctx, by.TeamID, contentID)
 	if err != nil {

@@ -231,7 +231,7 @@ func TestEnqueueRefused(t *testing.T) {
 	})
 }
 
-// A failed transaction enqueues no email.
+// If the transaction fails, no email is enqueued.
 func TestEnqueueWholly(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		m, failed := f.mailing(t, f.add(t, news())), errors.New("failed")

@@ -40,7 +40,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {
-		// An erasure for a single team reads only the team's own emails.
+		// Only emails that belong to the given teams are read.
 		for _, teamID := range scope.Teams {
 			if err == nil {
 				err = db.Walk(ctx, s.DB.Reader, "emails WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {

@@ -9,8 +9,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// EventSummary returns the summary of an email that is included in its events. EventSummary reads through r, so it
-// works for an email that was accepted in the current transaction, for example in an event listener.
+// EventSummary returns the summary of an email for inclusion in its events. EventSummary reads through r, so it works
+// for an email that was accepted in the current transaction, for example in an event listener.
 func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*events.Email, error) {
 	e, headers, err := emailWithHeaders(ctx, r, teamID, emailID)
 	if err != nil {
@@ -19,7 +19,7 @@ func EventSummary(ctx context.Context, r db.Reader, teamID, emailID string) (*ev
 	return e.eventSummary(headers), nil
 }
 
-// eventSummary returns the summary of the email that is included in its events.
+// eventSummary returns the summary of the email for inclusion in its events.
 func (e *Email) eventSummary(headers []message.Field) *events.Email {
 	b := &events.Email{ID: e.ID, MessageID: e.MessageID, From: e.From, To: e.To, Subject: e.Subject,
 		BroadcastID: e.BroadcastID, TemplateID: e.TemplateID, CreatedAt: e.CreatedAt}
@@ -32,7 +32,7 @@ func (e *Email) eventSummary(headers []message.Field) *events.Email {
 	return b
 }
 
-// EventSummary returns the summary of the email that is included in its delivery events.
+// EventSummary returns the summary of the email for inclusion in its delivery events.
 func (o *Outgoing) EventSummary() (*events.Email, error) {
 	e, err := o.row.email()
 	if err != nil {

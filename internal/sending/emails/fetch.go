@@ -14,13 +14,13 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// FetchKind is the kind of jobs that fetch those attachments of an email that are specified by path, and then enqueue
-// the email's delivery jobs. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow
+// FetchKind is the kind of jobs that fetch an email's attachments if they are specified by path, and then enqueue the
+// email's delivery jobs. Fetch jobs are separate from release jobs, so that scheduled emails do not wait for slow
 // hosts.
 const FetchKind = "emails.fetch"
 
 const (
-	// fetchTries is the number of failed tries after which an email fails. If the last try fetched at least one file,
+	// An email fails if its attachments cannot be fetched in fetchTries tries. If the last try fetched at least one file,
 	// another try follows.
 	fetchTries = 3
 	// fetchersMax is the maximum number of emails whose attachments are fetched concurrently. All teams share this limit.
@@ -36,10 +36,10 @@ const (
 	fetchMemory = 128 << 20
 )
 
-// fetchWaits are the waits between the tries to fetch attachments.
+// fetchWaits lists the waits between the tries to fetch attachments.
 var fetchWaits = [fetchTries - 1]time.Duration{10 * time.Second, time.Minute}
 
-// fetchJob returns the job that fetches the attachments of an email and then enqueues its delivery jobs.
+// fetchJob returns the job that fetches an email's attachments and then enqueues its delivery jobs.
 func fetchJob(e *Email) jobs.New {
 	return jobs.New{Kind: FetchKind, Lane: e.TeamID, TeamID: e.TeamID, Dedupe: e.ID, Payload: e.ID}
 }
@@ -112,7 +112,7 @@ func (s *Service) fetch(ctx context.Context, e *Email, files []Attachment) (fetc
 	return fetched, nil
 }
 
-// fetchOne downloads one attachment of at most limit bytes into the store.
+// fetchOne downloads one attachment, of at most limit bytes, into the file store.
 func (s *Service) fetchOne(ctx context.Context, a *Attachment, limit int64) error {
 	f, err := s.Guard.Fetch(ctx, a.TeamID, a.path, limit)
 	if err != nil {
@@ -156,14 +156,13 @@ func (s *Service) copyFetched(ctx context.Context, a, from *Attachment, limit in
 	return nil
 }
 
-// storeError is a failure of the file store. A try that fails with a storeError does not count.
+// storeError is an error from the file store. A try that fails with a storeError does not count.
 type storeError struct{ err error }
 
 func (e *storeError) Error() string { return "store it: " + e.err.Error() }
 func (e *storeError) Unwrap() error { return e.err }
 
-// errorReader records errors from the wrapped reader, so that errors in reading can be distinguished from errors in
-// storing.
+// errorReader records errors from the wrapped reader, so that read errors can be distinguished from storage errors.
 type errorReader struct {
 	io.Reader
 	err error
@@ -237,7 +236,7 @@ func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error
 	})
 }
 
-// queuedEvent returns the event that records that a scheduled email is queued at its scheduled time.
+// queuedEvent returns the event for a scheduled email that is queued because its scheduled time has come.
 func queuedEvent(e *Email) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailQueued}

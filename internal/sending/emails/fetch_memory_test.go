@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// sizes is an HTTP host that counts requests. The path of a file contains its size in bytes. Responses below /cut end
-// early, and the first request to /later fails.
+// sizes is an HTTP host that counts requests. The path of a file contains its size in bytes. Responses to requests
+// below /cut end early, and the first request to /later fails.
 type sizes struct {
 	mu    sync.Mutex
 	asked map[string]int

@@ -22,7 +22,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// files is an HTTP host that counts its total and its concurrent requests. Requests below /slow block until the host is
+// files is an HTTP host that counts all requests and concurrent requests. Requests below /slow block until the host is
 // closed.
 type files struct {
 	mu             sync.Mutex
@@ -172,7 +172,7 @@ func TestWhatIsFetchedIsKept(t *testing.T) {
 		twice := f.Send(e)
 		e.Attachments = []emails.Upload{{Path: url + "/first"}, {Path: url + "/gone"}}
 		fails := f.Send(e)
-		// The job has the kind that older releases used, before fetch jobs had a kind of their own.
+		// The job has the kind that older releases used, when fetch jobs did not have a kind of their own.
 		e.Attachments = []emails.Upload{{Path: url + "/old"}}
 		old := f.Send(e)
 		if err := f.DB.Update(t.Context(), func(tx *db.Tx) error {

@@ -71,8 +71,9 @@ func (r *running) release(k string) {
 
 const idempotencyIndex = "idempotency_keys_pkey"
 
-// Once runs the function do, unless a request with the same key was accepted in the last 24 hours. Once is for requests
-// that have no result to store. The function do must call remember in the transaction that accepts the request.
+// Once runs the function do, unless a request with the same key was accepted in the last 24 hours. Once is intended for
+// requests that have no result to store. The function do must call remember in the transaction that accepts the
+// request.
 func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(context.Context, *db.Tx) error) error) error {
 	_, err := s.once(ctx, by, key, func(a *answer) error {
@@ -81,7 +82,7 @@ func (s *Service) Once(ctx context.Context, by teams.Actor, key Idempotency,
 	return err
 }
 
-// OnceWithID is like Once, for requests that create a resource. The function do passes the resource's id to the
+// OnceWithID is like Once, but for requests that create a resource. The function do passes the resource's id to the
 // function remember. OnceWithID returns the id of the resource that the first request created.
 func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotency,
 	do func(remember func(ctx context.Context, tx *db.Tx, id string) error) error) (string, error) {
@@ -97,8 +98,8 @@ func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotenc
 	return r.IDs[0], nil
 }
 
-// once runs the function do, unless an answer is already stored for the key. An answer is stored only for accepted
-// requests, in the transaction that accepts them. After a request fails, its key can be used again.
+// once runs the function do, unless an answer is already stored for the key. An answer is stored only if the request is
+// accepted, in the same transaction. After a request fails, its key can be used again.
 func (s *Service) once(ctx context.Context, by teams.Actor, key Idempotency, do func(*answer) error) (answer, error) {
 	a := answer{key: key}
 	if key.Key == "" {
@@ -135,8 +136,9 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// EarlierResult returns the id of the first resource that a request with the idempotency key created in the last 24
-// hours, regardless of the payload. EarlierResult returns "" if no request used the key in the last 24 hours.
+// EarlierResult looks for a request that used the idempotency key in the last 24 hours, regardless of its payload, and
+// returns the id of the first resource that it created. If no request used the key in that time, EarlierResult returns
+// "".
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {

@@ -14,7 +14,7 @@ import (
 
 // Digest returns a hash of the given emails and the batch mode, for use in [Idempotency]. Requests for the same emails
 // have the same digest, regardless of the order of their JSON members. Unknown JSON members are ignored. Digest does
-// not copy the content of the emails.
+// not make a copy of the emails.
 func Digest(mode string, all ...Send) string {
 	h := sha256.New()
 	w := digester{bufio.NewWriterSize(h, 512)}
@@ -22,7 +22,7 @@ func Digest(mode string, all ...Send) string {
 	for i := range all {
 		w.send(&all[i])
 	}
-	w.Flush() // writing to a hash never fails
+	w.Flush() // a write to a hash never fails
 	return hex.EncodeToString(h.Sum(nil))
 }
 

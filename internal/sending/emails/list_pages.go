@@ -8,17 +8,17 @@ import (
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
-// pageRows is the number of emails that one call to ListPage reads. If the rows for recipients are counted too,
-// ListPage may read a hundred times as many rows.
+// pageRows is the number of emails that one call to ListPage reads. Including the rows for recipients, ListPage may
+// read a hundred times as many rows.
 const pageRows = 250
 
-// EmailWithRecipients is an email without its content, with the states of its recipients.
+// EmailWithRecipients is an email with the states of its recipients but without its content.
 type EmailWithRecipients struct {
 	Email
 	Recipients []Recipient
 }
 
-// Span is a time range. The range includes From but not To. A zero From or To means no limit on that side.
+// Span is a time range. The range includes From but not To. If From or To is zero, the range has no limit on that side.
 type Span struct{ From, To time.Time }
 
 // ListPage returns the next 250 of a team's emails that were accepted within a time range, newest first, starting after

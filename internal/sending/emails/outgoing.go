@@ -21,8 +21,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// DeliveryKind is the kind of jobs that package delivery handles. A job delivers an email to one destination domain, or
-// to one recipient if the email is tracked or has a topic.
+// DeliveryKind is the kind of the jobs that package delivery handles. A job delivers an email to one destination
+// domain, or to one recipient if the email is tracked or has a topic.
 const DeliveryKind = "delivery"
 
 // Delivery is the payload of a delivery job.
@@ -74,8 +74,8 @@ func Lane(domain, teamID string, bulk bool) string {
 	return lane
 }
 
-// LaneTurn returns the key under which a lane takes turns to use a shared resource. Each team has one key for bulk mail
-// and another for its other mail.
+// LaneTurn returns the key under which a lane takes its turn to use a shared resource. Each team has one key for bulk
+// mail and another for its other mail.
 func LaneTurn(lane string) string {
 	_, turn, _ := strings.Cut(lane, "|")
 	return turn
@@ -107,7 +107,7 @@ type Outgoing struct {
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
 	UTF8           bool     // whether an address or the message requires SMTPUTF8
-	ContentMissing bool     // the content is missing although the email is not settled
+	ContentMissing bool     // the content is missing even though the email is not settled
 
 	row         emailRow
 	body        bodies
@@ -126,8 +126,8 @@ type bodies struct {
 // ErrGone is returned if an email does not exist, for example because its team was deleted.
 var ErrGone = errors.New("the email does not exist")
 
-// Outgoing loads an email and its bodies for delivery to a destination. The content of attachments is read later, by
-// Compose.
+// Outgoing loads an email and its bodies so that it can be delivered to a destination. The content of attachments is
+// read later by Compose.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o := &Outgoing{}
 	r := &o.row
@@ -305,8 +305,8 @@ func (s *Service) Size(ctx context.Context, emailID string) (int64, error) {
 	return memoryForRaw(z.texts, rawInRow), nil
 }
 
-// ReleaseContent releases the memory that holds the content. Call it after the message has been composed. The header
-// fields are kept for [Outgoing.EventSummary].
+// ReleaseContent releases the memory that holds the content. Call ReleaseContent after the message has been composed.
+// The header fields are kept for [Outgoing.EventSummary].
 func (o *Outgoing) ReleaseContent() {
 	if o.body.shared != nil {
 		fields, err := o.headers(&o.row.Email)
@@ -373,8 +373,8 @@ func (s *Service) Compose(ctx context.Context, o *Outgoing) ([]byte, error) {
 	return composed, nil
 }
 
-// bodyParts returns the HTML and the text of the message. If t is not nil, links in the HTML are tracked, but not links
-// in the text. Unsubscribe links, which l provides, are not tracked.
+// bodyParts returns the HTML and the text of the message. If t is not nil, links in the HTML are tracked; links in the
+// text are not. Unsubscribe links, which l provides, are not tracked.
 func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker) (html, text string) {
 	values = l.values(values)
 	switch c := o.body.shared; {

@@ -141,7 +141,7 @@ func (s *Service) exampleUnsubscribeInfo(e *Email) unsubscribeInfo {
 	return unsubscribeInfo{s.ExampleUnsubscribeURL(), cmp.Or(e.TopicID, e.TeamID)}
 }
 
-// addTopic adds to a preview the header fields with which recipients can unsubscribe.
+// addTopic adds the header fields for unsubscribing to a preview's header.
 func (p *Preview) addTopic(l unsubscribeInfo) {
 	if l.url != "" {
 		p.Headers, p.Bulk = l.add(p.Headers), true

@@ -84,7 +84,7 @@ func TestPreviewStoresNothing(t *testing.T) {
 	})
 }
 
-// A previewed draft must follow the rules of Send, but recipients and the subject may be missing.
+// The rules of Send apply to the preview of a draft, except that recipients and the subject may be missing.
 func TestPreviewOfWrongDrafts(t *testing.T) {
 	t.Parallel()
 	n := testnode.New(t, dbtest.SQLite(t), testnode.Options{})

@@ -19,11 +19,12 @@ import (
 )
 
 // A raw message is stored in a row. For a large message, the row contains only the prepended header fields and the key
-// of the blob with the rest of the message, submitted/<blob id>. Attachments of a raw message are not stored
-// separately. The blob key of a raw message's attachment is fileMark followed by the number of the file in the message.
+// of the blob with the rest of the message, submitted/<blob id>. Attachments to a raw message are not stored
+// separately. The blob key of such an attachment is fileMark followed by the number of the file in the message.
 //
-// A large message stored before schema version 21 has no row. Instead, the blob submitted/<email id> contains the whole
-// message. In this case, the blob key of an attachment begins with the key of the message, followed by fileMark.
+// A large message stored before schema version 21 has no row. Instead of a row, the blob submitted/<email id> contains
+// the whole message. For such a message, the blob key of an attachment begins with the key of the message, followed by
+// fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"
@@ -39,7 +40,7 @@ type Raw struct {
 	// that the API refuses are left out.
 	Send
 	// Recipients lists the recipients in the envelope. Only the recipients in the envelope receive the message. Recipients
-	// that are in neither To nor Cc are displayed as Bcc.
+	// that appear in neither To nor Cc are displayed as Bcc.
 	Recipients []message.Address
 	// Header is the header section without fields that must not be sent, such as Bcc. Each line ends in CRLF.
 	Header []byte
@@ -127,7 +128,7 @@ func stripNUL(text *string) *string {
 }
 
 // checkEnvelope replaces the draft's recipients with the recipients in the envelope. A recipient that appears in To or
-// Cc has the kind to or cc. All other recipients have the kind bcc.
+// Cc has the kind to or cc, accordingly. All other recipients have the kind bcc.
 func (d *draft) checkEnvelope(to []message.Address, refused []string) error {
 	named := map[string]string{}
 	for _, r := range d.recipients {
@@ -214,7 +215,7 @@ func (d *draft) added(emailID string) string {
 	return added
 }
 
-// name writes the email's id into the prepended fields, in place of noID or another id.
+// name writes the email's id into the prepended fields, replacing noID or an earlier id.
 func (d *draft) name(emailID string) { copy(d.raw.content, d.added(emailID)) }
 
 // messageID returns the draft's Message-ID for the given email id.
@@ -225,7 +226,7 @@ func (d *draft) messageID(emailID string) string {
 	return "<" + emailID + "@" + d.from.Domain + ">"
 }
 
-// raw reads a raw message: the part in its row, followed by the content of its blob, if it has one.
+// raw reads a raw message: the part in its row, followed by the content of its blob if there is one.
 func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, error) {
 	text, key, err := messageInRow(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil || key == "" {

@@ -93,7 +93,7 @@ func TestWhatRawLacks(t *testing.T) {
 	})
 }
 
-// The description of a raw message is stored in addition to the message.
+// A description of a raw message is stored along with the message.
 func TestWhatIsKeptOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		html, text := "<p>Hello.\x00", "Hello."
@@ -127,8 +127,8 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 		if content, err := f.read(t, &files[0]); err != nil || content != "file" {
 			t.Errorf("its file is %q, %v", content, err)
 		}
-		// If an attachment's key refers to a file that the message does not have, a read fails and does not return another
-		// file.
+		// If an attachment's key refers to a file that does not exist in the message, the read fails instead of returning
+		// another file.
 		for _, key := range []string{"#1", "#x"} {
 			f.change(`UPDATE email_attachments SET blob_key = $2 WHERE email_id = $1`, id, key)
 			if content, err := f.read(t, &files[0]); err == nil {
@@ -138,7 +138,7 @@ func TestWhatIsKeptOfRaw(t *testing.T) {
 	})
 }
 
-// The other rules for emails apply to raw messages too, up to the exact limits.
+// The other rules for emails apply to raw messages too, with exactly the same limits.
 func TestRulesOfRaw(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		many := func(n int) (all []message.Address) {

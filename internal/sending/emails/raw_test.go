@@ -22,7 +22,7 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
 		large := composed(message.Address{Local: "a", Domain: "one.example"})
-		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // a small message would be stored in a row
+		large.Body = []byte("\r\n" + strings.Repeat("Hello.\r\n", 10_000)) // a smaller message would be stored in a row
 		sent, err := f.Emails.SendRaw(ctx, f.Acme, large, emails.Idempotency{})
 		if err != nil {
 			t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// Get returns one of the team's emails, with its bodies. The text of a [Private] email is left out.
+// Get returns one of the team's emails, with its bodies. The bodies of a [Private] email are left out.
 func (s *Service) Get(ctx context.Context, teamID, emailID string) (Email, error) {
 	e, err := getEmail(ctx, s.DB.Reader, teamID, emailID)
 	if err != nil {
@@ -27,8 +27,8 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 	return s.fill(ctx, e)
 }
 
-// GetWithin is like Get, but if the email's own bodies are larger than the given number of bytes, it returns the email
-// without them. The result size is the size of the email's own bodies. GetWithin does not count shared content.
+// GetWithin is like Get, but it omits the email's own bodies if they are larger than the given number of bytes. The
+// second result is the size of the email's own bodies. Shared content is not counted.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {

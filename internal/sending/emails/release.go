@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// ReleaseKind is the kind of jobs that enqueue the delivery of an email at its scheduled time.
+// ReleaseKind is the kind of the jobs that enqueue the delivery of an email at its scheduled time.
 const ReleaseKind = "emails.release"
 
 // Kinds returns the job kinds defined by this package. Each team has a lane, and the lanes share the workers. If the
@@ -43,7 +43,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 	e, err := readEmail(ctx, s.DB.Reader, j.TeamID, j.Payload)
 	var team teams.Team
 	if err == nil {
-		team, err = s.Teams.Get(ctx, e.TeamID) // if the team was deleted, so were its emails
+		team, err = s.Teams.Get(ctx, e.TeamID) // a deleted team's emails have been deleted too
 	}
 	if fault.KindOf(err) == fault.NotFound || err == nil && e.LastEvent != Scheduled && e.LastEvent != Queued {
 		return s.Queue.End(ctx, j)
@@ -75,7 +75,7 @@ func (s *Service) release(ctx context.Context, j jobs.Job) error {
 // transaction. The parameter fetched is the total size, in bytes, of newly fetched attachments.
 func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, fetched int64, also func(*db.Tx)) error {
 	memory, err := s.Size(ctx, e.ID)
-	if err != nil && !errors.Is(err, ErrGone) { // if the content is missing, the delivery job fails the email
+	if err != nil && !errors.Is(err, ErrGone) { // if the content is missing, the delivery job marks the email as failed
 		return err
 	}
 	memory += memoryOfFiles(fetched)
@@ -111,8 +111,8 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	})
 }
 
-// In one transaction, beginCounted changes an email's state to queued and calls the function do. For a scheduled email,
-// n recipients are counted against the team's quota. If the recipients exceed the quota, the email fails.
+// beginCounted changes an email's state to queued and calls the function do in the same transaction. For a scheduled
+// email, n recipients are counted against the team's quota. If this exceeds the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
@@ -155,8 +155,8 @@ func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (d
 	return true, nil
 }
 
-// wait moves a job to the scheduled time of its email. The email cannot be rescheduled until the transaction commits.
-// If the email is no longer scheduled, wait finishes the job.
+// wait postpones a job to the scheduled time of its email. The email cannot be rescheduled until the transaction
+// commits. If the email is no longer scheduled, wait finishes the job.
 func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) error {
 	at, ok, err := lockSchedule(ctx, tx, e.TeamID, e.ID)
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Service) wait(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) err
 // refused returns the reason why a scheduled email may no longer be sent, or "" if it may be sent.
 func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reason string, err error) {
 	if e.LastEvent != Scheduled {
-		return "", nil // the email was not scheduled, so it was checked moments ago when it was accepted
+		return "", nil // the email was not scheduled, so it was checked just now when it was accepted
 	}
 	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
 	if err != nil {

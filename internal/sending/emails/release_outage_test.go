@@ -11,7 +11,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// If the database fails at any point of a release, the email either stays scheduled or its delivery is enqueued. A
+// If the database fails at any point during a release, the email either stays scheduled or its delivery is enqueued. A
 // database failure never causes the email to fail.
 func TestReleaseWithoutDatabase(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
@@ -31,7 +31,7 @@ func TestReleaseWithoutDatabase(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		d.Hint("domains", f.Sender.ID) // expires the cached sending domain
+		d.Hint("domains", f.Sender.ID) // makes the cached sending domain expire
 		before := proxy.Torn()
 		proxy.Tear(skip, 1)
 		err := release.Handle(t.Context(), j)

@@ -11,7 +11,7 @@ import (
 )
 
 // A scheduled email fails if its domain was deleted, even if the team added a domain with the same name later. The
-// email also fails if its team was suspended after acceptance.
+// email also fails if its team was suspended after the email was accepted.
 func TestReleaseRefuses(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")

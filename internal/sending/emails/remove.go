@@ -18,7 +18,7 @@ import (
 // their age, because delivery needs them.
 //
 // Idempotency keys expire before their email is deleted, because their lifetime is shorter than the shortest retention
-// of emails.
+// period for emails.
 
 // EraseTeam deletes a team's emails, with their files and events, and its idempotency keys.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
@@ -51,8 +51,8 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 type batch struct {
 	ids       []string
 	unsettled []string // not settled
-	last      string   // the id of the last email considered for the batch
-	more      bool     // there may be emails after last
+	last      string   // id of the last email considered for the batch
+	more      bool     // whether there may be emails after last
 }
 
 // fillBatch fills a batch with as many emails as one transaction may delete.
@@ -83,8 +83,9 @@ func (b *batch) next() string {
 }
 
 // RemoveBefore deletes settled emails that were accepted before the given time, with all their rows and files. Each
-// call deletes a batch of the oldest emails with ids greater than after. Metrics still count the events of deleted
-// emails. RemoveBefore returns the value of after for the next call, or "" if no old emails are left.
+// call deletes a batch of the oldest emails whose ids are greater than the parameter after. The metrics still include
+// the events of deleted emails. RemoveBefore returns the value to pass as after in the next call, or "" if no old
+// emails are left.
 func (s *Service) RemoveBefore(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectEmails, teamID, after, id.First(before))
@@ -120,8 +121,8 @@ func (s *Service) RemoveBodies(ctx context.Context, teamID string, before time.T
 }
 
 // RemoveSkippedBodies deletes the content of emails that were not settled when RemoveBodies skipped them, but are
-// settled now. Each call handles a batch of emails with ids greater than after. RemoveSkippedBodies returns the value
-// of after for the next call, or "" if no skipped emails are left.
+// settled now. Each call handles a batch of emails whose ids are greater than the parameter after. RemoveSkippedBodies
+// returns the value to pass as after in the next call, or "" if no skipped emails are left.
 func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	some, err := readRemovable(ctx, s.DB.Reader, selectSkipped, teamID, after, id.First(before))
@@ -136,9 +137,9 @@ func (s *Service) RemoveSkippedBodies(ctx context.Context, teamID string, before
 }
 
 // RemoveTimelines deletes the events and attempts of settled emails whose last event was earlier than the given time.
-// RemoveTimelines also deletes the events of received emails. Each call handles a batch of emails with the oldest
-// events that are later than after, a Unix time in microseconds. Metrics still count all deleted events.
-// RemoveTimelines returns the value of after for the next call, or "" if no old events are left.
+// RemoveTimelines also deletes the events of received emails. Each call handles the emails with the oldest events that
+// are later than the parameter after, a Unix time in microseconds. The metrics still include all deleted events.
+// RemoveTimelines returns the value to pass as after in the next call, or "" if no old events are left.
 func (s *Service) RemoveTimelines(ctx context.Context, teamID string, before time.Time, after string) (next string,
 	err error) {
 	from := int64(0)
@@ -199,8 +200,8 @@ func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) err
 	})
 }
 
-// removeEmails deletes emails and then their files. If countersStay is true, emails are kept if their events are not
-// yet counted in the metrics. The result gone lists the ids of the deleted emails.
+// removeEmails deletes emails and then their files. If countersStay is true, emails are kept until their events are
+// counted in the metrics. The returned slice lists the ids of the deleted emails.
 func (s *Service) removeEmails(ctx context.Context, teamID string, emailIDs []string,
 	countersStay bool) (gone []string, err error) {
 	var files []string

@@ -23,7 +23,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// later returns a time two days from now; all rows in a test count as old at that time.
+// later returns a time two days from now, at which all rows in a test count as old.
 func later() time.Time { return time.Now().Add(48 * time.Hour) }
 
 func (f *fixture) change(text string, args ...any) {
@@ -91,7 +91,7 @@ func (f *fixture) whole(t *testing.T) {
 	}
 }
 
-// sent creates emails of every kind and returns the ids of the settled and the waiting emails.
+// sent creates emails of every kind and returns the ids of those that are settled and of those that are not.
 func (f *fixture) sent(t *testing.T) (settled, waiting []string) {
 	t.Helper()
 	with := hello("a@one.example", "b@two.example")
@@ -140,7 +140,7 @@ func (f *fixture) sendable(t *testing.T, emailID string) {
 	}
 }
 
-// RemoveBefore deletes exactly those emails that are old and settled, with all their rows and files.
+// RemoveBefore deletes all emails that are old and settled, with all their rows and files, and no others.
 func TestRemoveBefore(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -204,7 +204,7 @@ func TestRemoveBefore(t *testing.T) {
 }
 
 // RemoveBodies deletes only an email's content and keeps its other rows. RemoveSkippedBodies later deletes the content
-// of emails that were not settled before. No email is read twice.
+// of emails that were not settled before. During all this, no email is read twice.
 func TestRemoveBodies(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)
@@ -424,7 +424,7 @@ func TestBatchesOfRemoval(t *testing.T) {
 }
 
 // SweepFiles deletes files that could not be deleted together with their email, regardless of their age. SweepFiles
-// looks up all files with one query.
+// looks up all files in a single query.
 func TestSweepOfDeletedEmails(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -31,14 +31,15 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 		}
 		moved, err := s.Queue.Move(ctx, tx, ReleaseKind, teamID, emailID, at)
 		if err == nil && !moved {
-			// If a worker has already claimed the release job, the worker reads the new time. Otherwise a job is inserted.
+			// If a worker has already claimed the release job, the worker reads the new time. If no release job exists, a new
+			// one is inserted.
 			s.Queue.Insert(ctx, tx, releaseJob(teamID, emailID, at))
 		}
 		return err
 	})
 }
 
-// Cancel cancels a scheduled email permanently.
+// Cancel permanently cancels a scheduled email.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)

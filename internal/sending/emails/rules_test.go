@@ -28,7 +28,7 @@ func breaks(t *testing.T, name string, in Send, batch bool, kind fault.Kind, say
 	}
 }
 
-// Each rule for emails accepts values up to its exact limit, and its error names the invalid field.
+// Each rule for emails accepts values up to its exact limit, and the error for larger values names the invalid field.
 func TestRules(t *testing.T) {
 	text := func(s string) *string { return &s }
 	many := func(n int) (all []string) {
@@ -163,7 +163,7 @@ func TestRules(t *testing.T) {
 	breaks(t, "an attachment in a batch", in, true, fault.Invalid, "`attachments`")
 }
 
-// Optional fields of an email get defaults, and duplicate recipients are removed.
+// Optional fields of an email get default values, and duplicate recipients are removed.
 func TestRulesFillIn(t *testing.T) {
 	hello := "Hello"
 	d, err := (&Service{c: Config{MaxSize: rulesSize}}).check(Send{From: "a@acme.example", To: []string{"b@one.example",

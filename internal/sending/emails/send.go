@@ -45,7 +45,7 @@ func (s *Service) SendThen(ctx context.Context, by teams.Actor, in Send,
 	return a.IDs[0], nil
 }
 
-// In one transaction, accept writes the drafts, which must have passed all checks.
+// accept writes the drafts, which must have passed all checks, in one transaction.
 func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a *answer) error {
 	senders := make([]domains.Sender, len(drafts))
 	var addresses []string
@@ -157,8 +157,8 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	return s.Recorder.Record(ctx, tx, all...)
 }
 
-// countQuota returns the number of recipients to count against the quota now. Refused and suppressed recipients do not
-// count. The recipients of a scheduled email are counted when the email is due.
+// countQuota returns the number of recipients to count against the quota now. Recipients that are refused or suppressed
+// do not count. The recipients of a scheduled email are counted when the email is due.
 func countQuota(drafts []*draft, blocked map[string]suppressions.Suppression) (n int) {
 	for _, d := range drafts {
 		if !d.at.IsZero() {

@@ -24,7 +24,7 @@ import (
 // Config is the configuration for package emails.
 type Config struct {
 	MaxSize            int64    // maximum size of a message in bytes, including encoded attachments
-	TestDomainsRefused []string // domains whose addresses are refused as recipients
+	TestDomainsRefused []string // domains to which no email may be sent
 	PublicURL          string   // prefix of links to downloads and shared emails, without a trailing slash
 	TrackingURL        string   // prefix of tracked links; "" means https:// and the domain's tracking host
 }
@@ -58,8 +58,8 @@ type Deps struct {
 	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each email.
 	// ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
-	// CheckLimit returns, for each email, the fault with which ConsumeLimit would refuse the email, or nil. For this
-	// purpose, emails earlier in the list count as accepted. CheckLimit stores nothing.
+	// For each email, CheckLimit returns the fault that ConsumeLimit would return, or nil. For this purpose, emails
+	// earlier in the list count as accepted. CheckLimit stores nothing.
 	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)
 }
 

@@ -15,7 +15,7 @@ type shareClaims struct {
 	Email string `json:"email"`
 }
 
-// sharePurpose is the purpose for which share tokens are signed. Tokens with another purpose are refused.
+// sharePurpose is the purpose for which share tokens are signed. Tokens signed for any other purpose are refused.
 const sharePurpose = "share"
 
 // Share returns a URL at which anyone can read the email. The parameter expiresIn determines how long the URL works;

@@ -46,7 +46,7 @@ func (s *Service) fill(ctx context.Context, e *Email) error {
 	}
 	values := e.shared.values
 	if e.canUnsubscribe() {
-		// Each recipient gets a different unsubscribe link, so the body keeps the placeholder, as in emails without shared
+		// Each recipient gets a different unsubscribe link, so the placeholder stays in the body, as in emails without shared
 		// content.
 		values = unsubscribeInfo{url: "{{{" + render.UnsubscribeURL + "}}}"}.values(values)
 	}

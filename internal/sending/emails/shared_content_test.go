@@ -45,8 +45,8 @@ func TestEnqueueValuesOfAHeader(t *testing.T) {
 	}
 }
 
-// If an email is not settled when its body is due for deletion, the skipped body is recorded. Deleting the email also
-// deletes the record of the skipped body.
+// If an email is not settled when its body is due for deletion, the skipped body is recorded. When the email is
+// deleted, the record of the skipped body is deleted too.
 func TestContentsAfterBodyRetention(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	ctx := t.Context()
@@ -84,7 +84,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 // The size limit for content applies to its memory use, not only to its text without values.
 func TestMailingOfManyPlaceholders(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
-	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB, and more than 25 MB once compiled
+	html := "<p>" + strings.Repeat("{{{a}}}", 600_000) // 4 MB as a string, but more than 25 MB once compiled
 	c := content.Content{From: "Acme <news@acme.example>", Subject: "News", HTML: &html}
 	m, err := f.Emails.Mailing(t.Context(), f.Acme, f.add(t, c), true)
 	if err != nil {
@@ -153,7 +153,7 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// A sweep searches for the first email that uses the content in limited steps. As long as that email uses the content,
+// In limited steps, a sweep searches for the first email that uses the content. As long as that email uses the content,
 // later sweeps do not repeat the search.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {

@@ -157,7 +157,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 			return func() {
 				id = f.Send(s)
 				j = f.inHand(t, kind, id)
-				f.DB.Hint("domains", f.Sender.ID) // expires the cached sending domain
+				f.DB.Hint("domains", f.Sender.ID) // makes the cached sending domain expire
 			}
 		}
 		key := 0
@@ -321,7 +321,7 @@ func TestRemovalsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// read returns the content of an attachment, which it reads through Download.
+// read returns the content of an attachment as read through Download.
 func (f *fixture) read(t *testing.T, a *emails.Attachment) (string, error) {
 	t.Helper()
 	link, _ := f.Emails.DownloadURL(a, time.Now())

@@ -17,7 +17,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 		advance(ctx, tx, all)
 		return nil
 	}
-	for _, ofOne := range byEmail(all) { // grouped, because advance compares each event with all others
+	for _, ofOne := range byEmail(all) { // grouped by email, because advance compares each event with all others
 		advance(ctx, tx, ofOne)
 	}
 	return nil
@@ -69,7 +69,7 @@ func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
-		to := stateOf[e.Type] // rank 0 if the event has no state
+		to := stateOf[e.Type] // an event without a state has the rank 0
 		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient ||
 			isTrackingState(to) && !isTrackingState(stateOf[all[i].Type]) {
 			continue

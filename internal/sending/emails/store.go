@@ -23,7 +23,8 @@ const (
 	markedBulk // the email is bulk mail
 )
 
-// recipientLists is the JSON value in the column recipients. The column is read as a whole and never queried.
+// recipientLists is the JSON value in the column recipients. This column is read as a whole, and queries never look
+// inside it.
 type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
@@ -47,7 +48,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	}
 	messageID := e.MessageID
 	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
-		messageID = "" // omitted to save space, because a broadcast has many emails
+		messageID = "" // omitted to save space, because a broadcast consists of many emails
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
@@ -172,7 +173,7 @@ func getEmail(ctx context.Context, r db.Reader, teamID, emailID string) (Email, 
 	return e.withBody(flags, html, text), err
 }
 
-// getEmailWithin is like getEmail, but with a size limit, in bytes, for the body. The result size is the size of the
+// getEmailWithin is like getEmail, but with a size limit, in bytes, for the body. The second result is the size of the
 // body. If the body exceeds the limit, the database does not read it, and the email is returned without a body.
 func getEmailWithin(ctx context.Context, r db.Reader, teamID, emailID string, most int) (e Email, size int64,
 	err error) {

@@ -34,7 +34,7 @@ func scopeTeam(teamID, after, upTo string) recipientScope {
 	}
 }
 
-// emailsTo returns the emails in a scope that have the given address among their recipients. First, the stored
+// emailsTo returns the emails in the given scope that have the address among their recipients. First, the stored
 // spellings of the address are looked up, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
@@ -84,7 +84,7 @@ func replaceInEmail(ctx context.Context, tx *db.Tx, a erasure.Address, teamID, e
 		teamID).
 		Scan(&recipients, &subject, &tags)
 	if errors.Is(err, db.ErrNoRows) {
-		return nil // the email has been deleted since it was found
+		return nil // the email was deleted after it was found
 	}
 	if err != nil {
 		return fmt.Errorf("read the recipients of email %s: %w", emailID, err)

@@ -50,7 +50,7 @@ func getAttachment(ctx context.Context, r db.Reader, teamID, emailID, attachment
 	return a, nil
 }
 
-// messageInRow reads the row of a raw message. The result blobKey is the key of the blob with the rest of the message,
+// messageInRow reads the row of a raw message. The second result is the key of the blob with the rest of the message,
 // or "" if the row contains the whole message.
 func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (text []byte, blobKey string, err error) {
 	err = r.QueryRow(ctx, `SELECT content, blob_key FROM email_messages WHERE email_id = $1 AND team_id = $2`, emailID,
@@ -65,8 +65,8 @@ func messageInRow(ctx context.Context, r db.Reader, teamID, emailID string) (tex
 	return text, blobKey, nil
 }
 
-// usedBlobs returns those keys to which an email, of any team, refers. SweepFiles calls it. The slice names contains
-// the keys without their prefix. If a message has no row, the name is the id of its email.
+// usedBlobs returns the keys that are used by an email of any team. SweepFiles calls it. The slice names contains the
+// keys without their prefix. If a message has no row, the name is the id of its email.
 func usedBlobs(ctx context.Context, r db.Reader, keys, names []string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT blob_key FROM email_attachments WHERE blob_key = ANY($1) AND blob_key <> ''
 		UNION ALL SELECT blob_key FROM email_messages WHERE blob_key = ANY($1) AND blob_key <> ''

@@ -34,8 +34,8 @@ func isSettled(column string) string {
 		settled)
 }
 
-// contentRows returns an SQL expression for how many rows an email's content counts as. The database can compute this
-// number without reading the content.
+// contentRows returns an SQL expression for the number of rows as which an email's content is counted. The database can
+// compute this number without reading the content.
 func contentRows(column string) string {
 	return fmt.Sprintf(`((SELECT COUNT(*) FROM email_attachments a WHERE a.email_id = %[1]s)
 		+ COALESCE((SELECT (OCTET_LENGTH(b.html) + OCTET_LENGTH(b.body_text)) / %[2]d
@@ -66,7 +66,7 @@ var (
 		ORDER BY o.email_id`
 )
 
-// removable is an email that may be deleted entirely or in part.
+// removable is an email that may be deleted, entirely or in part.
 type removable struct {
 	id      string
 	settled bool
@@ -100,7 +100,7 @@ func timelinesBetween(ctx context.Context, r db.Reader, teamID string, after, up
 	return db.Collect(rows, err, scanRemovable)
 }
 
-// bodiesUntil returns the id of the last email up to which a team's bodies have been deleted, or "" if none have been
+// bodiesUntil returns the id of the email up to which a team's bodies have been deleted, or "" if none have been
 // deleted.
 func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID string, err error) {
 	err = r.QueryRow(ctx, `SELECT email_id FROM email_bodies_until WHERE team_id = $1`, teamID).Scan(&emailID)
@@ -110,7 +110,7 @@ func bodiesUntil(ctx context.Context, r db.Reader, teamID string) (emailID strin
 	return emailID, err
 }
 
-// setBodiesUntil stores the id that bodiesUntil will return, and records the skipped emails, whose bodies must be
+// setBodiesUntil stores the id for later calls to bodiesUntil, and records the skipped emails, whose bodies must be
 // deleted later.
 func setBodiesUntil(ctx context.Context, tx *db.Tx, teamID, emailID string, left []string) {
 	tx.Queue(ctx, `INSERT INTO email_bodies_until (team_id, email_id) VALUES ($1, $2) ON CONFLICT (team_id) DO UPDATE
@@ -169,8 +169,8 @@ func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []strin
 		teamID, emailIDs)
 }
 
-// contentsOf reads the emails that are recorded as the first users of the given contents. It returns a map from email
-// id to content id.
+// contentsOf reads the emails that are recorded as the first users of the given contents. The result maps email ids to
+// content ids.
 func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
 	var firsts []string
 	for _, u := range all {

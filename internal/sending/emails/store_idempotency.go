@@ -8,7 +8,7 @@ import (
 )
 
 // idempotencyKey returns the payload hash and the encoded answer that are stored with a key, and the time at which the
-// key was stored. If the key is not stored, the error is db.ErrNoRows.
+// key was stored. If the key is not stored, idempotencyKey returns db.ErrNoRows.
 func idempotencyKey(ctx context.Context, r db.Reader, teamID, scope, key string) (hash, response string,
 	created time.Time, err error) {
 	var at int64
@@ -26,7 +26,7 @@ func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Id
 		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, key.Scope, key.Key, key.Hash, response, tx.Now().UnixMicro())
 }
 
-// deleteExpiredKeys deletes the expired idempotency keys of all teams.
+// deleteExpiredKeys deletes all teams' expired idempotency keys.
 func deleteExpiredKeys(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < $1`, tx.Now().Add(-keyLifetime).UnixMicro())
 	return err

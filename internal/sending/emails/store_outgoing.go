@@ -7,8 +7,8 @@ import (
 )
 
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body row. No team id is
-// needed, because readOutgoing is called for a delivery job. The error is db.ErrNoRows if the email does not exist or
-// its team was deleted.
+// needed, because readOutgoing is called for a delivery job. If the email does not exist or its team was deleted,
+// readOutgoing returns db.ErrNoRows.
 func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing) (own bool, err error) {
 	r := &o.row
 	var variables string

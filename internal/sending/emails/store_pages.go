@@ -12,10 +12,10 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
-// lateness is the maximum by which the time in an email's id may be later than the time when the email was accepted.
+// lateness is how much later the time in an email's id may be than the time at which the email was accepted.
 const lateness = time.Hour
 
-// emailsWithin selects a team's emails within a time range. The bounds on the id let the database use the index. The
+// emailsWithin selects a team's emails within a time range. With bounds on the id, the database can use the index. The
 // bounds on the time are exact.
 func emailsWithin(teamID string, within Span) page.Select {
 	s := page.Select{Text: `SELECT ` + emailColumns + ` FROM emails e WHERE e.team_id = $1`, ID: "e.id",
@@ -84,7 +84,7 @@ func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Add
 		if err != nil {
 			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
 		}
-		for _, e := range chunk { // The address may occur twice in the email, or only a similar address may occur.
+		for _, e := range chunk { // an email may contain the address twice, or only a similar address
 			is := func(to Recipient) bool { return a.Is(to.Address) }
 			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
 				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})

@@ -15,7 +15,7 @@ import (
 )
 
 // bounceTarget reads an email and its recipients for a bounce or a complaint. The team is not known beforehand, because
-// a report contains only the signed return path or the Message-ID. The email determines the team.
+// a report contains only the signed return path or the Message-ID. The team is therefore determined from the email.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string
@@ -71,8 +71,8 @@ func headersOf(ctx context.Context, r db.Reader, teamID, emailID string) ([]mess
 	return f.decode()
 }
 
-// fieldColumns lists the columns that are scanned into a fields value. The query must join the email e with
-// fieldTables.
+// fieldColumns lists the columns that are scanned into a fields value. The query must join the table emails, with the
+// alias e, to fieldTables.
 const (
 	fieldColumns = `COALESCE(c.headers, ''), e.variables, COALESCE(b.headers, '')`
 	fieldTables  = ` LEFT JOIN email_bodies b ON b.email_id = e.id LEFT JOIN contents c ON c.id = e.content_id`

@@ -35,7 +35,7 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 }
 
 // takeScheduled changes the state of a scheduled email if it is due at or before the given time. If Cancel and the
-// release job run concurrently, takeScheduled succeeds for only one of them; for the other, it returns nil.
+// release job run concurrently, takeScheduled succeeds for only one of them and returns nil for the other.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
 	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=

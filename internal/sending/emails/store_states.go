@@ -13,8 +13,8 @@ import (
 // updates all recipients of the email.
 //
 // An open or a click changes a recipient's state only after delivery, because some hosts follow the links in an email
-// before they accept the message. If an open before delivery changed the state, the recipient would count as settled,
-// and the email would not be sent. For a message with several recipients, an open or a click specifies no recipient and
+// before they accept the message. If an open changed the state before delivery, the recipient would count as settled
+// and would not receive the email. For a message with several recipients, an open or a click specifies no recipient and
 // changes no recipient's state.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
@@ -45,12 +45,12 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 		rank[to])
 }
 
-// advanceUnmailed sets the final state of an email if it will be sent to none of its recipients. If a recipient was
+// advanceUnmailed sets the final state of an email that will be sent to none of its recipients. If a recipient was
 // excluded because of a topic, the email fails. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 	// Two transactions may each settle one of the last two recipients. This statement makes the second transaction wait
-	// for the first one, so that the next statement sees the changes that the first one made. A statement that matches no
-	// row would not wait.
+	// for the first one, so that the next statement sees the changes that the first one made. If the statement matched no
+	// row, it would not wait.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
 		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END

@@ -54,7 +54,7 @@ func TestAttemptIsKept(t *testing.T) {
 	})
 }
 
-// Exists, TextSize, TeamsOf and References return data about an email without reading its text.
+// Exists, TextSize, TeamsOf and References return data about an email without reading its bodies.
 func TestWhatIsAskedOfEmails(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -119,7 +119,7 @@ func TestWhatIsAskedOfEmails(t *testing.T) {
 	})
 }
 
-// First returns true once per event type and recipient, and only for addresses that are recipients.
+// First returns true only once per event type and recipient, and only if the address is a recipient.
 func TestReportHistory(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		ctx := t.Context()
@@ -152,7 +152,7 @@ func TestReportHistory(t *testing.T) {
 }
 
 // An event without a recipient changes the state of all recipients of the email. The event email.sent does not change
-// the recipients' states, because delivery to some recipients may not have been tried.
+// the recipients' states, because delivery to some recipients may not have been tried yet.
 func TestEventsOfTheWholeEmail(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		emailID := f.Send(hello("a@one.example", "b@two.example"))
@@ -310,7 +310,7 @@ func TestAttachmentsThatCannotBeKept(t *testing.T) {
 	})
 }
 
-// If a stored attachment is truncated, composing the email fails, and no incomplete file is sent.
+// If a stored attachment is truncated, the email cannot be composed, so no incomplete file is sent.
 func TestAttachmentThatWasCut(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := hello("a@one.example")
@@ -404,7 +404,7 @@ func TestKeyTakenByAnotherNode(t *testing.T) {
 	})
 }
 
-// A job ends if its email does not exist or if no work remains.
+// A job ends if its email does not exist or if nothing remains to be done.
 func TestJobsOfNoEmail(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		path := hello("a@one.example")
@@ -462,7 +462,7 @@ func TestRescheduleMovesTheJob(t *testing.T) {
 	})
 }
 
-// If no rows can be deleted, the delete operations write nothing.
+// If there are no rows to delete, the delete operations write nothing.
 func TestNothingToRemove(t *testing.T) {
 	eachTraced(t, func(t *testing.T, f *fixture, trace *dbtest.Trace) {
 		ctx, team := t.Context(), f.Acme.TeamID
@@ -508,7 +508,7 @@ func TestNothingToRemove(t *testing.T) {
 	})
 }
 
-// If a row contains an invalid number, reading it returns an internal error instead of zero.
+// If a row contains an invalid number, a read returns an internal error instead of zero.
 func TestNumbersThatCannotBeRead(t *testing.T) {
 	d := dbtest.SQLite(t) // PostgreSQL takes none
 	f := newFixture(t, d)

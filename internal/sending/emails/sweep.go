@@ -13,8 +13,8 @@ import (
 
 const (
 	// filePrefix is the prefix of the blob keys for attachments. A key has the form attachments/<blob id>. Before schema
-	// version 21, the form was attachments/<email id>/<attachment id>. Only the database rows show to which email a key
-	// belongs.
+	// version 21, the form was attachments/<email id>/<attachment id>. The key does not contain the email's id, so only
+	// the database rows show to which email a key belongs.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and it is deleted after its email, so a crash in between leaves
 	// content that belongs to no email. SweepFiles deletes such content when it is older than the longest possible
@@ -105,7 +105,7 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek searches for the first email that uses the given content. The result at is the id of the first email, or of the
+// seek searches for the first email that uses the given content. The first result is the id of that email, or of the
 // email at which the search stopped after its maximum number of steps. If no email uses the content, seek returns end
 // == true.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {

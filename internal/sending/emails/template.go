@@ -21,7 +21,7 @@ type templateVersion struct {
 
 // draft resolves the email's template and then checks the email.
 func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool) (*draft, error) {
-	if len(in.To) > 0 { // without recipients, check returns a fault, and no look-up is needed
+	if len(in.To) > 0 { // if there are no recipients, check returns a fault, so no look-up is needed
 		if _, err := s.resolveTemplate(ctx, teamID, &in); err != nil {
 			return nil, err
 		}
@@ -30,8 +30,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses if the request leaves them out. The result is the content of the published version. If the email
-// has no template, or the request has an error that check will return, resolveTemplate returns nil.
+// reply-to addresses if the request leaves them out. The returned content is that of the published version. If the
+// email has no template, or the request has an error that check will return, resolveTemplate returns nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
 		return nil, nil

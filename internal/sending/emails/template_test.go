@@ -49,7 +49,7 @@ func (s *stencil) published(n templates.NewTemplate) string {
 	return made.ID
 }
 
-// tea returns an email with the template order and only the required fields.
+// tea returns an email that uses the template order and has only the required fields.
 func tea() emails.Send {
 	return emails.Send{To: []string{"bob@one.example"}, HasTemplate: true, TemplateID: "order",
 		Variables: map[string]scalar.Value{"ITEM": scalar.OfText("Tea")}}
@@ -261,7 +261,7 @@ func TestEmailOutlivesItsTemplate(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		old := func() { // makes shared content look as if it had not been used for a day; the age of emails does not change
+		old := func() { // makes shared content look unused for a day, without changing the age of emails
 			s.change(`UPDATE contents SET used_at = used_at - 86400000000`)
 		}
 		s.change(`UPDATE contents SET used_at = used_at - 86400000000 WHERE html LIKE '%nobody%'`)

@@ -14,13 +14,14 @@ import (
 // to the topic. Each recipient of an email with a topic therefore gets a separate message. Subscriptions are looked up
 // when the email is accepted, when a scheduled email is released, and before later delivery attempts.
 
-// refusals maps each address, in lower case, to which email about the topic may not be sent, to the reason.
+// refusals lists the addresses to which an email may not be sent. The keys are addresses in lower case, and the values
+// are reasons.
 type refusals map[string]contacts.Refusal
 
 // refusals looks up the addresses to which email about a topic may not be sent. If the email has no topic, refusals
 // looks up the addresses to which broadcasts and automations may not send email. If the email has a contact, the
-// subscriptions of that contact are used, not those of the addresses. Of the email, only the ids of the team, topic,
-// broadcast and contact are used. For an unknown topic, refusals returns an Invalid fault.
+// subscriptions of that contact are used, not those of the addresses. Of the fields in e, refusals uses only the ids of
+// the team, topic, broadcast and contact. For an unknown topic, refusals returns an Invalid fault.
 func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []string) (refusals, error) {
 	switch {
 	case !e.canUnsubscribe():
@@ -32,7 +33,7 @@ func (s *Service) refusals(ctx context.Context, r db.Reader, e *Email, keys []st
 }
 
 // currentRefusals is like refusals, but for an email that was accepted earlier. If the email's topic has been deleted
-// in the meantime, the email may be sent to no recipient.
+// in the meantime, the email may not be sent to any recipient.
 func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) (refusals, error) {
 	refused, err := s.refusals(ctx, s.DB.Reader, e, keys)
 	if fault.KindOf(err) == fault.Invalid {
@@ -44,7 +45,7 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 	return refused, err
 }
 
-// topics caches which topics exist, while a batch is checked.
+// While a batch is checked, topics caches which topics exist.
 type topics map[string]error
 
 // check returns an Invalid fault if the team has no topic with the given id. The topic id "" means no topic and is

@@ -14,7 +14,7 @@ type TrackedEmail struct {
 
 	ContactID string // the recipient's contact; "" for none
 
-	// To maps positions in the envelope to the requested recipients.
+	// To maps envelope positions to the requested recipients.
 	To map[int]TrackedRecipient
 }
 
@@ -58,8 +58,8 @@ func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []str
 	return trackedEmails(ctx, r, emailIDs, wanted)
 }
 
-// EventSummaries returns the summaries of emails that are included in their events, as a map keyed by email id. Emails
-// that do not exist are left out.
+// EventSummaries returns summaries of the given emails for inclusion in their events, as a map keyed by email id.
+// Emails that do not exist are left out.
 func (s *Service) EventSummaries(ctx context.Context, r db.Reader, teamID string,
 	emailIDs []string) (map[string]*events.Email, error) {
 	return eventSummaries(ctx, r, teamID, emailIDs)

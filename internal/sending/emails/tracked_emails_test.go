@@ -13,8 +13,8 @@ import (
 )
 
 // An open or a click changes the state of a recipient only if the message was delivered. If events are recorded
-// together, their order does not matter. An open or a click without a recipient changes no recipient's state. If events
-// for many emails are recorded together, the state of every email changes.
+// together, their order does not matter. An open or a click without a recipient does not change any recipient's state.
+// If events for many emails are recorded together, the state of each email is updated.
 func TestOpensAdvanceWhoHasTheEmail(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		const ann, bob = "ann@one.example", "bob@two.example"

@@ -89,7 +89,8 @@ func BenchmarkFill(b *testing.B) {
 	}
 }
 
-// BenchmarkFillOwn finds and rewrites the links in a body of 60 KB that the email does not share, for one recipient.
+// BenchmarkFillOwn finds and rewrites the links in a body of 60 KB, for one recipient. The body is not shared with
+// other emails.
 func BenchmarkFillOwn(b *testing.B) {
 	s := tokenService(b)
 	c, values := compiled(40)

@@ -178,7 +178,7 @@ func TestTrackedEmail(t *testing.T) {
 	})
 }
 
-// An email without tracking has one delivery job per destination, and its links are not rewritten.
+// If an email is not tracked, it has one delivery job per destination, and its links are not rewritten.
 func TestNotTracked(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -255,7 +255,7 @@ func TestTrackedLater(t *testing.T) {
 	})
 }
 
-// Tracked emails that are scheduled or have attachments to fetch also have one delivery job per recipient.
+// Tracked emails have one delivery job per recipient even if they are scheduled or have attachments to fetch.
 func TestTrackedAtItsTime(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)
@@ -341,8 +341,8 @@ func TestOpenedBeforeDelivered(t *testing.T) {
 	})
 }
 
-// If an email is opened before its first delivery outcome, email.sent is still recorded exactly once, and the email's
-// state becomes opened only after delivery.
+// If an email is opened before its first delivery outcome is recorded, email.sent is still recorded exactly once. The
+// email's state becomes opened only after delivery.
 func TestOpenedBeforeSent(t *testing.T) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		tracking(n, true, true)

@@ -110,7 +110,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// If content cannot currently be read, the error is a fault of kind Unavailable, so that the client retries. Errors
+// If content cannot currently be read, the error is a fault of kind Unavailable, so that the client will retry. Errors
 // about lost content and invalid requests are returned unchanged.
 func TestUnreadable(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
@@ -175,7 +175,7 @@ func TestDeliveryPayload(t *testing.T) {
 	}
 }
 
-// A message requires SMTPUTF8 only if an address or the message contains non-ASCII characters.
+// A message requires SMTPUTF8 only if the message or one of its addresses contains non-ASCII characters.
 func TestNeedsUTF8(t *testing.T) {
 	for _, c := range []struct {
 		flags int
@@ -219,7 +219,8 @@ func TestStripNUL(t *testing.T) {
 	}
 }
 
-// A node executes only one request at a time per idempotency key. After the request, the key can be used again.
+// A node executes only one request at a time per idempotency key. After the request has ended, the key can be used
+// again.
 func TestRunningKeys(t *testing.T) {
 	r := running{m: map[string]bool{}}
 	for i, enters := range []bool{true, false, false} {

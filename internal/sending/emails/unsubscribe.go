@@ -23,7 +23,7 @@ var unsubscribePlaceholder = regexp.MustCompile(
 // or, if it has no topic, to all of the team's broadcasts and automations. The zero value is used for messages without
 // unsubscribe links and for messages with several recipients.
 type unsubscribeInfo struct {
-	url string // URL of the recipient's subscription page; it also accepts the POST request of RFC 8058
+	url string // URL of the recipient's subscription page; also accepts POST requests as defined in RFC 8058
 	id  string // list identifier for List-Id (RFC 2919)
 }
 
@@ -36,7 +36,7 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	}
 	to, err := message.ParseAddress(o.To[0])
 	if err != nil {
-		return l // Compose reports the error
+		return l // the error is reported by Compose
 	}
 	l.url = s.c.PublicURL + "/unsubscribe/" + s.Contacts.Token(contacts.Link{TeamID: e.TeamID, EmailID: e.ID,
 		TopicID: e.TopicID, ContactID: e.ContactID, Address: to.Key()})
@@ -47,7 +47,7 @@ func (s *Service) unsubscribeInfo(o *Outgoing) (l unsubscribeInfo) {
 	return l
 }
 
-// maxListID is the maximum length of a List-Id in bytes (RFC 2919 section 2).
+// maxListID is the maximum length of a List-Id, in bytes (RFC 2919 section 2).
 const maxListID = 255
 
 // fields returns the header fields to add so that recipients can unsubscribe. Fields specified by the sender are not
@@ -119,6 +119,6 @@ func (l unsubscribeInfo) values(v render.Values) render.Values {
 	}
 	filled := render.Values{}
 	maps.Copy(filled, v)
-	filled[render.UnsubscribeURL] = l.url // package render maps the placeholder's other names to this name
+	filled[render.UnsubscribeURL] = l.url // package render maps all other names of this placeholder to this one
 	return filled
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// draft is a Send that has passed all checks that need no look-up.
+// draft is a Send that has passed all checks that do not require a look-up.
 type draft struct {
 	Send
 	id         string // id of the email; created in the transaction that inserts the email
@@ -279,7 +279,8 @@ func (d *draft) texts() (n int64) {
 	return n
 }
 
-// size estimates the size of the composed message, in bytes. In base64 with line breaks, 57 bytes become 78 bytes.
+// size estimates the size of the composed message, in bytes. In base64 with line breaks, every 57 bytes become 78
+// bytes.
 func (d *draft) size() int64 {
 	n := 2048 + d.texts()
 	for _, a := range d.Attachments {

@@ -11,8 +11,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/suppressions"
 )
 
-// If an existing entry blocks the insert and is removed before Add reads it, Add inserts a new entry. SQLite has one
-// writer, so the race between Add and Remove can occur only on PostgreSQL.
+// If an existing entry blocks the insert and is removed before Add reads it, Add inserts a new entry. SQLite has only
+// one writer, so the race between Add and Remove can occur only on PostgreSQL.
 func TestAddBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}
@@ -52,7 +52,7 @@ func TestAddBesideRemove(t *testing.T) {
 	}
 }
 
-// Two concurrent removals of the same entry delete it once and record one event.
+// If the same entry is removed twice concurrently, it is deleted once, and one event is recorded.
 func TestRemoveBesideRemove(t *testing.T) {
 	d, trace := dbtest.PostgresTraced(t)
 	recorder, h := &events.Recorder{}, heard{}

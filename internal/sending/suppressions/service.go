@@ -23,8 +23,8 @@ type Service struct {
 // New returns the service. The caller must also register the service as a listener with the event recorder.
 func New(d *db.DB, recorder *events.Recorder) *Service { return &Service{d, recorder} }
 
-// Add suppresses addresses manually and returns their entries in the order of the addresses. Addresses that are already
-// suppressed keep their existing entries.
+// Add adds manual suppressions for the given addresses and returns their entries in the same order. Addresses that are
+// already suppressed keep their existing entries.
 func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([]Suppression, error) {
 	keys := make([]string, len(addresses))
 	for i, text := range addresses {
@@ -74,7 +74,7 @@ func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppressio
 	return n, fmt.Errorf("add a suppression: its address was listed and removed %d times meanwhile", addTries)
 }
 
-// normal parses an address and returns its stored form, in lower case.
+// normal parses an address and returns the form in which it is stored, in lower case.
 func normal(field, text string) (string, error) {
 	if text == "" {
 		return "", fault.MissingField(field)

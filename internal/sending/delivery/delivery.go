@@ -114,9 +114,9 @@ var defaultSchedule = []time.Duration{time.Minute, 5 * time.Minute, 15 * time.Mi
 	4 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour, 8 * time.Hour}
 
 const (
-	// memory is the maximum total size, in bytes, of the messages held in memory. A message that exceeds this limit is
-	// sent while no other message is in memory. Each team must leave as much memory free as it uses, which leaves enough
-	// for another team's largest email.
+	// memory is the maximum total size, in bytes, of the messages held in memory. A message that is larger than the
+	// constant memory is sent while no other message is in memory. Each team must leave as much memory free as it uses,
+	// which leaves enough for another team's largest email.
 	memory      = 256 << 20
 	memoryGreed = 1
 	// lease is long enough for the waits before an SMTP conversation and for the conversation itself. A job must not lose

@@ -18,8 +18,8 @@ const (
 	plaintextFor = time.Hour        // how long a failed TLS handshake is remembered
 	hostsMax     = 10_000
 	// dialsMax is the maximum number of concurrent dials to an address that answered recently. Any other address is dialed
-	// by one message at a time. Meanwhile, other messages for the address wait for the result without holding a
-	// connection.
+	// by one message at a time. While an address is being dialed, other messages for it wait for the result without
+	// holding a connection.
 	dialsMax = 8
 )
 
@@ -89,8 +89,8 @@ func newHosts(full int) *hosts {
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
-// useShares restricts this node to its shares of the limits. Connections in the pool p count against these shares. Call
-// useShares before any other method.
+// useShares restricts this node to its shares of the limits. Connections in the pool p count against this node's
+// shares. Call useShares before any other method.
 func (h *hosts) useShares(shares *nodelimits.Shares, p *pool) {
 	h.shares, h.pool = shares, p
 	limit := func(string) int { return h.full }

@@ -11,7 +11,7 @@ import (
 )
 
 // idleMax is how long an idle connection is kept open. Mail hosts expect clients to close idle connections. The
-// connections of a busy lane are never idle for that long.
+// connections of a busy lane are never idle for as long as idleMax.
 const idleMax = 15 * time.Second
 
 // poolKey is the address and TLS mode of a connection. A message may reuse an idle connection only if both match.

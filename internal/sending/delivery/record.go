@@ -49,9 +49,9 @@ func (s *Service) record(ctx context.Context, t *try, out outcome) ([]verdict, e
 }
 
 // nextWait returns the wait before a job's next try, and whether the schedule is exhausted. The schedule is exhausted
-// after its last try, but not until three quarters of its total time have passed. Without this minimum, a job could end
-// early, because tries that contacted no host also count. Even with fewer tries, a job ends after one and a half times
-// the total time plus one hour.
+// after its last try, but not until three quarters of its total time have passed. Without a minimum time, a job could
+// end early, because tries that contacted no host also count. Even with fewer tries, a job ends after one and a half
+// times the total time plus one hour.
 func nextWait(schedule []time.Duration, j jobs.Job, now time.Time) (wait time.Duration, exhausted bool) {
 	var total time.Duration
 	for _, d := range schedule {

@@ -14,9 +14,9 @@ const suppressionsMaxAge = 30 * time.Second
 
 // dropSuppressed removes recipients that have been suppressed since the last look-up: manually, after a bounce of
 // another email, or after a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. The
-// suppressions are checked before a message is composed and again before it is sent, because minutes may pass in
-// between. If all recipients were removed, dropSuppressed finishes the job and returns false. If the email's broadcast
-// is paused or canceled, dropSuppressed removes all recipients and returns false.
+// suppressions are checked before a message is composed and again before it is sent, because several minutes may pass
+// in between. If all recipients were removed, dropSuppressed finishes the job and returns false. If the email's
+// broadcast is paused or canceled, dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil

@@ -8,7 +8,7 @@ import (
 
 const (
 	// stallAfter is how long a window's conversations may go without any answer before they count as stalled. No
-	// conversation begins while other conversations are stalled. Most content filters answer faster than this.
+	// conversation begins while other conversations are stalled. Most content filters answer in less than 30 seconds.
 	stallAfter = 30 * time.Second
 	// slowMax is the maximum number of concurrent conversations with a host whose answers take longer than stallAfter.
 	slowMax = 4

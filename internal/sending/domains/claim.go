@@ -438,8 +438,8 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 		DomainID: d.ID, Data: d})...)
 }
 
-// These are templates for the notices to owners. The domain and a time are filled in. In notices sent after the proof
-// is found, the value of the TXT record is also filled in.
+// These are templates for the notices to owners. Each template is filled in with the domain and a time. In notices sent
+// after the proof is found, the value of the TXT record is also filled in.
 const (
 	claimNotice = "Another team has claimed the domain %s, which your team has added here.\n\nThe other team gets the " +
 		"domain only if it proves control of the domain's DNS with a record there until %s. If your team uses the " +

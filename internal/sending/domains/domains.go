@@ -7,9 +7,9 @@
 // to failed if it is not found within 72 hours. The 72 hours for a record begin when the record is first looked up or
 // when the domain's owner requests verification. If a capability is enabled later, its records therefore have their own
 // 72 hours. A verified record that disappears has the state temporary_failure for up to 72 hours, during which the
-// domain still works. If it is still missing after that, its state becomes failed. The records for one capability form
-// a group. The status of a domain is derived from the states of its groups. The function [judge], which has no side
-// effects, computes the states of the records and the status of the domain.
+// domain still works. If the record is still missing after 72 hours, its state becomes failed. The records for one
+// capability form a group. The status of a domain is derived from the states of its groups. The function [judge], which
+// has no side effects, computes the states of the records and the status of the domain.
 //
 // # Proof
 //

@@ -149,7 +149,7 @@ func TestADomainOutlivesOurErrors(t *testing.T) {
 }
 
 // failing is an event listener that returns an error the first few times that a domain becomes verified. The field left
-// is the number of remaining failures.
+// is the number of errors that remain to be returned.
 type failing struct{ left int }
 
 func (f *failing) Recorded(_ context.Context, _ *db.Tx, all []events.Event) error {

@@ -130,8 +130,8 @@ func TestDeadDomainsHoldUpNobodyElse(t *testing.T) {
 	})
 }
 
-// Older releases enqueued look-up jobs without a separate lane for each team. The upgrade moves these jobs into the
-// teams' lanes, where workers handle them.
+// Older releases enqueued look-up jobs without a separate lane for each team. The upgrade moves old look-up jobs into
+// the teams' lanes, where workers handle them.
 func TestLookUpsOfBefore(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dom := domains.Domain{}

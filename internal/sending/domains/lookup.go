@@ -107,8 +107,8 @@ func sameSPF(text, want string) bool {
 	return false
 }
 
-// sameDKIM reports whether two DKIM records have the same public key. The order and spacing of their tags do not matter
-// (RFC 6376 section 3.6.1).
+// sameDKIM reports whether two DKIM records have the same public key. The order and spacing of the tags in a DKIM
+// record do not matter (RFC 6376 section 3.6.1).
 func sameDKIM(text, want string) bool {
 	key := dkimTag(want, "p")
 	return key != "" && dkimTag(unquoted(text), "p") == key

@@ -66,7 +66,7 @@ func TestLookUpWithoutDatabase(t *testing.T) {
 }
 
 // Two look-ups are tested: the one that finds a claim's proof and the one that transfers the domain. If the database
-// fails during one of them, either all changes are recorded or none.
+// fails during one of these look-ups, either all changes are recorded or none.
 func TestClaimWithoutDatabase(t *testing.T) {
 	for name, want := range map[string]domains.ClaimStatus{"proof": domains.ClaimVerified,
 		"handing over": domains.ClaimCompleted} {

@@ -40,8 +40,8 @@ func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
 }
 
 // receiverAt looks up the host both among the domains and among the return-path hosts. If the host is one team's domain
-// and another team's return-path host, the return-path host takes precedence as long as its domain may send. Only rows
-// that were written before names were registered can cause such a conflict between a domain and a return-path host.
+// and another team's return-path host, the return-path host takes precedence as long as its domain may send. A conflict
+// between a domain and a return-path host can be caused only by rows that were written before names were registered.
 func receiverAt(ctx context.Context, r db.Reader, host string) (Receiver, error) {
 	label, parent, _ := strings.Cut(host, ".")
 	all, err := domainsNamed(ctx, r, host, parent)

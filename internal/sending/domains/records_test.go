@@ -52,8 +52,8 @@ func TestLookUpOne(t *testing.T) {
 	}
 }
 
-// Look-ups become less frequent over time. The time starts at the owner's request or when the latest record became
-// pending, whichever is later.
+// Look-ups become less frequent over time. The relevant time starts at the owner's request or when the latest record
+// became pending, whichever is later.
 func TestRecheckAfter(t *testing.T) {
 	for _, c := range []struct {
 		waited time.Duration

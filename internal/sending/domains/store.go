@@ -102,8 +102,8 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
-// domainsNamed returns all domains, of any team, that have one of the names, as a map keyed by name. No team id is
-// required, because an incoming message specifies only a host.
+// domainsNamed returns all domains, of any team, that have one of the names, as a map keyed by name. domainsNamed does
+// not require a team id, because an incoming message specifies only a host.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	rows, err := r.Query(ctx, selectNamed, names)
 	all, err := db.Collect(rows, err, scan)
@@ -137,7 +137,7 @@ const selectNamesOfOthers = `SELECT name, host FROM domain_names WHERE team_id <
 	AND name = ANY($3)`
 
 // namesOfOthers returns the names that belong to other teams. The parameter but is the id of a domain whose names are
-// left out. In the returned map, the value is true for hosts and false for domains.
+// left out. In the map that namesOfOthers returns, the value is true for hosts and false for domains.
 func namesOfOthers(ctx context.Context, r db.Reader, teamID, but string, names []string) (map[string]bool, error) {
 	rows, err := r.Query(ctx, selectNamesOfOthers, teamID, but, names)
 	others := map[string]bool{}

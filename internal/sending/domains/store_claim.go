@@ -53,8 +53,8 @@ func openClaims(ctx context.Context, r db.Reader, teamID, name string) ([]Claim,
 
 const selectClaimedSince = `SELECT EXISTS (SELECT 1 FROM domain_claims WHERE name = $1 AND created_at > $2)`
 
-// claimedSince reports whether any team has claimed the name since the given time. In this case, the owner is not
-// notified of a new claim.
+// claimedSince reports whether any team has claimed the name since the given time. If claimedSince returns true, the
+// owner is not notified of a new claim.
 func claimedSince(ctx context.Context, r db.Reader, name string, since time.Time) (found bool, err error) {
 	if err = r.QueryRow(ctx, selectClaimedSince, name, since.UnixMicro()).Scan(&found); err != nil {
 		err = fmt.Errorf("look for claims of %s: %w", name, err)

@@ -3,16 +3,16 @@
 //
 // # Invariants
 //
-// Each email is accepted in one transaction. This transaction writes the email, its bodies and recipients, its first
-// event, its idempotency record, and its jobs. When Send returns without an error, all database rows for the email are
-// on disk.
+// Each email is accepted in one transaction. The transaction that accepts an email writes the email, its bodies and
+// recipients, its first event, its idempotency record, and its jobs. When Send returns without an error, all database
+// rows for the email are on disk.
 //
 // An email has one delivery job for each destination domain. An email that is tracked or has a topic has one delivery
 // job for each recipient. If an email is scheduled, or an attachment must be fetched first, another job enqueues the
 // delivery jobs later. Emails that share content ([Service.Enqueue]) do not have bodies of their own.
 //
-// An accepted email is never lost. Every email ends up delivered, bounced, failed, suppressed or canceled. Until an
-// email reaches one of these states, it has a job.
+// An accepted email is never lost. Every email ends up delivered, bounced, failed, suppressed or canceled. An email has
+// a job until it reaches one of its final states.
 //
 // # States
 //
@@ -22,8 +22,8 @@
 // Each state has a rank; the list above is in order of rank. A state is replaced only by a state with a higher rank.
 // Events may therefore arrive in any order and more than once. Most emails skip most states.
 //
-// The states scheduled, sent and canceled apply only to an email as a whole. Otherwise, the state of an email is the
-// highest-ranked state among its recipients, with two exceptions. An email is suppressed only if all its recipients are
+// The states scheduled, sent and canceled apply only to an email as a whole. Apart from these states, an email has the
+// highest-ranked state of its recipients, with two exceptions. An email is suppressed only if all its recipients are
 // suppressed. An open or a click that cannot be attributed to one recipient changes only the state of the email. A
 // recipient's state becomes opened or clicked only after delivery.
 //

@@ -37,7 +37,7 @@ type Mailing struct {
 	Tags        []Tag
 
 	// If SkipUnmailable is true, Enqueue writes no email for a recipient who is suppressed or to whom the email may not be
-	// sent. The result for this recipient contains the reason.
+	// sent. The reason is given in the result for the skipped recipient.
 	SkipUnmailable bool
 
 	by      teams.Actor

@@ -23,7 +23,8 @@ const (
 	// An email fails if its attachments cannot be fetched in fetchTries tries. If the last try fetched at least one file,
 	// another try follows.
 	fetchTries = 3
-	// fetchersMax is the maximum number of emails whose attachments are fetched concurrently. All teams share this limit.
+	// fetchersMax is the maximum number of emails whose attachments are fetched concurrently. All teams share the limit
+	// fetchersMax.
 	fetchersMax = 64
 	// fetchTime is the time limit for one try to fetch the attachments of one email. Files fetched within the time limit
 	// are kept for later tries.
@@ -32,7 +33,7 @@ const (
 	busyMax = 6 * time.Hour
 	// fetchMemory is the maximum number of bytes that are being fetched and stored at the same time. The limit is needed
 	// because a bucket client may hold a whole file in memory until the file is stored. Each team must leave as much of
-	// this memory free as it uses.
+	// the memory for fetched files free as it uses.
 	fetchMemory = 128 << 20
 )
 
@@ -220,8 +221,9 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 	})
 }
 
-// scheduleFetch finishes a release job and enqueues the fetch job for the same email. At that point, all recipients of
-// the email count against the team's quota. Suppressions are looked up only after the files have been fetched.
+// scheduleFetch finishes a release job and enqueues the fetch job for the same email. When the fetch job is enqueued,
+// all recipients of the email count against the team's quota. Suppressions are looked up only after the files have been
+// fetched.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
 	to, err := pending(ctx, s.DB.Reader, e.ID, "")
 	if err != nil {

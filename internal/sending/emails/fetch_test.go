@@ -252,8 +252,8 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 	})
 }
 
-// If a try fails because of the file store, the files fetched in that try are deleted. If these files were kept, each
-// try would add files to a full store.
+// If a try fails because of the file store, the files fetched in that try are deleted. If fetched files were kept after
+// a failed try, each try would add files to a full store.
 func TestFetchThatCannotBeStoredLeavesNothing(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		tmp := filepath.Join(f.folder, ".tmp") // folder to which blobs are written

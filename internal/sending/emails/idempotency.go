@@ -137,8 +137,8 @@ func deref(a *answer) answer {
 }
 
 // EarlierResult looks for a request that used the idempotency key in the last 24 hours, regardless of its payload, and
-// returns the id of the first resource that it created. If no request used the key in that time, EarlierResult returns
-// "".
+// returns the id of the first resource that it created. If no request used the key in the last 24 hours, EarlierResult
+// returns "".
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {

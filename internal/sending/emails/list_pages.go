@@ -45,8 +45,8 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 }
 
 // ListPageTo returns the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails
-// after the given cursor. Each matching email is returned with only that recipient. The result next is the cursor of
-// the next page, or "" after the last page.
+// after the given cursor. Each matching email is returned with only the matching recipient. The result next is the
+// cursor of the next page, or "" after the last page.
 func (s *Service) ListPageTo(ctx context.Context, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	return emailsPageTo(ctx, s.DB.Reader, teamID, a, after)

@@ -20,11 +20,12 @@ import (
 
 // A raw message is stored in a row. For a large message, the row contains only the prepended header fields and the key
 // of the blob with the rest of the message, submitted/<blob id>. Attachments to a raw message are not stored
-// separately. The blob key of such an attachment is fileMark followed by the number of the file in the message.
+// separately. The blob key of an attachment to a raw message is fileMark followed by the number of the file in the
+// message.
 //
-// A large message stored before schema version 21 has no row. Instead of a row, the blob submitted/<email id> contains
-// the whole message. For such a message, the blob key of an attachment begins with the key of the message, followed by
-// fileMark.
+// A large message stored before schema version 21 has no row. If a message has no row, the blob submitted/<email id>
+// contains the whole message. If a message has no row, the blob key of an attachment begins with the key of the
+// message, followed by fileMark.
 const (
 	rawPrefix = "submitted/"
 	fileMark  = "#"

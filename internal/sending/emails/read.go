@@ -28,7 +28,7 @@ func (s *Service) loadBodies(ctx context.Context, e *Email) error {
 }
 
 // GetWithin is like Get, but it omits the email's own bodies if they are larger than the given number of bytes. The
-// second result is the size of the email's own bodies. Shared content is not counted.
+// second result is the size of the email's own bodies. The size does not include shared content.
 func (s *Service) GetWithin(ctx context.Context, teamID, emailID string, most int) (e Email, size int64, err error) {
 	e, size, err = getEmailWithin(ctx, s.DB.Reader, teamID, emailID, most)
 	if err != nil || size > int64(most) {

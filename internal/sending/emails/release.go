@@ -112,7 +112,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 }
 
 // beginCounted changes an email's state to queued and calls the function do in the same transaction. For a scheduled
-// email, n recipients are counted against the team's quota. If this exceeds the quota, the email fails.
+// email, n recipients are counted against the team's quota. If these recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)

@@ -204,7 +204,7 @@ func TestRemoveBefore(t *testing.T) {
 }
 
 // RemoveBodies deletes only an email's content and keeps its other rows. RemoveSkippedBodies later deletes the content
-// of emails that were not settled before. During all this, no email is read twice.
+// of emails that were not settled before. While content is deleted, no email is read twice.
 func TestRemoveBodies(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -70,7 +70,7 @@ func TestContentsAfterBodyRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	// One of the two contents was last used before the deleted email was created, the other one afterwards. No email uses
-	// either of them now.
+	// either content now.
 	since := f.add(t, news())
 	f.change(`UPDATE contents SET used_at = used_at - 9000000000 WHERE id = $1`, since)
 	if err := f.Emails.SweepContents(ctx); err != nil {
@@ -102,7 +102,7 @@ func TestMailingOfManyPlaceholders(t *testing.T) {
 }
 
 // If the clock is set back, emails accepted afterwards have smaller ids than the first email recorded for the content.
-// SweepContents still keeps the content of these emails until they are settled.
+// Even so, SweepContents keeps the content of emails until they are settled.
 func TestContentsAfterAClockSetBack(t *testing.T) {
 	path := dbtest.SQLiteFile(t)
 	var acme teams.Actor
@@ -153,8 +153,8 @@ func TestContentsAfterAClockSetBack(t *testing.T) {
 	})
 }
 
-// In limited steps, a sweep searches for the first email that uses the content. As long as that email uses the content,
-// later sweeps do not repeat the search.
+// In limited steps, a sweep searches for the first email that uses the content. As long as the email that was found
+// uses the content, later sweeps do not repeat the search.
 func TestSweepContentsInSteps(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFixture(t, d)

@@ -10,8 +10,9 @@ import (
 )
 
 // Snapshot makes the same checks as Send but does not send the email. Snapshot returns the number of recipients and the
-// email in a form that can be sent unchanged later. In this form, the template is rendered and the scheduled time is
-// absolute. The placeholder for the unsubscribe link is not replaced, because each recipient gets a different link.
+// email in a form that can be sent unchanged later. In the returned email, the template is rendered and the scheduled
+// time is absolute. The placeholder for the unsubscribe link is not replaced, because each recipient gets a different
+// link.
 func (s *Service) Snapshot(ctx context.Context, by teams.Actor, in Send) (fixed Send, recipients int, err error) {
 	d, err := s.draft(ctx, by.TeamID, in, false)
 	if err == nil {

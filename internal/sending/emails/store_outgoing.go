@@ -6,9 +6,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. No team id is
-// needed, because readOutgoing is called for a delivery job. If the email does not exist or its team was deleted,
-// readOutgoing returns db.ErrNoRows.
+// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. readOutgoing
+// does not require a team id, because it is called for a delivery job. If the email does not exist or its team was
+// deleted, readOutgoing returns db.ErrNoRows.
 func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing) (own bool, err error) {
 	r := &o.row
 	var variables string

@@ -14,8 +14,9 @@ import (
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
-// bounceTarget reads an email and its recipients for a bounce or a complaint. The team is not known beforehand, because
-// a report contains only the signed return path or the Message-ID. The team is therefore determined from the email.
+// bounceTarget reads an email and its recipients for a bounce or a complaint. The team is not known in advance, because
+// a report contains only the signed return path or the Message-ID. The team is determined from the email to which the
+// report refers.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
 	var from string

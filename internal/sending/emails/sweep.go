@@ -17,12 +17,12 @@ const (
 	// the database rows show to which email a key belongs.
 	filePrefix = "attachments/"
 	// Content is stored before its email is accepted, and it is deleted after its email, so a crash in between leaves
-	// content that belongs to no email. SweepFiles deletes such content when it is older than the longest possible
-	// request.
+	// content that belongs to no email. SweepFiles deletes content that belongs to no email when it is older than the
+	// longest possible request.
 	strayAfter = time.Hour
 )
 
-// These are the limits for one sweep of shared content. The next sweep continues where the previous one stopped.
+// These constants limit one sweep of shared content. The next sweep continues where the previous one stopped.
 const (
 	seekRows    = 1000 // maximum number of emails that one step reads
 	seekSteps   = 100  // maximum number of steps per content
@@ -33,8 +33,8 @@ const (
 // affecting a file stored later.
 func newFileKey() string { return filePrefix + id.New() }
 
-// SweepFiles deletes messages and attachments that belong to no email. Such files remain if the program was killed
-// before it accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
+// SweepFiles deletes messages and attachments that belong to no email. Files without an email remain if the program was
+// killed before it accepted an email or after it deleted one. The scheduler calls SweepFiles periodically.
 func (s *Service) SweepFiles(ctx context.Context) error {
 	before := s.DB.Now().Add(-strayAfter)
 	for _, prefix := range []string{filePrefix, rawPrefix} {
@@ -105,9 +105,9 @@ func (s *Service) sweepContents(ctx context.Context, teamID string) error {
 	}
 }
 
-// seek searches for the first email that uses the given content. The first result is the id of that email, or of the
-// email at which the search stopped after its maximum number of steps. If no email uses the content, seek returns end
-// == true.
+// seek searches for the first email that uses the given content. The first result is the id of the email found, or of
+// the email at which the search stopped after its maximum number of steps. If no email uses the content, seek returns
+// end == true.
 func (s *Service) seek(ctx context.Context, u content.Unused, steps *int) (at string, end bool, err error) {
 	at = u.From
 	for range min(seekSteps, *steps) {

@@ -121,8 +121,8 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 	return removeAddresses(o, keys, refused, refusedEvent), nil
 }
 
-// unmailed reports whether an event means that the email must not be sent to its recipient. Such an event does not make
-// the email fail, because the email's state depends on the other recipients.
+// unmailed reports whether an event means that the email must not be sent to its recipient. If unmailed returns true,
+// the event does not make the email fail, because the email's state depends on the other recipients.
 func unmailed(e *events.Event) bool {
 	if d, ok := e.Data.(*events.Failed); ok {
 		return d.Unmailed

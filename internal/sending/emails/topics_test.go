@@ -20,8 +20,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// topical is a test node on which a team has two topics: news, to which contacts are subscribed by default, and beta,
-// to which they are not.
+// topical is a test node on which a team has two topics. Contacts are subscribed by default to the topic news but not
+// to the topic beta.
 type topical struct {
 	*testnode.Node
 	t          *testing.T
@@ -108,12 +108,12 @@ func (w *topical) deliveries(emailID string) []emails.Delivery {
 	return slices.DeleteFunc(all, func(d emails.Delivery) bool { return d.EmailID != emailID })
 }
 
-// composed returns an email's composed messages, keyed by recipient, with one message per delivery job.
+// composed returns an email's composed messages, one per delivery job, keyed by recipient.
 func (w *topical) composed(emailID string) map[string]string {
 	w.t.Helper()
 	all := map[string]string{}
 	for _, d := range w.deliveries(emailID) {
-		for _, first := range []bool{true, false} { // a retry must compose the same message
+		for _, first := range []bool{true, false} { // a retry must produce the same message
 			d.First = first
 			o, err := w.Emails.Outgoing(w.t.Context(), d)
 			if err != nil {
@@ -133,8 +133,8 @@ func (w *topical) composed(emailID string) map[string]string {
 	return all
 }
 
-// The subscription of each recipient is looked up. Recipients to whom the email may not be sent fail, with the reason.
-// Every other recipient gets a separate message.
+// The subscription of each recipient is looked up. For each recipient to whom the email may not be sent, a failure with
+// the reason is recorded. Every other recipient gets a separate message.
 func TestTopicOfEachRecipient(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {
@@ -167,7 +167,7 @@ func TestTopicOfEachRecipient(t *testing.T) {
 		if err != nil || shown.TopicID != w.news.ID {
 			t.Errorf("the topic shown is %q, %v", shown.TopicID, err)
 		}
-		// The results of the other recipients determine the state of the email.
+		// The state of the email depends on the results for the other recipients.
 		happen := func(kind events.Type, to string) {
 			w.Happen(events.Event{TeamID: w.Acme.TeamID, EmailID: emailID, Type: kind, Recipient: to})
 		}
@@ -178,8 +178,8 @@ func TestTopicOfEachRecipient(t *testing.T) {
 	})
 }
 
-// If the email may be sent to none of its recipients, it fails. If suppressions are the only reason, the email is
-// suppressed instead.
+// If an email may not be sent to any of its recipients, it fails. If suppressions are the only reason why an email is
+// sent to nobody, its state becomes suppressed.
 func TestEmailForNobody(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

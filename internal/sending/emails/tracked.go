@@ -35,7 +35,7 @@ func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Trac
 	return d.Tracking, nil
 }
 
-// onePerRecipient reports whether each recipient of an email gets a separate message, so that the links identify the
+// onePerRecipient reports whether each recipient of an email gets a separate message, whose links identify the
 // recipient who clicked or unsubscribed.
 func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 	if e.TopicID != "" {
@@ -57,8 +57,8 @@ func (s *Service) onePerRecipient(ctx context.Context, e *Email) (bool, error) {
 }
 
 // memoryOfTracking estimates the additional memory, in bytes, needed to compose a tracked email whose text and HTML
-// have the given size. This memory holds a second copy of the HTML, in which links are longer. The estimate assumes at
-// most one link per 32 bytes.
+// have the given size. The additional memory holds a second copy of the HTML, in which links are longer. The estimate
+// is based on at most one link per 32 bytes.
 func memoryOfTracking(texts int64) int64 {
 	const perLink = 256
 	return texts + 2*perLink*min(texts/32, render.MaxLinks)
@@ -109,7 +109,7 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 	return t, nil
 }
 
-// positionOf returns the position in the email's envelope of the message's only recipient.
+// positionOf returns the envelope position of the message's only recipient.
 func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
@@ -121,7 +121,7 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	return position, nil
 }
 
-// html returns the HTML after it is rewritten for tracking.
+// html rewrites HTML for tracking and returns the result.
 func (t *tracker) html(h *render.HTML) string { return h.Track(nil, t.links(), t.pixels()) }
 
 // links returns the function that rewrites links, or nil if clicks are not tracked.

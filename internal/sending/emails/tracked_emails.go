@@ -43,8 +43,8 @@ func (f *TrackedEmail) Recipient(position int) (to TrackedRecipient, ok bool) {
 }
 
 // TrackedEmails returns the emails with the given ids, as a map keyed by id, with the recipients at the given
-// positions. Emails that do not exist are left out. Emails that belong to deleted teams are also left out.
-// TrackedEmails does not require a team id, because the token in a link contains only the email's id.
+// positions. Emails that do not exist are left out. Emails of deleted teams are left out too. TrackedEmails does not
+// require a team id, because the token in a link contains only the email's id.
 func (s *Service) TrackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
 	positions []int) (map[string]*TrackedEmail, error) {
 	wanted := make([]int64, 0, len(positions)+2)

@@ -54,8 +54,8 @@ func (s *Service) Add(ctx context.Context, teamID string, addresses []string) ([
 const addTries = 10
 
 // add returns the suppression entry for an address, and inserts it if it does not exist. On PostgreSQL, an existing
-// entry may block the insert and then be deleted by another transaction before add reads it. If the existing entry has
-// been deleted in this way, add tries again.
+// entry may block the insert but be deleted by another transaction before add reads it. If the existing entry is
+// deleted before add reads it, add tries again.
 func (s *Service) add(ctx context.Context, tx *db.Tx, n Suppression) (Suppression, error) {
 	for range addTries {
 		n.ID, n.CreatedAt = id.At(tx.Now()), tx.Now()
@@ -98,7 +98,7 @@ func (s *Service) List(ctx context.Context, teamID string, origin Origin, p page
 const batchRows = 2000 // maximum number of entries that one call to Batch returns
 
 // Batch returns up to 2,000 of the team's suppressions, newest first, starting after the given cursor. An empty origin
-// means all origins. The result next is the cursor of the next batch, or "" after the last batch.
+// means all origins. The second result is the cursor of the next batch, or "" after the last batch.
 func (s *Service) Batch(ctx context.Context, teamID string, origin Origin, after string) (some []Suppression,
 	next string, err error) {
 	if err := origin.check(); err != nil {

@@ -55,8 +55,8 @@ func deleteByID(ctx context.Context, tx *db.Tx, teamID, id string) (Suppression,
 	return one(tx.QueryRow(ctx, `DELETE FROM suppressions WHERE id = $1 AND team_id = $2 RETURNING `+columns, id, teamID))
 }
 
-// selectList returns a query for all entries on a team's list, or for those with one origin. Each of the two queries
-// has a separate index.
+// selectList returns a query for all entries on a team's list, or for those with one origin. There is a separate index
+// for each of the two queries.
 func selectList(teamID string, origin Origin) page.Select {
 	s := page.Select{Text: `SELECT ` + columns + ` FROM suppressions WHERE team_id = $1`, ID: "id", Args: []any{teamID}}
 	if origin != "" {

@@ -36,7 +36,7 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 	return found, nil
 }
 
-// teamsSuppressing returns the ids of those of the given teams that have suppressed an address.
+// teamsSuppressing returns those of the given team ids whose teams have suppressed an address.
 func teamsSuppressing(ctx context.Context, r db.Reader, teamIDs []string, address string) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT team_id FROM suppressions WHERE team_id = ANY($1) AND address = $2`, teamIDs,
 		address)

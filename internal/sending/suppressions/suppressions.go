@@ -1,18 +1,18 @@
-// Package suppressions manages the suppression list of each team. A team's emails are not sent to addresses on its
-// list.
+// Package suppressions manages the suppression list of each team. A team's emails are not sent to addresses on the
+// team's suppression list.
 //
 // An address is on a team's list at most once, in lower case. If the address is added again, the existing entry is
 // kept. After a complaint, or a hard bounce that concerns the address itself, the address is added in the transaction
 // that records the event. The event and the entry are therefore written together or not at all. An address is never
-// added because of a host's policy, a full mailbox or a bounce from a test address. When an address is removed, this
-// takes effect immediately.
+// added because of a host's policy, a full mailbox or a bounce from a test address. The removal of an address takes
+// effect immediately.
 //
 // The package does not filter recipients. Package emails uses this package to look up which recipients are suppressed.
 package suppressions
 
 import "time"
 
-// Origin is the reason why an address is suppressed.
+// Origin is the reason for which an address is suppressed.
 type Origin string
 
 const (

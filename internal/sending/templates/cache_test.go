@@ -10,7 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 )
 
-// The cache never exceeds its maximum number of names or bytes and has no expired entries after a sweep.
+// The cache never exceeds its limits on names and bytes, and after a sweep it contains no expired entries.
 func TestCacheIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var c cache

@@ -18,7 +18,7 @@ type Comparison struct {
 	TemplateID string
 	A, B       Version
 
-	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the versions differ in the field
+	From, Subject, ReplyTo, HTML, Text, Variables bool // whether the versions differ in this field
 
 	HTMLDiff, TextDiff string // unified diffs from A to B; empty if there is no difference
 }
@@ -62,8 +62,8 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	c.HTMLDiff = unified(names, c.A.HTML, c.B.HTML)
 	c.TextDiff = unified(names, texts[0], texts[1])
 	c.HTML = c.HTMLDiff != ""
-	// If only one of the texts is derived from the HTML, they also count as different, because they would differ after the
-	// next change to the HTML.
+	// If only one of the two texts is derived from the HTML, they count as different even if they are equal, because they
+	// would differ after the next change to the HTML.
 	c.Text = c.TextDiff != "" || !sameText(c.A.Plain, c.B.Plain)
 	return c, nil
 }
@@ -97,6 +97,6 @@ func checkLines(field string, texts ...string) error {
 // unified returns a unified diff of two strings; it runs in O(n log n) time.
 func unified(names [2]string, a, b string) string {
 	d := diff.Diff(names[0], []byte(a), names[1], []byte(b))
-	_, d, _ = bytes.Cut(d, []byte("\n")) // the first line is the diff command
+	_, d, _ = bytes.Cut(d, []byte("\n")) // the first line contains the diff command
 	return string(d)
 }

@@ -19,14 +19,14 @@ const (
 	memoryWait  = 10 * time.Second
 )
 
-// memory limits the memory used for large texts. All teams share it.
+// memory limits the memory used for large texts. All teams share the memory pools.
 type memory struct{ stored, rendered *fairshare.Pool }
 
 func newMemory() memory {
 	return memory{fairshare.New(memoryMax, fairshare.Greed), fairshare.New(memoryMax, fairshare.Greed)}
 }
 
-// reserve reserves memory for texts with the given total size in bytes. If the memory is not available within
+// reserve reserves memory for texts with the given total size, in bytes. If the memory is not available within
 // memoryWait, reserve returns an Unavailable fault.
 func reserve(ctx context.Context, pool *fairshare.Pool, teamID string, size int64) (reservation, error) {
 	if size < memoryLarge {

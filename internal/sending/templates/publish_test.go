@@ -54,7 +54,7 @@ func TestConcurrentChanges(t *testing.T) {
 	})
 }
 
-// When a version is published, this takes effect immediately on the same node, even during concurrent reads.
+// On the node where a version is published, the change takes effect immediately, even during concurrent reads.
 func TestPublishedAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())

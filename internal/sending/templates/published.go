@@ -125,7 +125,7 @@ func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) 
 	return r.published, c.changes, ok && now.Before(r.until)
 }
 
-// put caches a version, unless forget was called after get returned changes. If forget was called in between, the
+// put caches a version, unless forget was called after get returned changes. If forget was called after get, the
 // version may be outdated.
 func (c *cache) put(teamID, name string, p published, changes uint64) {
 	now := time.Now()
@@ -187,7 +187,7 @@ func (c *cache) forget(teamID string) {
 	c.changes++
 }
 
-// weight estimates the memory used by a cached version, in bytes. The estimate is at most about 500 KB.
+// weight estimates the memory used by a cached version, in bytes. The estimate never exceeds about 500 KB.
 func (p *published) weight() int {
 	n := 512
 	for i := range p.variables {
@@ -217,8 +217,8 @@ type RenderOptions struct {
 }
 
 // Render renders a version of a template according to the same rules as an email that is sent with the version. Errors
-// name a member of variables, or the field that is invalid after rendering. If the rendered HTML and text together
-// would exceed 10 MB or the maximum size of an email, Render returns an error before it renders them. The caller must
+// name an invalid member of variables, or the field that is invalid after rendering. If the rendered HTML and text
+// would exceed 10 MB or the maximum size of an email, Render returns an error without rendering them. The caller must
 // close the result.
 func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how RenderOptions) (Rendered, error) {
 	t, v, err := getCurrent(ctx, s.d.Reader, teamID, idOrAlias)

@@ -134,8 +134,8 @@ var ruleCases = []struct {
 		Fallback: scalar.OfNumber(math.Inf(1))}), fault.Invalid, "`variables[0].fallback_value`"},
 }
 
-// Each rule accepts values up to its limit and rejects the next larger value, and the error names the field. A template
-// that is refused is not stored.
+// Each rule accepts values up to its limit and rejects the next larger value, and the error names the field. If a
+// template is refused, it is not stored.
 func TestRules(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		made := 0
@@ -157,7 +157,7 @@ func TestRules(t *testing.T) {
 	})
 }
 
-// The rules also apply to changes to a template. A change that is refused has no effect.
+// The same rules apply when a template is changed. If a change is refused, it has no effect.
 func TestRulesOfChanges(t *testing.T) {
 	each(t, func(t *testing.T, o *office) {
 		o.create(t, order())

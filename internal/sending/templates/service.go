@@ -16,8 +16,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/content"
 )
 
-// triesMax is the maximum number of times that a change is computed if other changes are made concurrently. In each
-// round, at least one of the concurrent changes succeeds.
+// triesMax is the maximum number of times that a change is computed if other changes are made concurrently. Each time
+// that concurrent changes are computed, at least one of them succeeds.
 const triesMax = 100
 
 // Service implements the operations on templates.
@@ -39,7 +39,7 @@ func New(d *db.DB, contents *content.Service, maxEmail int64) *Service {
 	return s
 }
 
-// Create adds a template with a first version, which is not published.
+// Create adds a template with a first version, which is not yet published.
 func (s *Service) Create(ctx context.Context, teamID string, n NewTemplate) (Template, error) {
 	if err := checkName(n.Name); err != nil {
 		return Template{}, err
@@ -77,7 +77,8 @@ func (s *Service) create(ctx context.Context, t Template, text Text, variables [
 	return t, s.taken(err, t.Alias)
 }
 
-// addVersion inserts the next version of a template and makes it the newest version in t. The caller must then store t.
+// addVersion inserts the next version of a template and makes it the newest version in t. The caller must store t
+// afterwards.
 func (s *Service) addVersion(ctx context.Context, tx *db.Tx, t *Template, v *Version) error {
 	c := v.Text.content(t.TeamID)
 	if err := s.contents.Add(ctx, tx, c); err != nil {
@@ -106,8 +107,8 @@ func (s *Service) Get(ctx context.Context, teamID, idOrAlias string) (Template, 
 	return t, v, err
 }
 
-// read loads the content of several versions of a template. The memory reservation for all of them is stored in the
-// first version. The caller must close the first version, even after an error.
+// read loads the content of several versions of a template. The memory for all versions is reserved through the first
+// version. The caller must close the first version, even after an error.
 func (s *Service) read(ctx context.Context, all ...*Version) error {
 	ids := make([]string, len(all))
 	for i, v := range all {
@@ -149,9 +150,9 @@ var errChanged = errors.New("the template was changed since it was read")
 
 // change applies a change to a template. The template and its newest version are read and passed to the function plan,
 // which loads the required content and computes the change. The function plan returns a function that writes the
-// change, or nil if no change is needed. The function write runs in a transaction that has claimed the template. The
-// function write modifies t, which is then stored. If another transaction has changed the template since it was read,
-// change starts over. The result is the template after the change.
+// change, or returns nil if no change is needed. The function write runs in a transaction that has claimed the
+// template. The function write modifies t, which is then stored. If another transaction has changed the template since
+// it was read, change starts over. The returned template includes the change.
 func (s *Service) change(ctx context.Context, teamID, idOrAlias string,
 	plan func(t *Template, v *Version) (write func(tx *db.Tx, t *Template) error, err error)) (Template, error) {
 	for range triesMax {
@@ -333,8 +334,8 @@ func (s *Service) Duplicate(ctx context.Context, teamID, idOrAlias string) (Temp
 	return s.create(ctx, Template{TeamID: teamID, Name: copyName(t.Name)}, v.Text, variables)
 }
 
-// Delete deletes a template and returns its id. Emails that have been accepted with the template do not change. The
-// next Sweep deletes the template's versions.
+// Delete deletes a template and returns its id. Emails that were accepted with the template do not change. The next
+// Sweep deletes the template's versions.
 func (s *Service) Delete(ctx context.Context, teamID, idOrAlias string) (templateID string, err error) {
 	err = s.d.Update(ctx, func(tx *db.Tx) error {
 		t, err := getTemplate(ctx, tx.Reader, teamID, idOrAlias)
@@ -393,8 +394,8 @@ func (s *Service) version(ctx context.Context, t *Template, version string) (v V
 }
 
 // Sweep deletes the versions of deleted templates. If a version was published, Sweep releases its content, which is
-// then deleted after the last email that uses it. The content of other versions is deleted immediately. The caller runs
-// Sweep periodically.
+// deleted once no email uses it. The content of other versions is deleted immediately. The caller runs Sweep
+// periodically.
 func (s *Service) Sweep(ctx context.Context) error {
 	for after := ""; ; {
 		some, err := deletedTemplates(ctx, s.d.Reader, after)
@@ -436,7 +437,7 @@ func (s *Service) clear(ctx context.Context, tx *db.Tx, t *Template) (int64, err
 	return int64(len(ids)), nil
 }
 
-// EraseTeam deletes a team's templates. Package content deletes the content of these templates.
+// EraseTeam deletes a team's templates. Package content deletes the content of a deleted team's templates.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for _, step := range []func(context.Context, *db.Tx, string) (int64, error){eraseVersions, eraseTemplates} {
 		if err := s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return step(ctx, tx, teamID) }); err != nil {

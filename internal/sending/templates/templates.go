@@ -2,16 +2,18 @@
 //
 // # Invariants
 //
-// A version never changes. The content of a version is stored by package content. An email that is accepted with a
-// version therefore keeps its content even if the template is changed or deleted. Changes apply to the newest version:
-// each change to the content or the variables creates a new version. Emails are sent with the published version.
-// Versions are numbered consecutively, starting from 1.
+// A version never changes. Package content stores the content of a version. An email that is accepted with a version
+// therefore keeps its content even if the template is changed or deleted. Changes apply to the newest version: each
+// change to the content or the variables creates a new version. Emails are sent with the published version. Versions
+// are numbered consecutively, starting from 1.
 //
-// Large texts are read and rendered only when memory for them can be reserved; all teams share this memory. A result
-// that may contain large texts has a method Close, which the caller must call when the result is no longer needed.
+// Large texts are read and rendered only when memory for them can be reserved from a pool that all teams share. A
+// result that may contain large texts has a method Close, which the caller must call when the result is no longer
+// needed.
 //
 // Each change increments the template's revision. A change is written only if the template still has the revision on
-// which the change was based, so no change is lost. If the revision is different, the change is computed again.
+// which the change was based, so no change is lost. If the template's revision has changed, the change is computed
+// again.
 //
 // # Failures
 //
@@ -44,9 +46,9 @@ const (
 	maxKey      = 50  // maximum length of a variable's key, in characters
 	maxSubject  = content.MaxSubject
 	maxMailbox  = 2000     // maximum size of an address with its display name, in bytes
-	maxRendered = 10 << 20 // maximum size of the HTML and the text that Render produces, in bytes
-	maxCompared = 2 << 20  // maximum size of the HTML and text of both versions in Compare, in bytes
-	maxLines    = 20_000   // maximum lines per field in both versions in Compare; each uses about 250 bytes of memory
+	maxRendered = 10 << 20 // maximum total size of the HTML and the text that Render produces, in bytes
+	maxCompared = 2 << 20  // maximum total size of the HTML and text of both versions in Compare, in bytes
+	maxLines    = 20_000   // maximum lines per field of both versions in Compare; each line uses about 250 bytes of memory
 )
 
 // Template is a template without its content, which is part of its versions.
@@ -88,7 +90,7 @@ type Version struct {
 	reservation // memory reserved for the content
 }
 
-// Text holds the content of a version. All of its fields may contain placeholders (see package render).
+// Text holds the content of a version. All fields of a Text may contain placeholders (see package render).
 type Text struct {
 	From    string // empty if not specified
 	Subject string // empty if not specified
@@ -97,7 +99,7 @@ type Text struct {
 	Plain   *string // if nil, derived from the HTML; if empty, no text part
 }
 
-// PlainOrConverted returns the plain text part. If no text was specified, this part is derived from the HTML.
+// PlainOrConverted returns the plain text part. If no text was specified, the plain text part is derived from the HTML.
 func (t *Text) PlainOrConverted() string {
 	if t.Plain != nil {
 		return *t.Plain
@@ -145,7 +147,7 @@ type NewTemplate struct {
 	Variables []Declaration
 }
 
-// Change is a request to change a template. A nil field leaves its value unchanged.
+// Change is a request to change a template. If a field is nil, the corresponding value stays unchanged.
 type Change struct {
 	Name      *string
 	Alias     *string // empty for none

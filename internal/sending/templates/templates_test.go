@@ -78,7 +78,7 @@ func (o *office) count(t *testing.T, query string, args ...any) (n int) {
 	return n
 }
 
-// sentWith returns the HTML of an email that is sent now with a template.
+// sentWith returns the HTML that an email with the given template would have if it were sent now.
 func (o *office) sentWith(t *testing.T, name string) string {
 	t.Helper()
 	p, err := o.Published(t.Context(), o.team, name)

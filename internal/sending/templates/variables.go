@@ -109,7 +109,7 @@ func declare(before []Variable, all []Declaration, now time.Time) []Variable {
 	return list
 }
 
-// sameVariables reports whether two lists declare the same variables in the same order.
+// sameVariables reports whether two lists contain the same variables in the same order.
 func sameVariables(a, b []Variable) bool {
 	return slices.EqualFunc(a, b, func(a, b Variable) bool {
 		return a.Key == b.Key && a.Type == b.Type && a.Fallback == b.Fallback

@@ -38,8 +38,8 @@ const (
 // A link token consists of a version, the position plus one as a varint, the 16 bytes of the email's id, the URL, and a
 // MAC. The MAC covers the other parts and the link's host.
 //
-// The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host.
-// Otherwise a team could misuse another team's trusted host to lead people to its own target.
+// The host is not part of the token. Because the MAC covers the host, a token does not work at another team's host. If
+// tokens worked at any host, a team could misuse another team's trusted host to lead people to its own target.
 //
 // The URL is part of the token, so that a link works even during a database outage and after the email has been
 // deleted. Because of the MAC, a link can lead only to a target that was in an email sent by this installation.
@@ -69,7 +69,7 @@ func NewLinkMaker(keys *keyring.Keyring, host, emailID string, position int) (Li
 	return LinkMaker{tag: keys.Tagger(linkPurpose), data: data, from: from, head: len(data)}, true
 }
 
-// Release returns the LinkMaker's memory for reuse. The LinkMaker must not be used afterwards.
+// Release makes the LinkMaker's memory available for reuse. The LinkMaker must not be used afterwards.
 func (m *LinkMaker) Release() { m.tag.Release() }
 
 // Append appends the token for a URL to dst. If the token would be too long, Append appends nothing and returns false.

@@ -78,7 +78,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// A token is refused if a bit is altered or a character is added or removed.
+// A token is rejected if any bit is altered or a character is added or removed.
 func TestAlteredLink(t *testing.T) {
 	keys := testKeys(t, 1)
 	token := linkToken(t, keys, TrackedLink{anEmail, 3, "https://shop.example/?a=1"})
@@ -111,7 +111,7 @@ func TestAlteredLink(t *testing.T) {
 	}
 	refused(token + "=")
 	refused(token + strings.Repeat("A", LinkMax))
-	// A token that was signed for another purpose is refused.
+	// A token that was signed for another purpose is rejected.
 	signed := data[: len(data)-macSize : len(data)-macSize]
 	other := append(signed, keys.Tag("other", signed, macSize)...)
 	refused(base64.RawURLEncoding.EncodeToString(other))

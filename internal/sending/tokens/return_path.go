@@ -11,7 +11,7 @@ import (
 )
 
 // Each message has a return path that is specific to its email and destination (VERP). The return path identifies the
-// email to which a bounce refers. The return path also proves that the bounce was sent by someone who has seen the
+// email to which a bounce refers. A return path in a bounce also proves that the sender of the bounce has seen the
 // message to that destination.
 //
 // The local part is "b-" followed by 42 base32 characters in lower case. The characters encode the email's id (16
@@ -32,9 +32,9 @@ const (
 	tokenSize         = 16 + hintSize + tagSize
 )
 
-// FeedbackField is the name of a header field that package delivery adds to each message. If a complaint quotes this
-// field, that proves that its sender has the message to that destination. DKIM signatures do not cover the field,
-// because its value is different for each destination. The tag in the value prevents forgery.
+// FeedbackField is the name of a header field that package delivery adds to each message. A complaint that quotes this
+// field proves that its sender has the message that was sent to the destination. DKIM signatures do not cover the
+// field, because its value is different for each destination. The tag in the value prevents forgery.
 const FeedbackField = "X-Postrider-Feedback"
 
 var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
@@ -44,7 +44,7 @@ var lowerBase32 = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPad
 func ReturnPath(keys *keyring.Keyring, emailID, destination string) string {
 	token := proof(keys, returnPathPurpose, emailID, destination)
 	if token == "" {
-		return "bounces" // not reached for real emails, which have UUIDs
+		return "bounces" // never reached for real emails, whose ids are UUIDs
 	}
 	return returnPathPrefix + token
 }
@@ -85,7 +85,7 @@ func parseProof(keys *keyring.Keyring, purpose, prefix, text string) (emailID st
 		return "", false
 	}
 	token, err := lowerBase32.DecodeString(text)
-	// The last character has unused bits, which the decoder ignores. To detect a token in which these bits are set, the
+	// The last character has unused bits, which the decoder ignores. To detect a token in which unused bits are set, the
 	// token is encoded again.
 	if err != nil || lowerBase32.EncodeToString(token) != text {
 		return "", false

@@ -92,8 +92,7 @@ func FuzzParseReturnPath(f *testing.F) {
 	})
 }
 
-// The last base32 character of a return path has unused bits. A return path in which these unused bits are set is
-// refused.
+// The last base32 character of a return path has unused bits. A return path in which unused bits are set is rejected.
 func TestReturnPathUnusedBits(t *testing.T) {
 	keys, emailID := testKeys(t, 1), id.New()
 	local := ReturnPath(keys, emailID, "example.net")

@@ -68,8 +68,8 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
-// countRequests returns how many of the approvals that an actor requested after the given time are still pending, and
-// how many there are in total. countRequests counts at most the given number of rows.
+// countRequests counts the approvals that an actor requested after the given time: those that are still pending, and
+// all of them. The parameter most is the maximum number of rows to count.
 func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,
 	most int) (pending, all int, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(SUM(CASE WHEN state = 'pending' THEN 1 ELSE 0 END), 0), COUNT(*) FROM

@@ -203,8 +203,9 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 // for the destination's host. A team's mail to one destination therefore never blocks other teams' mail to another
 // destination.
 //
-// A message holds neither a permit nor a slot while it is being signed or while it waits for the disk or for the result
-// of another connection to the same host. The returned channel has the same meaning as in talk.
+// A message holds neither a permit nor a slot while it is being signed or waits for the disk. The same applies while a
+// message waits for the result of another connection to the same host. The returned channel has the same meaning as in
+// talk.
 func (s *Service) withConnection(ctx context.Context, t *try, r *route, destination string, env smtpclient.Envelope,
 	msg [][]byte) (
 	news <-chan struct{}, err error) {

@@ -32,8 +32,8 @@
 // concerns the recipient suppresses the address; a refusal of our address, reputation, content or size does not.
 //
 // If a destination asks for less mail, the node pauses it and opens fewer connections to it; the number then rises
-// slowly (shaper). If an IP address does not answer, the node does not use the address for any destination until a
-// backoff ends; the backoff grows with each failure (hosts). After a database failure, the job is retried according to
+// slowly (shaper). If an IP address does not answer, the node does not use it for any destination until a backoff ends.
+// The backoff grows with each failure of the address (hosts). After a database failure, the job is retried according to
 // a separate schedule. A database failure never counts as a bounce.
 //
 // At first a team has one connection to a destination. Each prompt answer from a destination allows one more connection

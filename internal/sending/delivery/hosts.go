@@ -227,8 +227,8 @@ func (h *hosts) backoff(addr, team string, now time.Time) (failure, bool) {
 }
 
 // claimDial requests permission to dial an address. A caller that is allowed to dial must call endDial exactly once. If
-// another message is dialing the address, claimDial returns in news a channel that is closed when the result is known.
-// A result of may == false and news == nil means that the caller should report the failure f instead of waiting.
+// another message is dialing the address, claimDial returns a channel that is closed when the result is known. A result
+// of may == false and news == nil means that the caller should report the failure f instead of waiting.
 func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan struct{}, f failure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -315,7 +315,7 @@ func (h *hosts) recordAnswer(addr, team string, now time.Time) {
 }
 
 // begin requests permission to talk to an address. If begin returns may == true, the caller must call end after the
-// conversation. If begin returns may == false and a non-nil news, the caller should call begin again when news is
+// conversation. If begin returns may == false and a channel, the caller should call begin again when the channel is
 // closed. A result of may == false and news == nil means that the caller should report the failure f instead of
 // waiting.
 func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan struct{}, f failure) {

@@ -129,9 +129,9 @@ func (t *try) events(ctx context.Context, tx *db.Tx, verdicts []verdict) (all []
 	for _, v := range verdicts {
 		talked = talked || v.state != suppressed
 	}
-	// If the email has no other destination and was queued when its job began, no delivery event exists yet, because
-	// fencing prevents any other worker from recording one for this job. In all other cases, the database determines which
-	// outcome is the first.
+	// If the email has no other destination and was queued when its job began, no delivery event exists yet. Fencing
+	// prevents any other worker from recording one for this job. In all other cases, the database determines which outcome
+	// is the first.
 	first := talked && t.d.Only && t.o.LastEvent == emails.Queued
 	if talked && !first {
 		if first, err = emails.MarkSent(ctx, tx, t.o.ID); err != nil {

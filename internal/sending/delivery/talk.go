@@ -23,8 +23,8 @@ type route struct {
 
 // talk tries the hosts on a route in order until one of them has received the RCPT commands. An error is returned only
 // if ctx ended before an outcome was known, or if the job lost its lease before the whole message was sent. If talk
-// returns a non-nil news, the next host is busy with other messages, and the caller must wait until news is closed
-// before it calls talk again. While the caller waits, the message holds no connection.
+// returns a channel, the next host is busy with other messages. The caller must wait until the channel is closed before
+// it calls talk again. While the caller waits, the message holds no connection.
 func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 	msg [][]byte) (news <-chan struct{}, err error) {
 	limited, cancel := context.WithTimeout(ctx, talkMax)

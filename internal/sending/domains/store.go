@@ -102,7 +102,7 @@ func domainOwned(ctx context.Context, r db.Reader, name string) (Domain, error) 
 
 const selectNamed = `SELECT ` + columns + ` FROM domains WHERE NOT placeholder AND name = ANY($1)`
 
-// domainsNamed returns all domains, of any team, that have one of the names, as a map keyed by name. domainsNamed does
+// domainsNamed returns all domains, of any team, that have one of the names, as a map keyed by name. The function does
 // not require a team id, because an incoming message specifies only a host.
 func domainsNamed(ctx context.Context, r db.Reader, names ...string) (map[string]Domain, error) {
 	rows, err := r.Query(ctx, selectNamed, names)

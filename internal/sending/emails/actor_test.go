@@ -40,8 +40,8 @@ func (f *fixture) exec(t *testing.T, statements ...string) {
 	}
 }
 
-// A job with an unknown kind of actor, enqueued by a newer release, stays in the queue, because a node with that
-// release can handle it.
+// If a newer release enqueues a job with an unknown kind of actor, the job stays in the queue until a node with the
+// newer release handles it.
 func TestUnknownKindOfActorWaits(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		id := f.schedule(t)

@@ -136,9 +136,9 @@ func deref(a *answer) answer {
 	return *a
 }
 
-// EarlierResult looks for a request that used the idempotency key in the last 24 hours, regardless of its payload, and
-// returns the id of the first resource that it created. If no request used the key in the last 24 hours, EarlierResult
-// returns "".
+// EarlierResult looks for a request that used the idempotency key in the last 24 hours, whatever its payload was. If
+// there is one, EarlierResult returns the id of the first resource that the request created. If no request used the key
+// in the last 24 hours, EarlierResult returns "".
 func (s *Service) EarlierResult(ctx context.Context, teamID, scope, key string) (string, error) {
 	a, err := s.storedAnswer(ctx, teamID, scope, key)
 	if err != nil || a == nil || len(a.IDs) == 0 {

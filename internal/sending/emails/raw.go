@@ -18,8 +18,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/blob"
 )
 
-// A raw message is stored in a row. For a large message, the row contains only the prepended header fields and the key
-// of the blob with the rest of the message, submitted/<blob id>. Attachments to a raw message are not stored
+// A raw message is stored in a row. For a large message, the row contains only the prepended header fields and a blob
+// key, submitted/<blob id>. The blob contains the rest of the message. Attachments to a raw message are not stored
 // separately. The blob key of an attachment to a raw message is fileMark followed by the number of the file in the
 // message.
 //

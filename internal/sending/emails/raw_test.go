@@ -55,8 +55,8 @@ func TestSweepSubmittedMessages(t *testing.T) {
 	})
 }
 
-// oldRaw sends a large message and changes it to the form used by older releases: a blob that contains the whole
-// message, with the email's id as its key.
+// oldRaw sends a large message and stores it as older releases did. They stored the whole message in a blob with the
+// email's id as its key.
 func (f *fixture) oldRaw(t *testing.T, in emails.Raw) string {
 	t.Helper()
 	ctx := t.Context()

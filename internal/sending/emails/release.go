@@ -139,8 +139,8 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 	return s.fail(ctx, j, e, reason)
 }
 
-// begin finishes a job and changes a scheduled email's state to queued; it returns false if the email has been canceled
-// or rescheduled since it was read. If the email was rescheduled, the job runs again at the new time.
+// begin finishes a job and changes a scheduled email's state to queued; it returns false if the email was canceled or
+// rescheduled after it was read. If the email was rescheduled, the job runs again at the new time.
 func (s *Service) begin(ctx context.Context, tx *db.Tx, j jobs.Job, e *Email) (due bool, err error) {
 	if e.LastEvent == Scheduled {
 		taken, err := takeScheduled(ctx, tx, e.TeamID, e.ID, Queued, e.ScheduledAt.UnixMicro())

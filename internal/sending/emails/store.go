@@ -291,8 +291,8 @@ type sizes struct {
 	texts, attachments int64
 }
 
-// sizeOf reads the sizes of an email's content without reading the content itself. sizeOf does not require a team id,
-// because it is called for delivery jobs, which contain the email's id.
+// sizeOf reads the sizes of an email's content without reading the content itself. The function does not require a team
+// id, because it is called for delivery jobs, which contain the email's id.
 func sizeOf(ctx context.Context, r db.Reader, emailID string) (z sizes, err error) {
 	var variables string
 	err = r.QueryRow(ctx, `SELECT e.team_id, e.domain_id, e.content_id, e.variables, COALESCE(b.parts, 0),

@@ -169,8 +169,8 @@ func deleteShare(ctx context.Context, tx *db.Tx, teamID string, emailIDs []strin
 		teamID, emailIDs)
 }
 
-// contentsOf reads the emails that are recorded as the first users of the given contents. contentsOf returns a map from
-// email ids to content ids.
+// contentsOf reads the emails that are recorded as the first users of the given contents. The function returns a map
+// from email ids to content ids.
 func contentsOf(ctx context.Context, r db.Reader, teamID string, all []content.Unused) (map[string]string, error) {
 	var firsts []string
 	for _, u := range all {

@@ -6,7 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. readOutgoing
+// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. The function
 // does not require a team id, because it is called for a delivery job. If the email does not exist or its team was
 // deleted, readOutgoing returns db.ErrNoRows.
 func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing) (own bool, err error) {

@@ -16,7 +16,7 @@ const (
 	// version 21, the form was attachments/<email id>/<attachment id>. The key does not contain the email's id, so only
 	// the database rows show to which email a key belongs.
 	filePrefix = "attachments/"
-	// Content is stored before its email is accepted, and it is deleted after its email, so a crash in between leaves
+	// Content is stored before its email is accepted and deleted after its email is deleted. A crash in between leaves
 	// content that belongs to no email. SweepFiles deletes content that belongs to no email when it is older than the
 	// longest possible request.
 	strayAfter = time.Hour

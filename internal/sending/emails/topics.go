@@ -45,7 +45,7 @@ func (s *Service) currentRefusals(ctx context.Context, e *Email, keys []string) 
 	return refused, err
 }
 
-// While a batch is checked, topics caches which topics exist.
+// topics caches, while a batch is checked, which topics exist.
 type topics map[string]error
 
 // check returns an Invalid fault if the team has no topic with the given id. The topic id "" means no topic and is

@@ -45,8 +45,8 @@ func (w *topical) link(text string) (string, contacts.Link) {
 	return url, l
 }
 
-// Each message of an email with a topic has the unsubscribe link of its only recipient, both in the header and in place
-// of the placeholders in the bodies.
+// Each message of an email with a topic contains its only recipient's unsubscribe link. The link is both in the header
+// and in place of the placeholders in the bodies.
 func TestMessageSaysHowToLeave(t *testing.T) {
 	t.Parallel()
 	eachTopical(t, func(t *testing.T, w *topical) {

@@ -62,8 +62,8 @@ func (s *Service) Compare(ctx context.Context, teamID, idOrAlias, a, b string) (
 	c.HTMLDiff = unified(names, c.A.HTML, c.B.HTML)
 	c.TextDiff = unified(names, texts[0], texts[1])
 	c.HTML = c.HTMLDiff != ""
-	// If only one of the two texts is derived from the HTML, they count as different even if they are equal, because they
-	// would differ after the next change to the HTML.
+	// If only one of the two texts is derived from the HTML, they count as different even if they are equal. They would
+	// differ after the next change to the HTML.
 	c.Text = c.TextDiff != "" || !sameText(c.A.Plain, c.B.Plain)
 	return c, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // Each batch of the sweep reads only the rows that it deletes.
 func TestSweepReadsWhatItRemoves(t *testing.T) {
-	d := dbtest.Postgres(t)
+	d, _ := dbtest.PostgresTraced(t)
 	const messages, limit = 2000, 50
 	if err := d.Update(t.Context(), func(tx *db.Tx) error {
 		tx.Queue(t.Context(), `INSERT INTO webhook_attempts (webhook_id, message_id, id, team_id, status_code, response,

@@ -10,7 +10,7 @@ import (
 
 // The queries that run for each incoming message and each added domain use an index.
 func TestQueriesUseTheirIndexes(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, _ *dbtest.Trace) {
 		for _, c := range []struct {
 			text, index string
 			args        []any

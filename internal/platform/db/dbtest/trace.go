@@ -34,7 +34,7 @@ func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 		d, trace := traced(t, url)
 		f(t, d, trace)
 	}
-	each(t, func(t *testing.T) { run(t, SQLiteFile(t)) }, func(t *testing.T) { run(t, PostgresURL(t)) })
+	each(t, func(t *testing.T) { run(t, SQLiteFile(t)) }, func(t *testing.T) { run(t, newPostgresURL(t)) })
 }
 
 // SQLiteTraced is like EachTraced, but only on SQLite. Tests that break each statement in turn use SQLiteTraced,
@@ -51,7 +51,7 @@ func SQLiteTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 // PostgresTraced is like Postgres, with a trace of the SQL statements.
 func PostgresTraced(t *testing.T) (*db.DB, *Trace) {
 	t.Helper()
-	return traced(t, PostgresURL(t))
+	return traced(t, newPostgresURL(t))
 }
 
 func traced(t *testing.T, url string) (*db.DB, *Trace) {

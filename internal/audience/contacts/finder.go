@@ -80,9 +80,9 @@ func (f *finder) sparse() bool {
 	return !f.noSets && f.remaining()*f.scanned > f.setsCost*f.maxPart*max(len(f.found), 1)
 }
 
-// isShort reports whether more contacts must be found and the next part is short enough for an ordinary read. A part
-// without a rule is always short. A part with a rule is short if it is estimated to need at most shortLookups look-ups.
-// All other parts need long reads, because the cost of a rule depends on what the team wrote.
+// isShort reports whether more contacts must be found and the next part of the contacts can be searched by an ordinary
+// read. Without a rule, an ordinary read always suffices. With a rule, it suffices if the search is estimated to need at
+// most shortLookups look-ups. All other searches need long reads, because a rule's cost depends on what the team wrote.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false

@@ -18,9 +18,9 @@ import (
 var authorizeParams = []string{"client_id", "response_type", "redirect_uri", "scope", "state", "code_challenge",
 	"code_challenge_method", "resource", askedHostParam}
 
-// askedHostParam is a non-standard parameter. If people sign in at another host, askedHostParam contains the host that
-// the client sent its request to. The authorization response names that host as the issuer, which the client checks
-// (RFC 9207).
+// askedHostParam is a non-standard parameter for installations whose users sign in at a host other than the API's host.
+// The parameter names the host to which the client sent its authorization request. The response names that host as the
+// issuer, which the client checks (RFC 9207).
 const askedHostParam = "asked_at"
 
 // request is an authorization request.

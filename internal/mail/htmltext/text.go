@@ -319,7 +319,7 @@ func plainPrefix(s string) int {
 		w := uint64(s[n]) | uint64(s[n+1])<<8 | uint64(s[n+2])<<16 | uint64(s[n+3])<<24 | uint64(s[n+4])<<32 | uint64(s[n+
 			5])<<40 |
 			uint64(s[n+6])<<48 | uint64(s[n+7])<<56
-		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // non-ASCII, a control character, or DEL
+		if w&high != 0 || (w-low*' ')&high != 0 || (w+low)&high != 0 { // a non-ASCII character, a control character, or DEL
 			break
 		}
 		x := w ^ low*' '

@@ -398,8 +398,8 @@ func TestReplayFlood(t *testing.T) {
 	})
 }
 
-// Only the beginning of a response is stored, with a lower limit for successful attempts. The connection can be reused
-// after a long response.
+// Only the beginning of a response is stored, and less of it for a successful attempt than for a failed one. The
+// connection can be reused after a long response.
 func TestAnswersKept(t *testing.T) {
 	t.Parallel()
 	c := config()

@@ -47,7 +47,7 @@ type Pool struct {
 	free    int64
 	held    map[string]int64
 	waiting map[string][]*request // waiting requests, keyed by owner; no list is empty
-	turns   []string              // keys of waiting, in the order in which owners are served
+	turns   []string              // owners with waiting requests, in the order in which they are served
 }
 
 // request is an Acquire call that waits for slots.

@@ -5,8 +5,9 @@
 // Recording an event does not update any counter. A counter that every transaction updates would make PostgreSQL
 // transactions wait for each other and would double SQLite's writes. Instead of updating counters for each event,
 // [Service.RollUp] runs every minute. RollUp counts each team's events up to a few minutes ago ([margin]), grouped by
-// quarter hour, domain, broadcast and type. Queries add events that are not yet counted, so that results are up to
-// date. Queries that group or filter by email read the events in their time span instead of the counters.
+// quarter hour, domain, broadcast and type. A query adds the events that RollUp has not yet counted to the stored
+// counts, so that its result is up to date. Queries that group or filter by email read the events in their time span
+// instead of the counters.
 //
 // An event is counted at the time at which it happened, not at the time of its recording. If an event happened more
 // than [lateness] before the transaction that records it, the same transaction inserts a late entry. Queries

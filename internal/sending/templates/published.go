@@ -115,8 +115,8 @@ type cachedVersion struct {
 
 func (c *cache) clear() { c.teams, c.n, c.bytes = map[string]map[string]cachedVersion{}, 0, 0 }
 
-// get returns the cached version. If get returns ok == false, the caller should read the version from the database and
-// pass changes to put.
+// get returns the cached version and the number of changes so far. If get returns ok == false, the caller should read
+// the version from the database and pass the version and that number to put.
 func (c *cache) get(teamID, name string) (p published, changes uint64, ok bool) {
 	now := time.Now()
 	c.mu.Lock()

@@ -116,11 +116,10 @@ func sameVariables(a, b []Variable) bool {
 	})
 }
 
-// valuesFor returns the value of each declared variable: the given value or, if none is given, the fallback. If a
-// variable has neither a given value nor a fallback, but all its placeholders have fallbacks, the variable has no
-// value. If a variable has neither, and any of its placeholders has no fallback, valuesFor returns an error. Values for
-// undeclared variables are ignored. Errors name the field, which consists of the parameter prefix and the variable's
-// key.
+// valuesFor returns the value of each declared variable: the given value or, if none is given, the fallback. A
+// variable without a value and a fallback stays unset if every placeholder has an inline fallback, which is then used.
+// Otherwise valuesFor returns an error. Values for undeclared variables are ignored. An error names its field: prefix
+// followed by the variable's key.
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {

@@ -64,7 +64,7 @@ func TestRightAfterDelivery(t *testing.T) {
 			want tracking.Reason
 		}{"just now": {-time.Hour, tracking.ByTiming}, "an hour ago": {time.Hour, ""}} {
 			emailID := c.delivered(x.ago, "ann@one.example")
-			for range 2 { // the first hit changes the recipient's state and the time of that state
+			for range 2 { // the first hit changes the recipient's state and records when it changed
 				c.Add(tracking.Hit{EmailID: emailID, URL: target, Addr: home, UserAgent: firefox})
 				c.flush()
 			}

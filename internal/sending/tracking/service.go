@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	bufferMax  = 64 << 20 // maximum total size, in bytes, of the hits that wait in memory
+	bufferMax  = 64 << 20 // maximum total size, in bytes, of the hits waiting in memory
 	hitCost    = 512      // estimated size, in bytes, of a hit without its strings
 	batchMax   = 500      // maximum number of hits per transaction
 	gather     = 200 * time.Millisecond

@@ -27,7 +27,7 @@ type Trace struct {
 	act    func()
 }
 
-// EachTraced is like Each, with a trace of the SQL statements.
+// EachTraced is like Each, with a trace of the SQL statements, on databases that no other test used.
 func EachTraced(t *testing.T, f func(t *testing.T, d *db.DB, trace *Trace)) {
 	t.Helper()
 	run := func(t *testing.T, url string) {

@@ -81,8 +81,9 @@ func (f *finder) sparse() bool {
 }
 
 // isShort reports whether more contacts must be found and the next part of the contacts can be searched by an ordinary
-// read. Without a rule, an ordinary read always suffices. With a rule, it suffices if the search is estimated to need at
-// most shortLookups look-ups. All other searches need long reads, because a rule's cost depends on what the team wrote.
+// read. Without a rule, an ordinary read always suffices. With a rule, it suffices if the search is estimated to need
+// at most shortLookups look-ups. All other searches need long reads, because a rule's cost depends on what the team
+// wrote.
 func (f *finder) isShort() bool {
 	if f.done() {
 		return false

@@ -50,14 +50,14 @@ func (d *driver) people() {
 	_, other := signIn()
 	must(d.Users.Rename(ctx, s.UserID, "Ada"))
 	must(d.Users.SetTeam(ctx, s.ID, team))
-	must(d.Users.ProvePassword(ctx, s, goodPassword))
-	must(d.Users.SetPassword(ctx, s, goodPassword, goodPassword+"s"))
-	must(d.Users.SetPassword(ctx, s, goodPassword+"s", goodPassword))
+	must(d.Users.ProvePassword(ctx, s, goodPassword, from))
+	must(d.Users.SetPassword(ctx, s, goodPassword, goodPassword+"s", from))
+	must(d.Users.SetPassword(ctx, s, goodPassword+"s", goodPassword, from))
 	begun, err := d.Users.BeginTOTP(ctx, s)
 	must(err)
 	code, err := totp.GenerateCode(begun.Secret, d.DB.Now())
 	must(err)
-	codes, err := d.Users.ConfirmTOTP(ctx, s, begun.Token, code)
+	codes, err := d.Users.ConfirmTOTP(ctx, s, begun.Token, code, from)
 	must(err)
 	out, _ := signIn()
 	if _, err := d.Users.SecondFactor(ctx, out.Pending, code, from); fault.KindOf(err) != fault.Invalid {
@@ -65,11 +65,11 @@ func (d *driver) people() {
 	}
 	_, err = d.Users.SecondFactor(ctx, out.Pending, codes[0], from)
 	must(err)
-	_, err = d.Users.NewRecoveryCodes(ctx, s)
+	_, err = d.Users.NewRecoveryCodes(ctx, s, from)
 	must(err)
 	_, err = d.Users.RecoveryCodesLeft(ctx, s.UserID)
 	must(err)
-	must(d.Users.DisableTOTP(ctx, s))
+	must(d.Users.DisableTOTP(ctx, s, from))
 	must(d.Users.RequestReset(ctx, "ada@example.com", from))
 	eventually(t, "the link was mailed", func() bool {
 		return d.count(`SELECT COUNT(*) FROM user_tokens WHERE kind = 'reset'`) > 0

@@ -12,10 +12,13 @@ import (
 )
 
 // Sign-in attempts are counted across all nodes, for an hour from the first attempt. There is one counter per account
-// address, even if no such account exists, and one per client network. An IPv6 client belongs to three networks (/64,
-// /56 and /48). Without counts for the larger networks, an attacker with a /48 could switch between thousands of /64
-// networks to make almost unlimited guesses and create almost unlimited rows. A larger network has a higher limit, so
-// that one customer of an internet provider cannot lock out the provider's other customers.
+// address, even if no such account exists, and one per client network. A session that confirms its user's password has
+// a counter of its own, so that wrong passwords at the sign-in page cannot lock out a signed-in user.
+//
+// An IPv6 client belongs to three networks (/64, /56 and /48). Without counts for the larger networks, an attacker with
+// a /48 could switch between thousands of /64 networks to make almost unlimited guesses and create almost unlimited
+// rows. A larger network has a higher limit, so that one customer of an internet provider cannot lock out the
+// provider's other customers.
 //
 // An attempt is counted before the password or code is checked, and refunded if it succeeds, so that concurrent
 // attempts cannot exceed the limit. A successful sign-in does not reset the count of failed attempts, because a reset
@@ -27,6 +30,7 @@ const (
 	attemptsFor      = time.Hour
 	clocksDiffer     = time.Minute // maximum expected clock difference between nodes
 	passwordsAccount = 10          // limit on wrong passwords per account
+	passwordsSession = 10          // limit on wrong passwords per session that confirms its user's identity
 	codesAccount     = 10          // limit on wrong two-factor codes per account
 	resetsAccount    = 5           // limit on requested password reset links per account
 	perNetwork       = 50          // limit per network on wrong passwords and codes, and on OIDC callbacks that fail
@@ -43,6 +47,12 @@ type limit struct {
 // client's networks.
 func passwordLimits(email string, c Client) []limit {
 	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
+}
+
+// proofLimits returns the limits on confirming the password in a session, and for the networks of the client that sent
+// the request.
+func proofLimits(sessionID string, c Client) []limit {
+	return append([]limit{{"proof:" + sessionID, passwordsSession}}, networkLimits("network", c, perNetwork)...)
 }
 
 func codeLimits(userID string, c Client) []limit {

@@ -95,7 +95,7 @@ func TestAttemptsThatAreNotJudged(t *testing.T) {
 		for range 10 {
 			_, err := x.attempt("ada@example.com", password)
 			x.is(err, fault.TooFast)
-			x.is(x.ProvePassword(ctx, s, password), fault.TooFast)
+			x.is(x.ProvePassword(ctx, s, password, home), fault.TooFast)
 		}
 		leave()
 		x.session("ada@example.com", password)

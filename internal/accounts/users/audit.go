@@ -15,6 +15,7 @@ const (
 	recoveryCreated = "user.recovery_codes_made"
 	sessionsEnded   = "user.sessions_ended"
 	factorsCleared  = "user.factors_cleared"
+	passkeyRenamed  = "user.passkey_renamed"
 	authenticator   = "authenticator app"
 	actorKindOfUser = "user" // same value as in package teams
 )

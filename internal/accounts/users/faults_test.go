@@ -101,16 +101,16 @@ func TestBroken(t *testing.T) {
 			return err
 		})
 		try("ConfirmTOTP", 5, func() error {
-			_, err := x.ConfirmTOTP(ctx, s, setup.Token, code(t, setup.Secret, x.now()))
+			_, err := x.ConfirmTOTP(ctx, s, setup.Token, code(t, setup.Secret, x.now()), home)
 			return err
 		})
-		try("NewRecoveryCodes", 4, func() error { _, err := x.NewRecoveryCodes(ctx, s); return err })
-		try("RenamePasskey", 1, func() error { return x.RenamePasskey(ctx, s, key.ID, "x") })
-		try("RemovePasskey", 3, func() error { return x.RemovePasskey(ctx, s, key.ID) })
-		try("DisableTOTP", 3, func() error { return x.DisableTOTP(ctx, s) })
+		try("NewRecoveryCodes", 4, func() error { _, err := x.NewRecoveryCodes(ctx, s, home); return err })
+		try("RenamePasskey", 1, func() error { return x.RenamePasskey(ctx, s, key.ID, "x", home) })
+		try("RemovePasskey", 3, func() error { return x.RemovePasskey(ctx, s, key.ID, home) })
+		try("DisableTOTP", 3, func() error { return x.DisableTOTP(ctx, s, home) })
 		try("SetTeam", 1, func() error { return x.SetTeam(ctx, s.ID, "team") })
-		try("ProvePassword", 3, func() error { return x.ProvePassword(ctx, s, password) })
-		try("SetPassword", 6, func() error { return x.SetPassword(ctx, s, password, other) })
+		try("ProvePassword", 3, func() error { return x.ProvePassword(ctx, s, password, home) })
+		try("SetPassword", 6, func() error { return x.SetPassword(ctx, s, password, other, home) })
 		x.breakLinks(u, try)
 		x.breakReads(u, try)
 	})

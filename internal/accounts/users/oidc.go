@@ -215,7 +215,7 @@ func (s *Service) FinishOIDC(ctx context.Context, session *Session, cookie, stat
 		return OIDCResult{}, err
 	}
 	if session != nil {
-		return s.linkTo(ctx, session, token, said, &f)
+		return s.linkTo(ctx, session, token, said, &f, c)
 	}
 	userID, err := identityUser(ctx, s.DB.Reader, token.Issuer, token.Subject)
 	if err != nil {
@@ -330,7 +330,7 @@ func (s *Service) authenticateOIDC(ctx context.Context, userID string, token *oi
 
 // linkTo links the provider's account to the session's user.
 func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDToken, said claims,
-	f *flow) (OIDCResult, error) {
+	f *flow, c Client) (OIDCResult, error) {
 	result := OIDCResult{Linked: true}
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		if err := useFlow(ctx, tx, f); err != nil {
@@ -357,7 +357,7 @@ func (s *Service) linkTo(ctx context.Context, session *Session, token *oidc.IDTo
 		if len(all) >= identities {
 			return fault.Invalidf("", "There may be %d linked accounts. Remove one first.", identities)
 		}
-		return s.addIdentity(ctx, tx, u, token, cut(said.Email, 254), session.client())
+		return s.addIdentity(ctx, tx, u, token, cut(said.Email, 254), c)
 	})
 	if err != nil {
 		return OIDCResult{}, s.identityTaken(err)
@@ -439,7 +439,7 @@ func (s *Service) Identities(ctx context.Context, userID string) ([]Identity, er
 }
 
 // Unlink unlinks a provider account from the session's user.
-func (s *Service) Unlink(ctx context.Context, session Session, identityID string) error {
+func (s *Service) Unlink(ctx context.Context, session Session, identityID string, c Client) error {
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
@@ -452,7 +452,7 @@ func (s *Service) Unlink(ctx context.Context, session Session, identityID string
 		if err := checkCanSignIn(ctx, tx, u); err != nil {
 			return err
 		}
-		return s.recordByUserID(ctx, tx, session.UserID, audit.IdentityRemoved, "", session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.IdentityRemoved, "", c)
 	})
 }
 

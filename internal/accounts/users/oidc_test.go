@@ -196,7 +196,7 @@ func TestOIDC(t *testing.T) {
 		eve := x.session(x.user("eve@example.com").Email, password)
 		_, err = x.through(i, &eve, as("s1", "eve@example.com", true))
 		x.is(err, fault.Invalid)
-		x.is(x.Unlink(ctx, eve, all[0].ID), fault.NotFound)
+		x.is(x.Unlink(ctx, eve, all[0].ID, home), fault.NotFound)
 
 		// A sign-in through the provider still requires the second factor.
 		secret, _ := x.withTOTP(s)
@@ -215,7 +215,7 @@ func TestOIDC(t *testing.T) {
 		if in[0].Detail != "Acme ID and code" {
 			t.Errorf("recorded as %q", in[0].Detail)
 		}
-		x.must(x.Unlink(ctx, s, all[0].ID))
+		x.must(x.Unlink(ctx, s, all[0].ID, home))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.Forbidden)
 		x.must(x.SetDisabled(ctx, u.ID, true))
@@ -243,7 +243,7 @@ func TestOIDCOfUsersWithoutPassword(t *testing.T) {
 		x.is(err, fault.Forbidden)
 		all, err := x.Identities(ctx, u.ID)
 		x.must(err)
-		x.is(x.Unlink(ctx, s, all[0].ID), fault.Forbidden) // refused because it is the user's only way to sign in
+		x.is(x.Unlink(ctx, s, all[0].ID, home), fault.Forbidden) // refused because it is the user's only way to sign in
 		x.must(x.SetDisabled(ctx, u.ID, true))
 		_, err = x.through(i, nil, as("s1", "ada@example.com", true))
 		x.is(err, fault.BadCredential)

@@ -147,8 +147,8 @@ func (s *Service) BeginPasskey(ctx context.Context, session Session) (Challenge,
 }
 
 // FinishPasskey stores the new passkey. The parameter response is the browser's PublicKeyCredential as JSON.
-func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte) (Passkey,
-	error) {
+func (s *Service) FinishPasskey(ctx context.Context, session Session, token, name string, response []byte,
+	c Client) (Passkey, error) {
 	if s.web == nil {
 		return Passkey{}, errNoPasskeys
 	}
@@ -187,7 +187,7 @@ func (s *Service) FinishPasskey(ctx context.Context, session Session, token, nam
 			return err
 		}
 		s.changed(tx, session.UserID)
-		return s.recordByUser(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, session.client())
+		return s.recordByUser(ctx, tx, h.User, audit.FactorAdded, "passkey "+p.Name, c)
 	})
 	if s.DB.Violates(err, "user_passkeys_credential") {
 		return Passkey{}, fault.Invalidf("", "This passkey is there already.").Because(err)
@@ -317,7 +317,8 @@ func (s *Service) BeginPasskeyProof(ctx context.Context, session Session) (Chall
 }
 
 // FinishPasskeyProof renews the session's proof of identity.
-func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token string, response []byte) error {
+func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token string, response []byte,
+	c Client) error {
 	if s.web == nil {
 		return errNoPasskeys
 	}
@@ -337,7 +338,7 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if err != nil {
 		return errPasskey.Because(err)
 	}
-	if err := s.rejectCloned(ctx, h, used, session.client()); err != nil {
+	if err := s.rejectCloned(ctx, h, used, c); err != nil {
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
@@ -370,7 +371,7 @@ func (s *Service) Passkeys(ctx context.Context, userID string) ([]Passkey, error
 }
 
 // RenamePasskey changes the name of a passkey.
-func (s *Service) RenamePasskey(ctx context.Context, session Session, passkeyID, name string) error {
+func (s *Service) RenamePasskey(ctx context.Context, session Session, passkeyID, name string, c Client) error {
 	name, err := checkName(name)
 	if err != nil {
 		return err
@@ -380,14 +381,14 @@ func (s *Service) RenamePasskey(ctx context.Context, session Session, passkeyID,
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		renamePasskey(ctx, tx, session.UserID, passkeyID, name)
-		return nil
+		return s.recordByUserID(ctx, tx, session.UserID, passkeyRenamed, name, c)
 	})
 }
 
 var errNoPasskey = fault.NotFoundf("Passkey not found")
 
 // RemovePasskey deletes a passkey.
-func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID string) error {
+func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID string, c Client) error {
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
@@ -401,7 +402,7 @@ func (s *Service) RemovePasskey(ctx context.Context, session Session, passkeyID 
 			return err
 		}
 		s.changed(tx, session.UserID)
-		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorRemoved, "passkey", session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorRemoved, "passkey", c)
 	})
 }
 

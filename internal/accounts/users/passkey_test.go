@@ -12,8 +12,10 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
+	"github.com/postrider/postrider/internal/platform/page"
 )
 
 // device is a simulated authenticator with one passkey.
@@ -67,7 +69,7 @@ func (x *fixture) passkey(s users.Session, name string) (*device, users.Passkey)
 	v := newDevice(x.T)
 	c, err := x.BeginPasskey(x.Context(), s)
 	x.must(err)
-	p, err := x.FinishPasskey(x.Context(), s, c.Token, name, v.register(c))
+	p, err := x.FinishPasskey(x.Context(), s, c.Token, name, v.register(c), home)
 	x.must(err)
 	return v, p
 }
@@ -114,27 +116,27 @@ func TestPasskeys(t *testing.T) {
 
 		// Signing in by passkey renews the proof of identity.
 		x.pass(time.Hour)
-		if err := x.RemovePasskey(ctx, s, made.ID); !errors.Is(err, users.ErrProve) {
+		if err := x.RemovePasskey(ctx, s, made.ID, home); !errors.Is(err, users.ErrProve) {
 			t.Errorf("removed without a proof: %v", err)
 		}
 		c, err := x.BeginPasskeyProof(ctx, s)
 		x.must(err)
 		v.key.Counter = 3
-		x.must(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c)))
+		x.must(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c), home))
 		if s = x.of(out); !s.Fresh(x.now()) {
 			t.Error("the proof was not renewed")
 		}
-		x.is(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c)), fault.BadCredential)
+		x.is(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c), home), fault.BadCredential)
 
-		x.must(x.RenamePasskey(ctx, s, made.ID, "Old laptop"))
-		x.is(x.RenamePasskey(ctx, s, made.ID, " "), fault.Missing)
+		x.must(x.RenamePasskey(ctx, s, made.ID, "Old laptop", home))
+		x.is(x.RenamePasskey(ctx, s, made.ID, " ", home), fault.Missing)
 		eve := x.session(x.user("eve@example.com").Email, password)
-		x.is(x.RenamePasskey(ctx, eve, made.ID, "mine"), fault.NotFound)
-		x.is(x.RemovePasskey(ctx, eve, made.ID), fault.NotFound)
+		x.is(x.RenamePasskey(ctx, eve, made.ID, "mine", home), fault.NotFound)
+		x.is(x.RemovePasskey(ctx, eve, made.ID, home), fault.NotFound)
 		if all, err := x.Passkeys(ctx, u.ID); err != nil || all[0].Name != "Old laptop" {
 			t.Errorf("passkeys %+v, %v", all, err)
 		}
-		x.must(x.RemovePasskey(ctx, s, made.ID))
+		x.must(x.RemovePasskey(ctx, s, made.ID, home))
 		v.key.Counter = 4
 		_, err = x.signInByPasskey(v)
 		x.is(err, fault.BadCredential)
@@ -221,11 +223,11 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 		x.must(err)
 		v := newDevice(t)
 		answer := v.register(c)
-		_, err = x.FinishPasskey(ctx, eve, c.Token, "", answer)
+		_, err = x.FinishPasskey(ctx, eve, c.Token, "", answer, home)
 		x.is(err, fault.BadCredential)
-		_, err = x.FinishPasskey(ctx, s, c.Token, "", answer)
+		_, err = x.FinishPasskey(ctx, s, c.Token, "", answer, home)
 		x.must(err)
-		_, err = x.FinishPasskey(ctx, s, c.Token, "", answer)
+		_, err = x.FinishPasskey(ctx, s, c.Token, "", answer, home)
 		x.is(err, fault.BadCredential)
 		again, err := x.BeginPasskey(ctx, s)
 		x.must(err)
@@ -233,17 +235,17 @@ func TestNewPasskeysAreChecked(t *testing.T) {
 			!v.key.IsExcludedForAttestation(*o) {
 			t.Errorf("the authenticator is not told of the passkey that it has: %v", err)
 		}
-		_, err = x.FinishPasskey(ctx, s, again.Token, "", v.register(again))
+		_, err = x.FinishPasskey(ctx, s, again.Token, "", v.register(again), home)
 		x.is(err, fault.Invalid)
 		other, err := x.BeginPasskey(ctx, eve)
 		x.must(err)
-		_, err = x.FinishPasskey(ctx, eve, other.Token, "", v.register(other))
+		_, err = x.FinishPasskey(ctx, eve, other.Token, "", v.register(other), home)
 		x.is(err, fault.Invalid) // refused because another user has a passkey with this id
 		unverified := newDevice(t)
 		unverified.authenticator.Options.UserNotVerified = true
 		other, err = x.BeginPasskey(ctx, eve)
 		x.must(err)
-		_, err = x.FinishPasskey(ctx, eve, other.Token, "", unverified.register(other))
+		_, err = x.FinishPasskey(ctx, eve, other.Token, "", unverified.register(other), home)
 		x.is(err, fault.BadCredential)
 
 		// Check the options that are sent to the browser.
@@ -306,10 +308,10 @@ func TestLastMeans(t *testing.T) {
 		}))
 		_, one := x.passkey(s, "one")
 		_, two := x.passkey(s, "two")
-		x.must(x.RemovePasskey(ctx, s, one.ID))
-		x.is(x.RemovePasskey(ctx, s, two.ID), fault.Forbidden)
-		x.must(x.SetPassword(ctx, s, "", password))
-		x.must(x.RemovePasskey(ctx, s, two.ID))
+		x.must(x.RemovePasskey(ctx, s, one.ID, home))
+		x.is(x.RemovePasskey(ctx, s, two.ID, home), fault.Forbidden)
+		x.must(x.SetPassword(ctx, s, "", password, home))
+		x.must(x.RemovePasskey(ctx, s, two.ID, home))
 	})
 }
 
@@ -324,6 +326,62 @@ func TestPasskeysNeedAName(t *testing.T) {
 			}
 			if _, err := x.BeginPasskeySignIn(t.Context()); (err == nil) != work {
 				t.Errorf("%q: %v", url, err)
+			}
+		}
+	})
+}
+
+// TestPasskeyChangesNameTheirRequest checks that audit entries about passkeys and linked accounts name the client of
+// the request that made the change, not the client that signed in.
+func TestPasskeyChangesNameTheirRequest(t *testing.T) {
+	t.Parallel()
+	eachOIDC(t, func(t *testing.T, x *fixture, i *issuer) {
+		ctx := t.Context()
+		office := users.Client{Address: "198.51.100.7", UserAgent: "Browser/2"}
+		s := x.session(x.user("ada@example.com").Email, password)
+		x.took()
+		v := newDevice(t)
+		c, err := x.BeginPasskey(ctx, s)
+		x.must(err)
+		made, err := x.FinishPasskey(ctx, s, c.Token, "Laptop", v.register(c), office)
+		x.must(err)
+		x.must(x.RenamePasskey(ctx, s, made.ID, "Old laptop", office))
+		v.key.Counter = 7
+		c, err = x.BeginPasskeyProof(ctx, s)
+		x.must(err)
+		x.must(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c), office))
+		v.key.Counter = 3 // as a copy of the passkey would have
+		c, err = x.BeginPasskeyProof(ctx, s)
+		x.must(err)
+		x.is(x.FinishPasskeyProof(ctx, s, c.Token, v.sign(c), office), fault.BadCredential)
+		x.must(x.RemovePasskey(ctx, s, made.ID, office))
+
+		flow, err := x.BeginOIDC(ctx, &s)
+		x.must(err)
+		state, code := i.visit(flow.URL, as("s1", "ada@example.com", true))
+		_, err = x.FinishOIDC(ctx, &s, flow.Cookie, state, code, "", office)
+		x.must(err)
+		linked, err := x.Identities(ctx, s.UserID)
+		x.must(err)
+		x.must(x.Unlink(ctx, s, linked[0].ID, office))
+
+		x.settle()
+		entries, _, _, err := x.Audit.List(ctx, "", audit.Filter{}, page.Page{Limit: 100})
+		x.must(err)
+		recorded := map[string]int{}
+		for _, e := range entries {
+			if x.logged[e.ID] {
+				continue
+			}
+			recorded[e.Action]++
+			if e.Address != office.Address || e.UserAgent != office.UserAgent {
+				t.Errorf("%s names %s and %s", e.Action, e.Address, e.UserAgent)
+			}
+		}
+		for _, action := range []string{audit.FactorAdded, "user.passkey_renamed", audit.UserSignInFailed,
+			audit.FactorRemoved, audit.IdentityLinked, audit.IdentityRemoved} {
+			if recorded[action] != 1 {
+				t.Errorf("%s is recorded %d times: %v", action, recorded[action], recorded)
 			}
 		}
 	})

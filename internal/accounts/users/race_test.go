@@ -73,8 +73,8 @@ func TestLastTwoMeansAtOnce(t *testing.T) {
 		return nil, nil
 	}
 	ends := make(chan error, 2)
-	go func() { ends <- x.RemovePasskey(ctx, s, one.ID) }()
-	go func() { ends <- x.Unlink(ctx, s, linked[0].ID) }()
+	go func() { ends <- x.RemovePasskey(ctx, s, one.ID, home) }()
+	go func() { ends <- x.Unlink(ctx, s, linked[0].ID, home) }()
 	refused := 0
 	for range 2 {
 		if err := <-ends; err != nil {

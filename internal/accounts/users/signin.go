@@ -212,9 +212,10 @@ func (s *Service) useCode(ctx context.Context, tx *db.Tx, u *row, step int64, co
 	return "recovery code", s.recordByUser(ctx, tx, u.User, audit.RecoveryUsed, "", c)
 }
 
-// ProvePassword renews a session's proof of identity with the user's password.
-func (s *Service) ProvePassword(ctx context.Context, session Session, password string) error {
-	u, limits, err := s.checkCurrentPassword(ctx, session, "password", password)
+// ProvePassword renews a session's proof of identity with the user's password. The argument c is the client that sent
+// the request, which may differ from the client that signed in.
+func (s *Service) ProvePassword(ctx context.Context, session Session, password string, c Client) error {
+	u, limits, err := s.checkCurrentPassword(ctx, session, "password", password, c)
 	if err != nil {
 		return err
 	}
@@ -232,13 +233,13 @@ func (s *Service) renewProof(ctx context.Context, tx *db.Tx, sessionID, userID s
 
 // checkCurrentPassword checks the password of the session's user and counts the attempt, which the caller must refund
 // in its transaction. For a wrong password, checkCurrentPassword returns an Invalid fault for the given field.
-func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string) (row, []limit,
-	error) {
+func (s *Service) checkCurrentPassword(ctx context.Context, session Session, field, password string, c Client) (row,
+	[]limit, error) {
 	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return u, nil, err
 	}
-	limits := passwordLimits(u.Email, session.client())
+	limits := proofLimits(session.ID, c)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return u, nil, err
 	}
@@ -247,7 +248,7 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 		return u, nil, s.refundAttempt(ctx, limits, err)
 	}
 	if !ok {
-		s.failed(u.User, u.Email, "wrong password when asked again", session.client())
+		s.failed(u.User, u.Email, "wrong password when asked again", c)
 		return u, nil, fault.Invalidf(field, "The password is wrong.")
 	}
 	return u, limits, nil
@@ -256,7 +257,7 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 // SetPassword changes the password of the session's user and ends the user's other sessions. If the user has a
 // password, it must be passed as current; if current is wrong, SetPassword returns an Invalid fault for the field
 // `current`. If the user has no password, the session needs a recent proof of identity.
-func (s *Service) SetPassword(ctx context.Context, session Session, current, password string) error {
+func (s *Service) SetPassword(ctx context.Context, session Session, current, password string, c Client) error {
 	u, err := getRow(ctx, s.DB.Reader, session.UserID)
 	if err != nil {
 		return err
@@ -267,7 +268,7 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 	}
 	var limits []limit
 	if u.HasPassword {
-		u, limits, err = s.checkCurrentPassword(ctx, session, "current", current)
+		u, limits, err = s.checkCurrentPassword(ctx, session, "current", current, c)
 	} else {
 		err = s.requireProof(session)
 	}
@@ -292,12 +293,9 @@ func (s *Service) SetPassword(ctx context.Context, session Session, current, pas
 		if err := s.renewProof(ctx, tx, session.ID, u.ID); err != nil {
 			return err
 		}
-		return s.recordByUser(ctx, tx, u.User, audit.PasswordChanged, "", session.client())
+		return s.recordByUser(ctx, tx, u.User, audit.PasswordChanged, "", c)
 	})
 }
-
-// client returns the client that began the session.
-func (x *Session) client() Client { return Client{x.Address, x.UserAgent} }
 
 // requireProof returns ErrProve unless the session's proof of identity is recent.
 func (s *Service) requireProof(session Session) error {

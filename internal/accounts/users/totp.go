@@ -77,7 +77,7 @@ func (s *Service) siteName() string {
 // ConfirmTOTP turns on TOTP as the second factor, replaces any earlier TOTP secret, and returns new recovery codes. The
 // recovery codes cannot be displayed again later. For a wrong code, ConfirmTOTP returns an Invalid fault for the field
 // `code`, and the user may try again.
-func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string) ([]string, error) {
+func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code string, c Client) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
@@ -107,13 +107,13 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 		s.setRecovery(ctx, tx, session.UserID, codes)
 		deleteSessions(ctx, tx, session.UserID, session.ID)
 		s.changed(tx, session.UserID)
-		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorAdded, authenticator, session.client())
+		return s.recordByUserID(ctx, tx, session.UserID, audit.FactorAdded, authenticator, c)
 	})
 }
 
 // DisableTOTP turns off the TOTP second factor and deletes the recovery codes. If the factor is already off,
 // DisableTOTP does nothing.
-func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
+func (s *Service) DisableTOTP(ctx context.Context, session Session, c Client) error {
 	if err := s.requireProof(session); err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (s *Service) DisableTOTP(ctx context.Context, session Session) error {
 		if err := s.clearTOTP(ctx, tx, session.UserID); err != nil {
 			return err
 		}
-		return s.recordByUser(ctx, tx, u, audit.FactorRemoved, authenticator, session.client())
+		return s.recordByUser(ctx, tx, u, audit.FactorRemoved, authenticator, c)
 	})
 }
 
@@ -189,7 +189,7 @@ func matchSecret(secret, code string, now time.Time, used int64) (int64, error) 
 }
 
 // NewRecoveryCodes replaces the user's recovery codes.
-func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]string, error) {
+func (s *Service) NewRecoveryCodes(ctx context.Context, session Session, c Client) ([]string, error) {
 	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (s *Service) NewRecoveryCodes(ctx context.Context, session Session) ([]stri
 			return fault.Invalidf("", "Recovery codes replace codes of an authenticator app: set one up first.")
 		}
 		s.setRecovery(ctx, tx, u.ID, codes)
-		return s.recordByUser(ctx, tx, u, recoveryCreated, "", session.client())
+		return s.recordByUser(ctx, tx, u, recoveryCreated, "", c)
 	})
 }
 

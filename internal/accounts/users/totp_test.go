@@ -30,7 +30,7 @@ func (x *fixture) withTOTP(s users.Session) (secret string, codes []string) {
 	x.Helper()
 	setup, err := x.BeginTOTP(x.Context(), s)
 	x.must(err)
-	codes, err = x.ConfirmTOTP(x.Context(), s, setup.Token, code(x.T, setup.Secret, x.now()))
+	codes, err = x.ConfirmTOTP(x.Context(), s, setup.Token, code(x.T, setup.Secret, x.now()), home)
 	x.must(err)
 	return setup.Secret, codes
 }
@@ -67,9 +67,9 @@ func TestConfirmTOTP(t *testing.T) {
 			t.Errorf("the secret has %d bytes, %v", len(b), err)
 		}
 		eve := x.user("eve@example.com")
-		_, err = x.ConfirmTOTP(ctx, x.session(eve.Email, password), setup.Token, code(t, setup.Secret, x.now()))
+		_, err = x.ConfirmTOTP(ctx, x.session(eve.Email, password), setup.Token, code(t, setup.Secret, x.now()), home)
 		x.is(err, fault.Invalid)
-		_, err = x.ConfirmTOTP(ctx, s, setup.Token, "000000x")
+		_, err = x.ConfirmTOTP(ctx, s, setup.Token, "000000x", home)
 		x.is(err, fault.Invalid)
 		if u, _ := x.Get(ctx, u.ID); u.HasTOTP {
 			t.Error("the second factor is on before it was confirmed")
@@ -144,7 +144,7 @@ func TestRecoveryCodes(t *testing.T) {
 			t.Errorf("%d recovery codes left, %v", left, err)
 		}
 		s = x.of(out)
-		anew, err := x.NewRecoveryCodes(ctx, s)
+		anew, err := x.NewRecoveryCodes(ctx, s, home)
 		x.must(err)
 		_, err = second(x.pending(u), codes[4])
 		x.is(err, fault.Invalid)
@@ -165,15 +165,15 @@ func TestDisableTOTP(t *testing.T) {
 		s := x.of(out)
 		x.withTOTP(s)
 		x.pass(time.Hour)
-		if err := x.DisableTOTP(ctx, s); !errors.Is(err, users.ErrProve) {
+		if err := x.DisableTOTP(ctx, s, home); !errors.Is(err, users.ErrProve) {
 			t.Errorf("turned off without a proof: %v", err)
 		}
-		x.must(x.ProvePassword(ctx, s, password))
+		x.must(x.ProvePassword(ctx, s, password, home))
 		s, _, err = x.Session(ctx, out.Token)
 		x.must(err)
 		x.took()
-		x.must(x.DisableTOTP(ctx, s))
-		x.must(x.DisableTOTP(ctx, s)) // a second call changes nothing and is not recorded
+		x.must(x.DisableTOTP(ctx, s, home))
+		x.must(x.DisableTOTP(ctx, s, home)) // a second call changes nothing and is not recorded
 		if did := x.took(); did != "factor_removed" {
 			t.Errorf("recorded %q", did)
 		}

@@ -108,14 +108,14 @@ func TestPasswords(t *testing.T) {
 		x.must(err)
 		s := x.of(out)
 		for range 20 { // an unacceptable new password does not count as a wrong password
-			if f := x.field(x.SetPassword(ctx, s, password, "short")); f != "password" {
+			if f := x.field(x.SetPassword(ctx, s, password, "short", home)); f != "password" {
 				t.Errorf("a short password is blamed on %q", f)
 			}
 		}
-		if f := x.field(x.SetPassword(ctx, s, "not the password", other)); f != "current" {
+		if f := x.field(x.SetPassword(ctx, s, "not the password", other, home)); f != "current" {
 			t.Errorf("a wrong password is blamed on %q", f)
 		}
-		x.must(x.SetPassword(ctx, s, password, other))
+		x.must(x.SetPassword(ctx, s, password, other, home))
 		x.of(out)
 		_, _, err = x.Session(ctx, elsewhere.Token)
 		x.is(err, fault.BadCredential)
@@ -132,8 +132,8 @@ func TestPasswords(t *testing.T) {
 		if _, err := x.BeginTOTP(ctx, s); !errors.Is(err, users.ErrProve) {
 			t.Errorf("an old proof: %v", err)
 		}
-		x.is(x.ProvePassword(ctx, s, password), fault.Invalid)
-		x.must(x.ProvePassword(ctx, s, other))
+		x.is(x.ProvePassword(ctx, s, password, home), fault.Invalid)
+		x.must(x.ProvePassword(ctx, s, other, home))
 		if s = x.of(out); !s.Fresh(x.now()) {
 			t.Error("the proof was not renewed")
 		}

@@ -43,7 +43,7 @@ func (p *Pages) prove(w http.ResponseWriter, r *http.Request, v web.Visitor) err
 	if err != nil {
 		return err
 	}
-	err = p.Users.ProvePassword(r.Context(), v.Session, typed.Get("password"))
+	err = p.Users.ProvePassword(r.Context(), v.Session, typed.Get("password"), client(r))
 	if err == nil {
 		return web.Redirect(w, r, web.Local(typed.Get("next")))
 	}
@@ -87,7 +87,7 @@ func (p *Pages) setPassword(w http.ResponseWriter, r *http.Request, v web.Visito
 	if err != nil {
 		return err
 	}
-	err = p.Users.SetPassword(r.Context(), v.Session, typed.Get("current"), typed.Get("password"))
+	err = p.Users.SetPassword(r.Context(), v.Session, typed.Get("current"), typed.Get("password"), client(r))
 	if err == nil {
 		return web.Redirect(w, r, "/account?done=password-changed")
 	}
@@ -138,7 +138,7 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 	if err != nil {
 		return err
 	}
-	codes, err := p.Users.ConfirmTOTP(r.Context(), v.Session, typed.Get("token"), typed.Get("code"))
+	codes, err := p.Users.ConfirmTOTP(r.Context(), v.Session, typed.Get("token"), typed.Get("code"), client(r))
 	if err == nil {
 		return p.Site.Show(w, r, http.StatusOK, codesPage, codes)
 	}
@@ -151,12 +151,12 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 }
 
 func (p *Pages) removeTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	err := p.Users.DisableTOTP(r.Context(), v.Session)
+	err := p.Users.DisableTOTP(r.Context(), v.Session, client(r))
 	return p.accountDone(w, r, v, "totp-removed", err)
 }
 
 func (p *Pages) newRecoveryCodes(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	codes, err := p.Users.NewRecoveryCodes(r.Context(), v.Session)
+	codes, err := p.Users.NewRecoveryCodes(r.Context(), v.Session, client(r))
 	if err != nil {
 		return p.accountDone(w, r, v, "", err)
 	}

@@ -57,7 +57,7 @@ func (p *Pages) link(w http.ResponseWriter, r *http.Request, v web.Visitor) erro
 }
 
 func (p *Pages) unlink(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	err := p.Users.Unlink(r.Context(), v.Session, pathID(r))
+	err := p.Users.Unlink(r.Context(), v.Session, pathID(r), client(r))
 	return p.accountDone(w, r, v, "unlinked", err)
 }
 

@@ -61,7 +61,7 @@ func (p *Pages) finishProof(w http.ResponseWriter, r *http.Request, v web.Visito
 	if err := p.Site.JSON(w, r, &m); err != nil {
 		return err
 	}
-	if err := p.Users.FinishPasskeyProof(r.Context(), v.Session, m.Token, m.Credential); err != nil {
+	if err := p.Users.FinishPasskeyProof(r.Context(), v.Session, m.Token, m.Credential, client(r)); err != nil {
 		return err
 	}
 	return answer(w, http.StatusOK, next{cmp.Or(web.Local(m.Next), "/account")})
@@ -77,7 +77,7 @@ func (p *Pages) finishNewPasskey(w http.ResponseWriter, r *http.Request, v web.V
 	if err := p.Site.JSON(w, r, &m); err != nil {
 		return err
 	}
-	if _, err := p.Users.FinishPasskey(r.Context(), v.Session, m.Token, m.Name, m.Credential); err != nil {
+	if _, err := p.Users.FinishPasskey(r.Context(), v.Session, m.Token, m.Name, m.Credential, client(r)); err != nil {
 		return err
 	}
 	return answer(w, http.StatusOK, next{"/account?done=passkey-added"})
@@ -88,11 +88,11 @@ func (p *Pages) renamePasskey(w http.ResponseWriter, r *http.Request, v web.Visi
 	if err != nil {
 		return err
 	}
-	err = p.Users.RenamePasskey(r.Context(), v.Session, pathID(r), typed.Get("name"))
+	err = p.Users.RenamePasskey(r.Context(), v.Session, pathID(r), typed.Get("name"), client(r))
 	return p.accountDone(w, r, v, "passkey-renamed", err)
 }
 
 func (p *Pages) removePasskey(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
-	err := p.Users.RemovePasskey(r.Context(), v.Session, pathID(r))
+	err := p.Users.RemovePasskey(r.Context(), v.Session, pathID(r), client(r))
 	return p.accountDone(w, r, v, "passkey-removed", err)
 }

@@ -57,6 +57,8 @@ func (d *driver) people() {
 	must(err)
 	code, err := totp.GenerateCode(begun.Secret, d.DB.Now())
 	must(err)
+	_, err = d.Users.ResumeTOTP(ctx, s, begun.Token)
+	must(err)
 	codes, err := d.Users.ConfirmTOTP(ctx, s, begun.Token, code, from)
 	must(err)
 	out, _ := signIn()

@@ -100,6 +100,7 @@ func TestBroken(t *testing.T) {
 			setup, err = x.BeginTOTP(ctx, s)
 			return err
 		})
+		try("ResumeTOTP", 1, func() error { _, err := x.ResumeTOTP(ctx, s, setup.Token); return err })
 		try("ConfirmTOTP", 5, func() error {
 			_, err := x.ConfirmTOTP(ctx, s, setup.Token, code(t, setup.Secret, x.now()), home)
 			return err

@@ -28,6 +28,8 @@ const (
 	totpSetup     = 15 * time.Minute
 	recoveryCodes = 10
 	qrSize        = 240 // pixels
+
+	totpSecretSize = 20 // bytes (RFC 4226 section 4)
 )
 
 // Keyring purposes for encrypting and signing TOTP secrets and recovery codes.
@@ -46,7 +48,53 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err != nil {
 		return TOTPSetup{}, err
 	}
-	key, err := totp.Generate(totp.GenerateOpts{Issuer: s.siteName(), AccountName: u.Email, Rand: rand.Reader})
+	secret := make([]byte, totpSecretSize)
+	rand.Read(secret)
+	setup, err := s.describeTOTP(u.Email, secret)
+	if err != nil {
+		return TOTPSetup{}, err
+	}
+	// The token is signed but not encrypted, because the page displays the TOTP secret anyway. The signature proves that
+	// this installation created the secret.
+	setup.Token = s.Keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, setup.Secret)
+	return setup, nil
+}
+
+// ResumeTOTP returns the TOTP secret that BeginTOTP created with the given token, so that a page can show the QR code
+// again after a wrong code.
+func (s *Service) ResumeTOTP(ctx context.Context, session Session, token string) (TOTPSetup, error) {
+	if err := s.requireProof(session); err != nil {
+		return TOTPSetup{}, err
+	}
+	text, err := s.openTOTP(session, token)
+	if err != nil {
+		return TOTPSetup{}, err
+	}
+	secret, err := base32.StdEncoding.WithPadding(base32.NoPadding).DecodeString(text)
+	if err != nil {
+		return TOTPSetup{}, fmt.Errorf("decode a secret of TOTP: %w", err)
+	}
+	u, err := getUser(ctx, s.DB.Reader, session.UserID)
+	if err != nil {
+		return TOTPSetup{}, err
+	}
+	setup, err := s.describeTOTP(u.Email, secret)
+	setup.Token = token
+	return setup, err
+}
+
+// openTOTP returns the secret in a token that BeginTOTP created for the session's user.
+func (s *Service) openTOTP(session Session, token string) (string, error) {
+	parts, err := s.Keys.Verify(signTOTP, token, s.now())
+	if err != nil || len(parts) != 2 || parts[0] != session.UserID {
+		return "", fault.Invalidf("token", "This took too long. Begin anew.")
+	}
+	return parts[1], nil
+}
+
+// describeTOTP returns a secret as text, as URL and as QR code. The result has no token.
+func (s *Service) describeTOTP(email string, secret []byte) (TOTPSetup, error) {
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: s.siteName(), AccountName: email, Secret: secret})
 	if err != nil {
 		return TOTPSetup{}, fmt.Errorf("make a secret of TOTP: %w", err)
 	}
@@ -58,10 +106,7 @@ func (s *Service) BeginTOTP(ctx context.Context, session Session) (TOTPSetup, er
 	if err := png.Encode(&image, code); err != nil {
 		return TOTPSetup{}, fmt.Errorf("encode a QR code: %w", err)
 	}
-	// The token is signed but not encrypted, because the page displays the TOTP secret anyway. The signature proves that
-	// this installation created the secret.
-	token := s.Keys.Sign(signTOTP, s.now().Add(totpSetup), u.ID, key.Secret())
-	return TOTPSetup{Token: token, Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
+	return TOTPSetup{Secret: key.Secret(), URL: key.URL(), PNG: image.Bytes()}, nil
 }
 
 // siteName returns the name that authenticator apps display for this installation, which contains the installation's
@@ -81,18 +126,18 @@ func (s *Service) ConfirmTOTP(ctx context.Context, session Session, token, code 
 	if err := s.requireProof(session); err != nil {
 		return nil, err
 	}
-	parts, err := s.Keys.Verify(signTOTP, token, s.now())
-	if err != nil || len(parts) != 2 || parts[0] != session.UserID {
-		return nil, fault.Invalidf("token", "This took too long. Begin anew.")
+	secret, err := s.openTOTP(session, token)
+	if err != nil {
+		return nil, err
 	}
-	step, err := matchSecret(parts[1], code, s.now(), 0)
+	step, err := matchSecret(secret, code, s.now(), 0)
 	if err != nil {
 		return nil, err
 	}
 	if step == 0 {
 		return nil, fault.Invalidf("code", "This code is wrong. See whether the clock of your device is right.")
 	}
-	sealed, err := s.Keys.Seal(sealTOTP, []byte(parts[1]), []byte(session.UserID))
+	sealed, err := s.Keys.Seal(sealTOTP, []byte(secret), []byte(session.UserID))
 	if err != nil {
 		return nil, fmt.Errorf("seal a secret of TOTP: %w", err)
 	}

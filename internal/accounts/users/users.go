@@ -184,7 +184,7 @@ var ErrProve error = fault.Forbiddenf("", "Confirm that it is you: give your pas
 
 // TOTPSetup is a TOTP secret that becomes a second factor when a code confirms it.
 type TOTPSetup struct {
-	Token  string // for ConfirmTOTP
+	Token  string // for ConfirmTOTP and ResumeTOTP
 	Secret string // base32, for typing
 	URL    string // otpauth://, the content of the QR code
 	PNG    []byte // the QR code

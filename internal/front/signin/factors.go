@@ -127,12 +127,16 @@ func (p *Pages) beginTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor)
 	if err != nil {
 		return err
 	}
-	return p.Site.Show(w, r, http.StatusOK, totpPage, authenticator{Secret: of.Secret, Token: of.Token,
-		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: totpForm()})
+	return p.totpPage(w, r, http.StatusOK, of, totpForm())
 }
 
-// confirmTOTP enables two-factor authentication and shows the recovery codes. After a wrong code, the page no longer
-// shows the secret, because the authenticator app already has it.
+func (p *Pages) totpPage(w http.ResponseWriter, r *http.Request, status int, of users.TOTPSetup, f *web.Form) error {
+	return p.Site.Show(w, r, status, totpPage, authenticator{Secret: of.Secret, Token: of.Token,
+		QR: template.URL("data:image/png;base64," + base64.StdEncoding.EncodeToString(of.PNG)), Form: f})
+}
+
+// confirmTOTP enables two-factor authentication and shows the recovery codes. After a wrong code, the page shows the
+// same secret again, because the authenticator app may not have it yet.
 func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	typed, err := p.Site.Form(w, r)
 	if err != nil {
@@ -147,7 +151,11 @@ func (p *Pages) confirmTOTP(w http.ResponseWriter, r *http.Request, v web.Visito
 	if blamed != nil || f.Fields[0].Error == "" { // the token has expired, or a password or passkey is required
 		return err
 	}
-	return p.Site.Show(w, r, status, totpPage, authenticator{Token: typed.Get("token"), Form: f})
+	of, err := p.Users.ResumeTOTP(r.Context(), v.Session, typed.Get("token"))
+	if err != nil {
+		return err
+	}
+	return p.totpPage(w, r, status, of, f)
 }
 
 func (p *Pages) removeTOTP(w http.ResponseWriter, r *http.Request, v web.Visitor) error {

@@ -84,3 +84,36 @@ func TestStrangersCannotLockASession(t *testing.T) {
 		b.get("/account/prove").submit("/account/prove", "password", password+"s").want(200, "Your account")
 	})
 }
+
+// TestWrongTOTPCodeKeepsTheQRCode checks that the page still shows the same QR code and secret after a wrong code.
+func TestWrongTOTPCodeKeepsTheQRCode(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("ada@acme.example", teams.Owner)
+		clock := time.Now()
+		x.users.Now = func() time.Time { return clock }
+		b := x.browser(t).signIn("ada@acme.example")
+		b.get("/account/totp").submit("/account/totp/begin").want(200, "Scan this")
+		shown := func() (image, secret string) {
+			for n := range elements(t, b.body) {
+				switch {
+				case n.Data == "img" && attr(n, "class") == "qr":
+					image = attr(n, "src")
+				case n.Data == "code" && attr(n, "id") == "secret":
+					secret = n.FirstChild.Data
+				}
+			}
+			return image, secret
+		}
+		image, secret := shown()
+		for range 2 {
+			b.submit("/account/totp/confirm", "code", "000000").want(422, "This code is wrong", "Scan this")
+			if again, same := shown(); again != image || same != secret || !strings.HasPrefix(again, "data:image/png") {
+				t.Errorf("after a wrong code the page shows the secret %q and %d bytes of a QR code", same, len(again))
+			}
+		}
+		code, err := totp.GenerateCode(secret, clock)
+		x.Must(err)
+		b.submit("/account/totp/confirm", "code", code).want(200, "Recovery codes")
+	})
+}

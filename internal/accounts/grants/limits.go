@@ -29,6 +29,18 @@ type Limits struct {
 // Any reports whether at least one limit is set.
 func (l Limits) Any() bool { return l != Limits{} }
 
+// String describes the limits in the words of the API, for the audit log.
+func (l Limits) String() string {
+	number := func(n int64) string {
+		if n == 0 {
+			return "none"
+		}
+		return strconv.FormatInt(n, 10)
+	}
+	return fmt.Sprintf("recipients_per_email %s, emails_per_day %s, approval %t", number(l.Recipients), number(l.Emails),
+		l.Approval)
+}
+
 // DefaultLimits returns the limits that the consent page suggests: none for built-in clients.
 func (c *Client) DefaultLimits() Limits {
 	if !c.Registered {
@@ -106,7 +118,8 @@ func (g *Grant) AllowedScopes(of teams.Scopes) teams.Scopes {
 
 // SetLimits changes the limits of an active grant. A change to the limits takes effect immediately on this node, and on
 // other nodes when they receive the cache-invalidation hint. The caller checks that the actor may change grants; a
-// connected app may never change limits.
+// connected app may never change limits. Any such actor may make limits stricter. An actor may loosen limits only if
+// the actor has every scope that the app would regain; otherwise SetLimits returns an OutOfScope fault.
 func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string, change func(*Limits) error) (
 	g Grant, err error) {
 	if by.Kind == teams.GrantActor {
@@ -125,18 +138,66 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 		if g, err = getGrant(ctx, tx.Reader, by.TeamID, grantID); err != nil {
 			return err
 		}
+		before := g.Limits
 		if err := change(&g.Limits); err != nil {
 			return err
 		}
 		if err := g.Limits.check(); err != nil {
 			return err
 		}
+		if err := g.mayLoosen(by, before); err != nil {
+			return err
+		}
 		saveLimits(ctx, tx, &g)
 		audit.Target(ctx, grantID)
+		audit.Detail(ctx, fmt.Sprintf("before: %s; now: %s", before, g.Limits))
 		s.changed(tx, by.TeamID)
 		return nil
 	})
 	return g, err
+}
+
+// loosens reports whether l allows something that the limits in before do not allow.
+func (l Limits) loosens(before Limits) bool {
+	more := func(now, before int64) bool { return before > 0 && (now == 0 || now > before) }
+	return more(l.Recipients, before.Recipients) || more(l.Emails, before.Emails) || before.Approval && !l.Approval
+}
+
+// partlyLost are the scopes that an app with limits keeps, but whose operations it may not all perform. Without limits,
+// the app could also send, test and resume broadcasts.
+var partlyLost = teams.NewScopes(teams.EmailsSend, teams.BroadcastsWrite)
+
+// regained returns the scopes that the app gets back if the limits in before are replaced by the grant's limits. Scopes
+// that the app could only partly use count too. The result does not depend on the present role of the user who
+// consented, because that user may get a higher role again later.
+func (g *Grant) regained(before Limits) teams.Scopes {
+	if !g.Limits.loosens(before) {
+		return 0
+	}
+	all := g.Scopes.All()
+	back := before.RemovedScopes(all) &^ g.Limits.RemovedScopes(all)
+	if !g.Limits.Any() {
+		back |= all & partlyLost
+	}
+	return back | all&teams.NewScopes(teams.EmailsSend) // loosened limits let the app send more emails
+}
+
+// mayLoosen returns an OutOfScope fault if the actor lacks a scope that the app would regain; see [Grant.regained].
+func (g *Grant) mayLoosen(by teams.Actor, before Limits) error {
+	lacks := g.regained(before) &^ by.Scopes
+	if lacks == 0 {
+		return nil
+	}
+	return fault.New(fault.OutOfScope, "limits", "The app would get back rights that you do not have (%s). You can make "+
+		"its limits stricter. Ask a member who has these rights to loosen them.",
+		strings.ReplaceAll(lacks.String(), " ", ", "))
+}
+
+// MayLoosen reports whether an actor may remove all limits of the grant, whichever limits it has now or gets later.
+func (g *Grant) MayLoosen(by teams.Actor) bool {
+	without := *g
+	without.Limits = Limits{}
+	return without.mayLoosen(by, Limits{Recipients: 1, Emails: 1, Approval: true}) == nil
 }
 
 // CurrentActor returns the actor for a grant, with its current scopes, so that an email that a person has approved can

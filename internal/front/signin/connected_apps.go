@@ -34,6 +34,7 @@ type connectedApp struct {
 	Full      bool   // whether the grant has full access without limits
 	May       []string
 	MayLimit  bool
+	MayLoosen bool // whether the visitor may also loosen the limits
 	MayRevoke bool
 }
 
@@ -117,7 +118,7 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 			if role != "" {
 				may = role.Scopes()
 			}
-			x.MayLimit = a.Scopes.Has(teams.ApprovalsWrite)
+			x.MayLimit, x.MayLoosen = a.Scopes.Has(teams.ApprovalsWrite), g.MayLoosen(*a)
 			x.MayRevoke = a.Scopes.Has(teams.GrantsWrite) || g.UserID == v.User.ID
 		}
 		x.May = grants.DescribeScopes(g.AllowedScopes(may), g.Limits.Any())
@@ -172,7 +173,7 @@ func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.
 		return web.Redirect(w, r, "/programs?"+q.Encode())
 	}
 	f := web.NewForm()
-	status, err := f.SetError(explainScope(err))
+	status, err := f.SetError(err)
 	if err != nil {
 		return err
 	}
@@ -182,7 +183,7 @@ func (p *Pages) connectedAppsDone(w http.ResponseWriter, r *http.Request, v web.
 	return p.connectedAppsPage(w, r, v, a, status, f.Problem)
 }
 
-// limitConnectedApp changes a grant's limits. The visitor needs the same scope as for the corresponding API operation.
+// limitConnectedApp changes a grant's limits. The visitor needs the same scopes as for the corresponding API operation.
 func (p *Pages) limitConnectedApp(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
 	a, typed, err := p.readTeamForm(w, r, &v, teams.ApprovalsWrite)
 	if err != nil {
@@ -203,5 +204,6 @@ func (p *Pages) revokeConnectedApp(w http.ResponseWriter, r *http.Request, v web
 	if err != nil {
 		return err
 	}
-	return p.connectedAppsDone(w, r, v, &a, "program-revoked", p.Grants.RevokeBy(r.Context(), a, pathID(r)))
+	err = explainScope(p.Grants.RevokeBy(r.Context(), a, pathID(r)))
+	return p.connectedAppsDone(w, r, v, &a, "program-revoked", err)
 }

@@ -172,3 +172,73 @@ func TestPagesOfConnectedApps(t *testing.T) {
 		b.get("/programs?after=x&before=%00").want(200, "Another")
 	})
 }
+
+// A member can make the limits of an owner's app stricter, but cannot loosen them, because the app would regain rights
+// that the member lacks. The audit log shows the limits before and after each change.
+func TestMemberLoosensLimits(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		actor := func(email string, role teams.Role) teams.Actor {
+			a, err := x.members.Actor(t.Context(), x.person(email, role).ID, x.Acme.TeamID)
+			x.Must(err)
+			return a
+		}
+		owner, member := actor("oda@acme.example", teams.Owner), actor("max@acme.example", teams.Member)
+		const refused = "The app would get back rights that you do not have (members:write)."
+		const hint = "You can make these limits stricter."
+		token := x.allow(owner, "Agent", "full_access")
+		may := func(want teams.Scope, has bool) {
+			t.Helper()
+			by, err := x.Teams.Authenticate(t.Context(), token)
+			if err != nil || by.Scopes.Has(want) != has {
+				t.Errorf("the app has %s: %v, error %v", want, by.Scopes.Has(want), err)
+			}
+		}
+		o, m := x.browser(t).signIn("oda@acme.example"), x.browser(t).signIn("max@acme.example")
+		limit := func(b *browser, recipients, emails, approval string) *browser {
+			t.Helper()
+			b.get("/programs")
+			return b.submit(b.action("/limits"), "recipients_per_email", recipients, "emails_per_day", emails, "approval",
+				approval)
+		}
+		m.get("/programs").want(200, hint)
+		limit(m, "50", "200", "").want(200, "At most 50 recipients")
+		may(teams.MembersWrite, false)
+		limit(m, "10", "200", "yes").want(200, "At most 10 recipients", "A person approves", hint)
+		may(teams.EmailsSend, false)
+
+		// A member may change numbers and approval if the app stays limited, because the member may send emails too.
+		limit(m, "", "", "").want(403, refused, "You can make its limits stricter", "At most 10 recipients")
+		may(teams.MembersWrite, false)
+		limit(m, "10", "200", "").want(200, "At most 10 recipients")
+		limit(m, "20", "100", "yes").want(200, "At most 20 recipients", "At most 100 emails", "A person approves")
+		limit(m, "", "", "").want(403, refused)
+		if o.get("/programs"); strings.Contains(o.body, hint) {
+			t.Error("the page tells an owner to make limits only stricter")
+		}
+		limit(o, "", "", "").want(200, "No limits.")
+		may(teams.MembersWrite, true)
+
+		// A member may remove the limits of an app that has no more rights than the member.
+		o.submit(o.action("/revoke")).want(200, "can no longer act for the team")
+		x.allow(member, "Notes", "full_access")
+		limit(m, "5", "", "").want(200, "At most 5 recipients")
+		if strings.Contains(m.body, hint) {
+			t.Error("the page tells a member to make limits only stricter")
+		}
+		limit(m, "", "", "").want(200, "No limits.")
+		for detail, n := range map[string]int{
+			"before: recipients_per_email none, emails_per_day none, approval false; " +
+				"now: recipients_per_email 50, emails_per_day 200, approval false": 1,
+			"before: recipients_per_email 50, emails_per_day 200, approval false; " +
+				"now: recipients_per_email 10, emails_per_day 200, approval true": 1,
+			"before: recipients_per_email 20, emails_per_day 100, approval true; " +
+				"now: recipients_per_email none, emails_per_day none, approval false": 1,
+		} {
+			if got := x.Count(`SELECT COUNT(*) FROM audit_log WHERE team_id = $1 AND action = 'grant.updated'
+				AND detail = $2`, x.Acme.TeamID, detail); got != n {
+				t.Errorf("%s: recorded %d times, want %d", detail, got, n)
+			}
+		}
+	})
+}

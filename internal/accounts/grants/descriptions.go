@@ -78,7 +78,7 @@ var scopeDescriptions = []struct {
 	{teams.EventsSend, "Send custom events, which start automations that send emails", ""},
 	{teams.SuppressionsRead, "See suppressed addresses", ""},
 	{teams.SuppressionsWrite, "Change suppressed addresses", ""},
-	{teams.LogsRead, "Read the log of API requests", ""},
+	{teams.LogsRead, "Read the log of API requests, with the content of those requests that this app itself may make", ""},
 	{teams.UsageRead, "See the usage of the team", ""},
 	{teams.MembersRead, "See the members of the team", ""},
 	{teams.MembersWrite, "Invite and remove members, but no owners", ""},

@@ -71,14 +71,22 @@ func newFixture(t testing.TB, d *db.DB, o Options) *fixture {
 // blobs.
 func newFixtureOn(t testing.TB, d *db.DB, o Options, dns resolve.Resolver, place string) *fixture {
 	t.Helper()
-	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: place,
+	return newFixtureWith(t, d, o, testnode.Options{DNS: dns, Blobs: place})
+}
+
+// newFixtureWith is like newFixtureOn, with the given options for the node. If the options allow connections to
+// loopback addresses, webhook endpoints may have http URLs.
+func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fixture {
+	t.Helper()
+	dns := of.DNS
+	n := testnode.Bare(t, d, testnode.Options{MaxSize: 40 << 20, DNS: dns, Blobs: of.Blobs, Guard: of.Guard,
 		Hosts: []string{"mx.postrider.test", "api.postrider.test"}})
 	f := &fixture{Node: n, log: &testnode.Logged{}, keys: map[string]string{}}
 	s := Services{Domains: n.Domains, Teams: n.Teams, Suppressions: n.Suppressions, Emails: n.Emails,
 		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
-	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys,
+	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys,
 		Guard:   n.Guard,
 		Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Webhooks)

@@ -9,6 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/automations/simulate"
@@ -160,7 +161,7 @@ func automationToItem(a automations.Automation) AutomationItem {
 type automationWire struct {
 	Object string `json:"object"`
 	AutomationItem
-	Steps       stepList       `json:"steps"`
+	Steps       stepList       `json:"steps" doc:"Without automations:write, the values of headers and the queries of URLs in webhook steps are masked."`
 	Connections connectionList `json:"connections"`
 }
 
@@ -198,7 +199,13 @@ func (a *API) getAutomation(ctx context.Context, c *wire.Call, _ wire.None) (aut
 	if err != nil {
 		return automationWire{}, err
 	}
-	return automationWire{"automation", automationToItem(one), stepList{one.Graph.StepsJSON()},
+	steps := jsontext.Value(one.Graph.StepsJSON())
+	if !c.Scopes.Has(teams.AutomationsWrite) {
+		if steps, err = hideStepCredentials(steps); err != nil {
+			return automationWire{}, err
+		}
+	}
+	return automationWire{"automation", automationToItem(one), stepList{steps},
 		connectionList{one.Graph.ConnectionsJSON()}}, nil
 }
 
@@ -357,6 +364,11 @@ func (a *API) getRun(ctx context.Context, c *wire.Call, _ wire.None) (runWire, e
 		return runWire{}, err
 	}
 	r, err := a.Services.Automations.Run(ctx, c.TeamID, id, runID)
+	if !c.Scopes.Has(teams.AutomationsWrite) {
+		for i := range r.Steps {
+			r.Steps[i].Output = hideOutputCredentials(r.Steps[i].Type, r.Steps[i].Output)
+		}
+	}
 	return runWire{"automation_run", runToItem(r), orNull(r.Message), wire.Items(r.Steps, runStepToWire)}, err
 }
 
@@ -376,6 +388,9 @@ func (a *API) simulate(ctx context.Context, c *wire.Call, automationID string, i
 		Steps: in.Steps.text, Connections: in.Connections.text, Scenario: in.Scenario.text})
 	if err != nil {
 		return simulationWire{}, err
+	}
+	if !c.Scopes.Has(teams.AutomationsWrite) {
+		return simulationWire{"automation_simulation", hideReportCredentials(*r)}, nil
 	}
 	return simulationWire{"automation_simulation", *r}, nil
 }

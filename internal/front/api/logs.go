@@ -8,6 +8,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -39,7 +40,7 @@ type logList struct {
 type logWire struct {
 	Object string `json:"object"`
 	LogItem
-	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments; null if the request had no body."`
+	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope of the logged operation, or for operations on approvals."`
 	ResponseBody verbatim `json:"response_body"`
 }
 
@@ -82,7 +83,21 @@ func (a *API) getLog(ctx context.Context, c *wire.Call, _ wire.None) (logWire, e
 		return logWire{}, err
 	}
 	e, err := a.Services.Logs.Get(ctx, c.TeamID, logID)
+	if err == nil && !a.mayReadBodies(c, &e) {
+		e.RequestBody, e.ResponseBody = "", ""
+	}
 	return logWire{"log", logToItem(e), verbatim(e.RequestBody), verbatim(e.ResponseBody)}, err
+}
+
+// mayReadBodies reports whether an actor may read the bodies of a logged request. The actor needs the scope of the
+// logged operation, because the bodies contain what the operation reads and writes. An OAuth client may not read the
+// bodies of requests to paths without an operation.
+func (a *API) mayReadBodies(c *wire.Call, e *requestlog.Entry) bool {
+	scope, ok := a.ScopeOf(e.Method, e.Endpoint)
+	if !ok {
+		return c.Kind != teams.GrantActor
+	}
+	return c.Require(scope) == nil
 }
 
 func logFilter(q url.Values) (f requestlog.Filter, err error) {

@@ -16,7 +16,6 @@ func TestWriteBroadcastsWithoutSending(t *testing.T) {
 		f := newFixture(t, d, Options{})
 		f.verified("example.org")
 		f.grant("broadcasts:write")
-		const as = "\nAuthorization: granted\n\n"
 		draft := `{"from":"a@example.org","subject":"s","text":"t","segment_id":"` + f.segment("c@example.org") + `"`
 		w := f.do(t, "POST /broadcasts"+as+draft+`}`)
 		var made ref

@@ -6,8 +6,10 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -30,7 +32,7 @@ type recoverWebhookIn struct {
 // WebhookItem represents a webhook endpoint in a list, without its signing secret.
 type WebhookItem struct {
 	ID             string      `json:"id"`
-	Endpoint       string      `json:"endpoint"`
+	Endpoint       string      `json:"endpoint" doc:"Without webhooks:write, the query is masked."`
 	Events         []string    `json:"events" nullable:"true" doc:"Null means all event types."`
 	Status         string      `json:"status" enum:"enabled,disabled"`
 	CreatedAt      wire.DBTime `json:"created_at"`
@@ -73,6 +75,11 @@ func (a *API) listWebhooks(ctx context.Context, c *wire.Call, _ wire.None) (wire
 		return wire.List[WebhookItem]{}, err
 	}
 	all, more, err := a.Services.Webhooks.List(ctx, c.TeamID, p)
+	if !c.Scopes.Has(teams.WebhooksWrite) {
+		for i := range all {
+			all[i].URL = requestlog.HideURL(all[i].URL)
+		}
+	}
 	return wire.ListOf(all, more, webhookToItem), err
 }
 

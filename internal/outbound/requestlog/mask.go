@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// mask is the text that replaces a secret.
-const mask = "[redacted]"
+// Mask is the text that replaces a secret.
+const Mask = "[redacted]"
 
 // linkTokenMin is the minimum length of a download link's token. A token ends with a MAC of 22 characters.
 const linkTokenMin = 22
@@ -21,27 +21,36 @@ func MaskSecrets(s string) string { return string(maskSecrets([]byte(s))) }
 // span is a half-open range of byte positions, which includes from but not to.
 type span struct{ from, to int }
 
+// HideURL returns a URL with a mask in place of the user information and the query, which may contain credentials.
+func HideURL(url string) string { return string(masked([]byte(url), userInfos, queries)) }
+
 // maskSecrets does the same as [MaskSecrets] for a byte slice, which it does not modify. If the slice contains no
 // secrets, maskSecrets returns its argument.
 func maskSecrets(text []byte) []byte {
+	return masked(text, parameters, userInfos, downloads, apiKeys, signingSecrets)
+}
+
+// finder appends the ranges of one kind of secret in a text to the given ranges.
+type finder func(text []byte, all []span) []span
+
+// masked replaces the ranges that the finders return with the mask. If there are none, masked returns its argument.
+func masked(text []byte, finders ...finder) []byte {
 	var all []span
-	all = parameters(text, all)
-	all = userInfos(text, all)
-	all = downloads(text, all)
-	all = apiKeys(text, all)
-	all = signingSecrets(text, all)
+	for _, find := range finders {
+		all = find(text, all)
+	}
 	if len(all) == 0 {
 		return text
 	}
 	slices.SortFunc(all, func(a, b span) int { return a.from - b.from })
-	out := make([]byte, 0, len(text)+len(all)*len(mask))
+	out := make([]byte, 0, len(text)+len(all)*len(Mask))
 	done := 0
 	for _, s := range all {
 		if s.from < done {
 			done = max(done, s.to) // the span starts within an earlier span
 			continue
 		}
-		out = append(append(out, text[done:s.from]...), mask...)
+		out = append(append(out, text[done:s.from]...), Mask...)
 		done = s.to
 	}
 	return append(out, text[done:]...)
@@ -82,15 +91,7 @@ func userInfos(text []byte, all []span) []span {
 			return all
 		}
 		at += i + 1
-		from := at
-		for range 2 {
-			c, n := char(text, from)
-			if c != '/' {
-				from = -1
-				break
-			}
-			from += n
-		}
+		from := authority(text, at)
 		if from < 0 {
 			continue
 		}
@@ -99,6 +100,42 @@ func userInfos(text []byte, all []span) []span {
 			all = append(all, span{from, from + end})
 		}
 		at = to
+	}
+}
+
+// authority returns the position after the two slashes that follow the colon of a URL's scheme, or -1 if the text at
+// the given position does not begin with two slashes.
+func authority(text []byte, at int) int {
+	for range 2 {
+		c, n := char(text, at)
+		if c != '/' {
+			return -1
+		}
+		at += n
+	}
+	return at
+}
+
+// queries finds the queries of URLs, including their fragments.
+func queries(text []byte, all []span) []span {
+	for at := 0; ; {
+		i := bytes.IndexByte(text[at:], ':')
+		if i < 0 {
+			return all
+		}
+		at += i + 1
+		from := authority(text, at)
+		if from < 0 {
+			continue
+		}
+		inURL := func(c byte) bool { return strings.IndexByte("\"<>", c) < 0 && c > ' ' }
+		mark := run(text, from, func(c byte) bool { return c != '?' && inURL(c) })
+		at = mark
+		if c, n := char(text, mark); c == '?' {
+			if at = run(text, mark+n, inURL); at > mark+n {
+				all = append(all, span{mark + n, at})
+			}
+		}
 	}
 }
 

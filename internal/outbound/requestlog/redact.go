@@ -32,7 +32,11 @@ var errTooLong = errors.New("the body is too long")
 //
 // A member is secret if its name is longer than 500 bytes, or if it ends like token, signing_secret or X-Api-Key, in
 // upper or lower case.
-func Redact(body []byte, longest int) string {
+func Redact(body []byte, longest int) string { return redact(body, longest, false) }
+
+// redact is like [Redact]. With hideCredentials, redact also masks the queries of all URLs and the values of header
+// fields, which are the members of objects named headers.
+func redact(body []byte, longest int, hideCredentials bool) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
 		return ""
@@ -40,7 +44,7 @@ func Redact(body []byte, longest int) string {
 	short := shorten(body, longest)
 	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true),
 		jsontext.AllowInvalidUTF8(true)),
-		out: make([]byte, 0, min(len(short), bodyMax/16)+64)}
+		out: make([]byte, 0, min(len(short), bodyMax/16)+64), hideCredentials: hideCredentials}
 	err := r.value(false)
 	if err == nil {
 		err = r.end()
@@ -65,6 +69,8 @@ func omitted(size int64) string {
 type redactor struct {
 	d   *jsontext.Decoder
 	out []byte
+
+	hideCredentials bool // see redact
 }
 
 // end returns an error if more input follows the JSON value.
@@ -114,10 +120,42 @@ func (r *redactor) object(file bool) error {
 		switch {
 		case len(raw) > nameMax || isSecret(name) || file && name == "content":
 			err = r.skip()
+		case r.hideCredentials && name == "headers" && r.d.PeekKind() == '{':
+			err = r.headers()
 		default:
 			err = r.value(name == "attachments" || name == "attachment")
 		}
 		if err != nil {
+			return err
+		}
+	}
+	_, err := r.d.ReadToken()
+	r.out = append(r.out, '}')
+	return err
+}
+
+// headers copies an object with a mask in place of each value.
+func (r *redactor) headers() error {
+	if _, err := r.d.ReadToken(); err != nil {
+		return err
+	}
+	r.out = append(r.out, '{')
+	for n := 0; r.d.PeekKind() != '}'; n++ {
+		if len(r.out) > bodyMax {
+			return errTooLong
+		}
+		raw, err := r.d.ReadValue()
+		if err != nil {
+			return err
+		}
+		if n > 0 {
+			r.out = append(r.out, ',')
+		}
+		if err := r.scalar(raw); err != nil {
+			return err
+		}
+		r.out = append(r.out, ':')
+		if err := r.skip(); err != nil {
 			return err
 		}
 	}
@@ -160,6 +198,9 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 	}
 	if raw.Kind() == '"' {
 		raw = maskSecrets(raw)
+		if r.hideCredentials {
+			raw = masked(raw, queries)
+		}
 	}
 	r.out = append(r.out, raw...)
 	return nil

@@ -133,3 +133,23 @@ func BenchmarkRedact(b *testing.B) {
 		}
 	}
 }
+
+// TestRedactCredentials checks that the queries of URLs and the values of header fields are masked for webhooks and
+// automations, even if the JSON escapes their characters.
+func TestRedactCredentials(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"url":"https://a.example/hook?key=x&b=1#c"}`:      `{"url":"https://a.example/hook?[redacted]"}`,
+		`{"url":"https:\/\/a.example\/\u003fkey=x"}`:        `{"url":"https:\/\/a.example\/\u003f[redacted]"}`,
+		`["Posts to http://a.example?k=x, then stops? No"]`: `["Posts to http://a.example?[redacted] then stops? No"]`,
+		`{"headers":{"X-Source":"x","N":null,"L":["x"]}}`:   `{"headers":{"X-Source":"[redacted]","N":null,"L":"[redacted]"}}`,
+		`{"headers":["https://a.example/"],"event":"a?b"}`:  `{"headers":["https://a.example/"],"event":"a?b"}`,
+	} {
+		if got := redact([]byte(body), successMax, true); got != want {
+			t.Errorf("%s becomes %s, want %s", body, got, want)
+		}
+	}
+	if got := HideURL("https://ann:pw@a.example/hook?key=x"); got != "https://[redacted]@a.example/hook?[redacted]" {
+		t.Errorf("the URL becomes %s", got)
+	}
+}

@@ -67,9 +67,12 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	if r.Status < http.StatusBadRequest {
 		longest = successMax
 	}
-	e.RequestBody, e.ResponseBody = Redact(r.Body, longest), Redact(r.Answer, longest)
-	if r.LongAnswer > 0 {
-		e.ResponseBody = omitted(r.LongAnswer)
+	if storesBodies(r.Path) {
+		hide := hasCredentials(r.Path)
+		e.RequestBody, e.ResponseBody = redact(r.Body, longest, hide), redact(r.Answer, longest, hide)
+		if r.LongAnswer > 0 {
+			e.ResponseBody = omitted(r.LongAnswer)
+		}
 	}
 	w := &queuedEntry{e, int64(entryOverhead + len(e.RequestBody) + len(e.ResponseBody))}
 	if !s.memory.TryAcquire(w.TeamID, w.weight) {
@@ -91,6 +94,20 @@ func (s *Service) Add(ctx context.Context, r Request) {
 	case s.wake <- struct{}{}:
 	default:
 	}
+}
+
+// storesBodies reports whether the log stores the bodies of requests to a path. The bodies of requests about approvals
+// contain emails that are deleted after the decision, so the log does not store a copy.
+func storesBodies(path string) bool { return !under(path, "/approvals") }
+
+// hasCredentials reports whether bodies of requests to a path contain credentials for other services, in the URLs of
+// webhooks and in the header fields of webhook steps.
+func hasCredentials(path string) bool { return under(path, "/webhooks") || under(path, "/automations") }
+
+// under reports whether a path is the given prefix or continues it with a slash.
+func under(path, prefix string) bool {
+	rest, ok := strings.CutPrefix(path, prefix)
+	return ok && (rest == "" || rest[0] == '/')
 }
 
 // stamp sets the id and the time of an entry to the same millisecond. The query from [selected] finds the entries of a
@@ -229,7 +246,16 @@ func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after stri
 
 // Get returns one entry with its bodies, or a NotFound fault if it does not exist.
 func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
-	return get(ctx, s.d.Reader, teamID, entryID)
+	e, err := get(ctx, s.d.Reader, teamID, entryID)
+	switch { // entries that earlier releases wrote may contain more
+	case err != nil:
+	case !storesBodies(e.Endpoint):
+		e.RequestBody, e.ResponseBody = "", ""
+	case hasCredentials(e.Endpoint):
+		e.RequestBody = redact([]byte(e.RequestBody), bodyMax, true)
+		e.ResponseBody = redact([]byte(e.ResponseBody), bodyMax, true)
+	}
+	return e, err
 }
 
 // Sweep deletes entries that are older than the retention period, in batches.

@@ -145,6 +145,15 @@ func (s *Server) Scope(method, path string) (scope teams.Scope, ok bool) {
 	return 0, false
 }
 
+// ScopeOf returns the scope of the operation that serves requests with the given method and path. If no operation
+// serves them, or the operation needs no scope, ok is false.
+func (s *Server) ScopeOf(method, path string) (scope teams.Scope, ok bool) {
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	return s.Scope(method, s.routes.Find(chi.NewRouteContext(), method, path))
+}
+
 // ServeHTTP handles a request: it normalizes the path, assigns a request ID, and recovers from panics in operations.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serveRoutes(s.routes, &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r),

@@ -14,6 +14,9 @@
 // operation as if the caller had sent the request. A caller can list and call only those tools for which it has the
 // required scopes.
 //
+// A request contains at most one call. The server refuses JSON-RPC batches for all protocol versions, because the rate
+// limit counts requests. The memory for answers is limited per node, and each team gets a share ([answersMax]).
+//
 // The MCP server does not keep state between requests, so any node can handle any request. A single tool call cannot
 // send an email. Either the caller must confirm the email with a second call (send.go), or a person must approve it. A
 // confirmation code is valid for ten minutes, and only for one caller and one request.
@@ -57,6 +60,8 @@ const Path = "/mcp"
 const (
 	bodyMax    = 1 << 20     // maximum size of a request body in bytes
 	bodiesMax  = 64 << 20    // maximum size of the bodies of all concurrent requests in bytes
+	answerSize = 512 << 10   // maximum size of a response body in bytes; a tool's escaped answer fits
+	answersMax = 64 << 20    // maximum size of the response bodies of all concurrent requests in bytes
 	callsMax   = 32          // maximum number of concurrent tool calls on a node
 	serversMax = 128         // maximum number of cached SDK servers, one for each set of scopes
 	smallBody  = 64 << 10    // smaller bodies count as this many bytes towards bodiesMax
@@ -91,6 +96,7 @@ type Server struct {
 	handler http.Handler
 	servers *lru.Cache[teams.Scopes, *mcp.Server]
 	bodies  *fairshare.Pool
+	answers *fairshare.Pool
 	calls   *fairshare.Pool
 	rate    teams.Limiter
 }
@@ -98,7 +104,7 @@ type Server struct {
 // New returns the MCP server. New panics if a tool names an operation that the API does not have.
 func New(o Options) *Server {
 	s := &Server{Options: o, bodies: fairshare.New(bodiesMax, fairshare.Greed),
-		calls: fairshare.New(callsMax, fairshare.Greed)}
+		answers: fairshare.New(answersMax, fairshare.Greed), calls: fairshare.New(callsMax, fairshare.Greed)}
 	var err error
 	if s.servers, err = lru.New[teams.Scopes, *mcp.Server](serversMax); err != nil {
 		panic("mcp: " + err.Error()) // New fails only if the size is invalid, and serversMax is valid
@@ -157,14 +163,26 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		size = min(max(r.ContentLength, smallBody), bodyMax)
 	}
 	if !s.bodies.TryAcquire(by.TeamID, size) {
-		busy(w, http.StatusServiceUnavailable, "Too many requests are being answered. Try again in a moment.")
+		busy(w, http.StatusServiceUnavailable, tooMany)
 		return
 	}
 	defer s.bodies.Release(by.TeamID, size)
+	if !s.answers.TryAcquire(by.TeamID, answerSize) {
+		busy(w, http.StatusServiceUnavailable, tooMany)
+		return
+	}
+	defer s.answers.Release(by.TeamID, answerSize)
+	w = &boundedWriter{ResponseWriter: w}
+	if r.Method == http.MethodPost && isBatch(w, r) {
+		refuseBatch(w)
+		return
+	}
 	c := &caller{Actor: by, from: r.RemoteAddr, token: r.Header.Get("Authorization"), agent: r.UserAgent(),
 		server: s.serverOf(by.Scopes)}
 	s.handler.ServeHTTP(w, r.WithContext(context.WithValue(ctx, callerKey{}, c)))
 }
+
+const tooMany = "Too many requests are being answered. Try again in a moment."
 
 func busy(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Retry-After", "1")

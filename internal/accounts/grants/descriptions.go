@@ -29,7 +29,7 @@ func DescribeSending(set teams.Scopes) (all []string) {
 	return all
 }
 
-// sendingDescriptions lists the scopes with which an app can cause emails to be sent that no person requested.
+// sendingDescriptions lists the scopes that let an app send emails, directly or indirectly, without human action.
 var sendingDescriptions = []struct {
 	scope teams.Scope
 	words string

@@ -76,7 +76,7 @@ type Preferences struct {
 	hidden []TopicSubscription
 
 	// The fields refusesAll and refuses contain opt-outs that the holder of the link confirmed, including those that
-	// the team had already recorded. An import can undo only opt-outs that were not made through a link.
+	// the team had already recorded. An import cannot undo these opt-outs.
 	refusesAll bool
 	refuses    []string // topic ids, including hidden topics
 }

@@ -209,5 +209,5 @@ func (r Reason) Message() string { return reasons[r] }
 // Reasons why a contact is left out. Packages emails and contacts define more reasons.
 const (
 	heldOut = "hold_out"
-	refused = contacts.Unmailable // the address cannot be mailed, or the email breaks a rule
+	refused = contacts.Unmailable // the address cannot be mailed, or the email to it is invalid
 )

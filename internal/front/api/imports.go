@@ -63,7 +63,7 @@ func (c *columnOfMap) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 
 func (*columnOfMap) ElementTypes() []reflect.Type { return nil }
 
-// importOf creates a new import from the form fields of an upload.
+// importOf returns the import that the form fields of an upload describe.
 func importOf(f *wire.Form) (n imports.NewImport, err error) {
 	n.Filename, n.OnConflict = f.FileName, f.Fields["on_conflict"]
 	if f.Fields["column_map"] != "" {

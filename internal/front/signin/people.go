@@ -14,7 +14,8 @@ import (
 
 var peoplePage = pageOf("people.html")
 
-// peopleShown is the maximum number of members, and of invitations, on the page. A team cannot have more of either.
+// peopleShown is the maximum number of members on the page, and the maximum number of invitations. A team cannot have
+// more than this of either.
 const peopleShown = 200
 
 // people is the content of the page that lists a team's members.

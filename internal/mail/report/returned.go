@@ -36,10 +36,10 @@ func ReadReturned(raw []byte, from string) *Returned {
 // About returns the report for one of the return paths. The return path proves that the report is about an email to the
 // given recipients.
 //
-// Normally, only reports arrive at a return path. A message that is not a reply, a delay notice or a confirmation is
-// therefore a bounce if a mail system sent it or if its text says so. A bounce is about the recipients that it names. A
-// bounce that names no recipient is about all recipients, and suppresses an address only if the email had a single
-// recipient.
+// Normally, only reports arrive at a return path. Therefore, a message is a bounce if a mail system sent it or its text
+// reports a failure, unless it is a reply, a delay notice or a confirmation. A bounce is about the recipients that it
+// names. A bounce that names no recipient is about all recipients, and suppresses an address only if the email had a
+// single recipient.
 func (r *Returned) About(to []string) Report {
 	if r.fields.Kind != None {
 		return r.fields

@@ -68,7 +68,7 @@ func (l *life) lives(at time.Time) {
 
 // Sure returns nil if it is certain that the job still belongs to this worker. Call Sure immediately before an
 // irreversible action, such as sending the end of a message. Sure returns ErrStopping if the node is stopping, and
-// ErrLost if another node has the job. Sure returns ErrUnsure if no heartbeat has succeeded for half a minute. Sure
+// ErrLost if another node has the job. Sure returns ErrUnsure if it has waited half a minute for a heartbeat. Sure
 // does not query the database, because other nodes cannot take over this node's jobs as long as its heartbeats succeed.
 func (j Job) Sure(ctx context.Context) error {
 	l := j.life

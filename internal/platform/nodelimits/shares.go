@@ -97,7 +97,7 @@ type Shares struct {
 	kinds map[string]Places
 
 	live  atomic.Int32 // number of nodes, including this node; 0 while unknown
-	whole atomic.Bool  // whether this node is the only node and has the whole limits
+	whole atomic.Bool  // whether this node is the only one, so that its shares are the full limits
 	kick  chan struct{}
 
 	failures atomic.Int64 // exchanges that failed

@@ -103,7 +103,7 @@ type State uint8
 const (
 	NotFound State = iota // not found yet
 	Found
-	Gone // the record is missing after repeated look-ups, or no longer present
+	Gone // the record was not found for too long, or was found earlier but is now missing
 )
 
 // Tracking specifies which links in a domain's emails are tracked.

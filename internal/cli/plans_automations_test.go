@@ -21,6 +21,9 @@ func (d *driver) happens(event, address, payload string) {
 	if err != nil {
 		d.t.Fatal(err)
 	}
+	if err := d.Automations.LoadWaiting(d.t.Context(), d.team, event, c.ID); err != nil {
+		d.t.Fatal(err)
+	}
 	if err := d.DB.Update(d.t.Context(), func(tx *db.Tx) error {
 		return d.Automations.OnEvent(d.t.Context(), tx, customevents.Occurrence{TeamID: d.team, Name: event,
 			ContactID: c.ID, Address: c.Address, Payload: payload, At: tx.Now()})

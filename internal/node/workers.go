@@ -65,6 +65,9 @@ func (n *Node) hooks() resources.Hooks {
 		Notify: func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error {
 			return n.Notifications.Notify(ctx, tx, teamID, subject, text)
 		},
+		BeforeEvent: func(ctx context.Context, teamID, event, contactID string) error {
+			return n.Automations.LoadWaiting(ctx, teamID, event, contactID)
+		},
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
 		},

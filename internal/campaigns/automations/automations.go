@@ -7,9 +7,10 @@
 // A run is a database row and has one job until it ends. The job's handler plans the run's next step. One transaction
 // writes the step's effect, the step's record, and the run's new position. If a step waits, the job is scheduled for
 // the end of the wait. If a step waits for an event, the transaction also inserts a row that is used to find the run
-// when the event arrives. Every change to a run increments its revision, and fails if the revision has changed since
-// the run was read. If a due job, an event and a cancellation try to change a run concurrently, the first to commit
-// wins, and the other two read the run again.
+// when the event arrives. The transaction in which an event ends a wait also begins a wait that directly follows.
+// Every change to a run increments its revision, and fails if the revision has changed since the run was read. If a due
+// job, an event and a cancellation try to change a run concurrently, the first to commit wins, and the other two read
+// the run again.
 //
 // # Invariants
 //

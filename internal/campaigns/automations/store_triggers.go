@@ -73,6 +73,22 @@ func lookUpEvent(ctx context.Context, r db.Reader, teamID, event, contactID, aft
 	return begins, waiting, nil
 }
 
+// waitingVersions returns the versions that those of a contact's runs use that are waiting for an event. As in
+// lookUpEvent, only the first maxWoken runs count.
+func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT DISTINCT r.version_id FROM (SELECT run_id FROM automation_waits
+		WHERE team_id = $1 AND event_name = $2 AND contact_id = $3 ORDER BY run_id LIMIT $4) w
+		JOIN automation_runs r ON r.id = w.run_id AND r.team_id = $1`, teamID, event, contactID, maxWoken)
+	ids, err := db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look up the graphs of runs that wait for the event %s: %w", event, err)
+	}
+	return ids, nil
+}
+
 // lookUpEvents returns the automations that each of the given events triggers. The result awaited contains the names of
 // those events for which at least one run of the team is waiting.
 func lookUpEvents(ctx context.Context, r db.Reader, teamID string, events []string) (begins map[string][]trigger,

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
@@ -115,23 +116,72 @@ func (s *Service) deliverEvent(ctx context.Context, tx *db.Tx, r *row, v *versio
 		return err
 	}
 	deleteWait(ctx, tx, r, r.waitFor)
+	failure := rec.Failure
+	if failure == nil {
+		// Begin the next wait in this transaction, so that no event can happen between the two waits.
+		if failure, err = s.proceed(ctx, tx, r, v, run); err != nil {
+			return err
+		}
+	}
 	r.setProgress(run)
 	if err := r.setReceived(run); err != nil {
 		return err
 	}
 	if run.At == "" {
 		status, reason := Completed, Reason("")
-		if rec.Failure != nil {
-			status, reason = Failed, Reason(rec.Failure.Reason)
+		if failure != nil {
+			status, reason = Failed, Reason(failure.Reason)
 		}
 		endRow(ctx, tx, r, status, reason)
 		_, err := s.p.Queue.Remove(ctx, tx, runKind, r.id)
 		return err
 	}
 	saveRow(ctx, tx, r)
+	due := tx.Now()
+	if run.Waits != nil {
+		due = run.Waits.Until
+	}
 	// A worker that is already processing the job will detect the new revision and read the run again.
-	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, tx.Now())
+	_, err = s.p.Queue.Move(ctx, tx, runKind, r.teamID, r.id, due)
 	return err
+}
+
+// proceed carries out those steps after a wait that need only the run, and stores their records. If such a step fails,
+// proceed returns the failure.
+func (s *Service) proceed(ctx context.Context, tx *db.Tx, r *row, v *version, run *engine.Run) (*engine.Failure,
+	error) {
+	all, err := v.Proceed(run, tx.Now(), maxStepsAtOnce)
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if err := insertStep(ctx, tx, r, &all[i]); err != nil {
+			return nil, err
+		}
+		if all[i].Failure != nil {
+			return all[i].Failure, nil
+		}
+	}
+	if run.Waits != nil && run.Waits.Event != "" {
+		insertWait(ctx, tx, r, run.Waits.Event)
+	}
+	return nil, nil
+}
+
+// LoadWaiting loads into the cache the graphs of a contact's runs that are waiting for an event. After LoadWaiting, the
+// transaction that stores the event can deliver the event itself, without a job. Without a job, an event that follows
+// immediately finds these runs at their next waits.
+func (s *Service) LoadWaiting(ctx context.Context, teamID, event, contactID string) error {
+	ids, err := waitingVersions(ctx, s.p.DB.Reader, teamID, events.CanonicalName(event), contactID)
+	if err != nil {
+		return err
+	}
+	for _, versionID := range ids {
+		if _, err := s.versions.get(ctx, s.p.DB.Reader, teamID, versionID); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // wakeQueued handles jobs of the kind wakeKind.

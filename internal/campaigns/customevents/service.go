@@ -19,6 +19,8 @@ import (
 type Deps struct {
 	DB       *db.DB
 	Contacts *contacts.Service
+	// BeforeEvent prepares OnEvent for an event of an existing contact. BeforeEvent runs before the transaction.
+	BeforeEvent func(ctx context.Context, teamID, event, contactID string) error
 	// OnEvent runs in the transaction that accepts an event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o Occurrence) error
 }
@@ -146,6 +148,11 @@ func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	}
 	if o.ContactID, o.Address, err = s.resolveContact(ctx, teamID, in); err != nil {
 		return err
+	}
+	if o.ContactID != "" {
+		if err := s.BeforeEvent(ctx, teamID, o.Name, o.ContactID); err != nil {
+			return err
+		}
 	}
 	// Use a separate transaction, because OnEvent locks rows of the contact. Shared transactions with events for the same
 	// contacts would deadlock.

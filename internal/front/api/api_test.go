@@ -113,7 +113,7 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Templates: n.Templates,
 		Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))
 	n.Recorder.Listen(s.Automations)
-	n.CustomEvents.OnEvent = s.Automations.OnEvent
+	n.CustomEvents.OnEvent, n.CustomEvents.BeforeEvent = s.Automations.OnEvent, s.Automations.LoadWaiting
 	s.Exports = exports.New(n.Contacts, n.Emails, n.Suppressions, s.Logs, n.Audit)
 	s.Members, s.Audit = n.Members, n.Audit
 	n.Members.Mail = func(context.Context, *db.Tx, string, string, string) error { return nil }

@@ -75,6 +75,8 @@ type Hooks struct {
 	// Mail enqueues an email to one address in the transaction tx. Mail is nil if the installation has no sender
 	// address for notices.
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
+	// BeforeEvent is called before the transaction that accepts a custom event of an existing contact.
+	BeforeEvent func(ctx context.Context, teamID, event, contactID string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
@@ -222,6 +224,7 @@ func (r *Resources) newApprovals(c Config, h Hooks) (err error) {
 }
 
 func (r *Resources) newCustomEvents(_ Config, h Hooks) (err error) {
-	r.CustomEvents, err = customevents.New(customevents.Deps{DB: r.DB, Contacts: r.Contacts, OnEvent: h.OnEvent})
+	r.CustomEvents, err = customevents.New(customevents.Deps{DB: r.DB, Contacts: r.Contacts,
+		BeforeEvent: h.BeforeEvent, OnEvent: h.OnEvent})
 	return err
 }

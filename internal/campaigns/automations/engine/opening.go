@@ -46,3 +46,32 @@ func (o Opening) Begin(id string, e Event, now time.Time) (*Run, []Record, error
 	}
 	return run, all, nil
 }
+
+// Proceed carries out a run's next steps as long as they need only the run and the time, and returns their records in
+// order. Such steps are waits, splits, and conditions about events. Proceed stops at a wait, at a step that has an
+// effect or reads the contact, and after limit steps. With Proceed, the transaction that ends a wait also begins the
+// next one.
+func (g *Graph) Proceed(r *Run, now time.Time, limit int) (all []Record, err error) {
+	f := Facts{Now: now}
+	for r.At != "" && r.Waits == nil && len(all) < limit && needsOnlyRun(g.config(r.At)) {
+		a, err := g.Plan(r, f)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, g.Done(r, a, Outcome{}, f))
+	}
+	return all, nil
+}
+
+// needsOnlyRun reports whether a step can be planned without the contact, and has no effect.
+func needsOnlyRun(c config) bool {
+	switch c := c.(type) {
+	case delay, waitForEvent, split:
+		return true
+	case waitUntil:
+		return c.property == "" && c.zoneOf == ""
+	case condition:
+		return !c.readsContact()
+	}
+	return false
+}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // ValueKind is the kind of a [Value].
@@ -120,18 +122,21 @@ func (v Value) asNumber() (float64, bool) {
 }
 
 // asTime returns the range of microseconds that a time or date covers; the end of the range is exclusive. A date covers
-// a whole day in UTC; a time covers one microsecond.
+// a whole day in UTC; a time covers one microsecond. A time without a time zone is in UTC.
 func (v Value) asTime() (from, after int64, ok bool) {
 	switch v.kind {
 	case Time:
 		return v.micros, v.micros + 1, true
 	case Text:
-		if t, err := time.Parse(time.DateOnly, v.text); err == nil {
-			return micros(t), micros(t.AddDate(0, 0, 1)), true
+		d, ok := schedule.ParseDate(v.text)
+		if !ok {
+			return 0, 0, false
 		}
-		if t, err := time.Parse(time.RFC3339, v.text); err == nil {
+		t := d.In(time.UTC, schedule.TimeOfDay{})
+		if d.Timed() {
 			return micros(t), micros(t) + 1, true
 		}
+		return micros(t), micros(t.AddDate(0, 0, 1)), true
 	}
 	return 0, 0, false
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
-	"github.com/postrider/postrider/internal/campaigns/customevents"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -226,61 +225,6 @@ func TestEventRightAfterTheFirst(t *testing.T) {
 		if out := s.runs(same)[0].Steps[1].Output["timed_out"]; out != true {
 			t.Errorf("the wait for an event that begins the run ends with %v", out)
 		}
-	})
-}
-
-// The event that ends a wait also begins the wait directly after it, so an event that follows at once is received, even
-// if no job has run in between. A split and a condition about events between two waits do not delay the second one.
-func TestWaitsInSuccession(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *fixture) {
-		wait := func(key, event string) string {
-			return step(key, engine.WaitForEvent, `{"event_name": "`+event+`", "timeout": "1 hour"}`)
-		}
-		direct := s.graph(automations.NewAutomation{}, links("start a", "a b event_received", "b c event_received"),
-			trigger("go"), wait("a", "paid"), wait("b", "sent"), wait("c", "sent"))
-		between := s.graph(automations.NewAutomation{}, links("start a", "a half event_received", "half if x", "half if y",
-			"if b condition_met"), trigger("go"), wait("a", "paid"), step("half", engine.Split, `{"branches":
-			[{"name": "x", "percent": 50}, {"name": "y", "percent": 50}]}`), step("if", engine.Condition,
-			`{"type": "rule", "field": "event.vip", "operator": "eq", "value": true}`), wait("b", "sent"))
-		last := s.graph(automations.NewAutomation{}, links("start a", "a if event_received"), trigger("go"),
-			wait("a", "paid"), step("if", engine.Condition, `{"type": "rule", "field": "event.vip", "operator": "eq",
-			"value": true}`))
-		delayed := s.graph(automations.NewAutomation{}, links("start a", "a d event_received", "d mail"), trigger("go"),
-			wait("a", "paid"), step("d", engine.Delay, `{"duration": "1 hour"}`), sends("mail"))
-		contact := s.contact(ann)
-		s.happens("go", contact, `{"vip": true}`)
-		s.Must(s.a.LoadWaiting(t.Context(), s.Acme.TeamID, "paid", contact))
-		s.happens("paid", contact, "")
-		s.mustRun(direct, "running: start a b=waiting")
-		s.mustRun(between, "running: start a half if b=waiting")
-		s.mustRun(last, "completed: start a if")
-		s.mustRun(delayed, "running: start a d=waiting")
-		if all := s.due(); len(all) > 0 {
-			t.Errorf("jobs are due for waits that have just begun: %v", all)
-		}
-		s.happens("sent", contact, "")
-		s.mustRun(direct, "running: start a b c=waiting")
-		s.mustRun(between, "completed: start a half if b")
-		s.pass(2 * time.Hour)
-		s.work()
-		s.mustRun(direct, "completed: start a b c")
-		s.mustRun(delayed, "completed: start a d mail")
-	})
-}
-
-// An event sent through package customevents reaches the waits in succession of a run, even if no graph is cached.
-func TestWaitsInSuccessionOnANewNode(t *testing.T) {
-	t.Parallel()
-	each(t, func(t *testing.T, s *fixture) {
-		id := s.graph(automations.NewAutomation{}, links("start a", "a b event_received"), trigger("go"),
-			step("a", engine.WaitForEvent, `{"event_name": "paid"}`), step("b", engine.WaitForEvent,
-				`{"event_name": "sent"}`))
-		s.CustomEvents.BeforeEvent = s.a.LoadWaiting
-		for _, event := range []string{"go", "paid", "sent"} {
-			s.Must(s.CustomEvents.Send(t.Context(), s.Acme.TeamID, customevents.NewEvent{Event: event, Address: ann}))
-		}
-		s.mustRun(id, "completed: start a b")
 	})
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -17,6 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/events"
+	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
 // check returns an error if a schema has too many members, or a member with an invalid name or type.
@@ -36,16 +36,6 @@ func (s Schema) check() error {
 		}
 	}
 	return nil
-}
-
-// dates are the accepted date formats. A time without a time zone is in UTC.
-var dates = []string{time.RFC3339, time.DateOnly, "2006-01-02T15:04Z07:00", "2006-01-02T15:04:05", "2006-01-02T15:04"}
-
-func isDate(text string) bool {
-	return slices.ContainsFunc(dates, func(layout string) bool {
-		_, err := time.Parse(layout, text)
-		return err == nil
-	})
 }
 
 // checkPayload validates an event's payload against the schema, and returns the payload as compact JSON, or "" if the
@@ -139,7 +129,8 @@ func (s Schema) checkValue(event, name string, value jsontext.Value) error {
 		what += " such as `2026-01-31` or `2026-01-31T09:30:00Z`"
 		if kind == '"' {
 			text, err := jsontext.AppendUnquote(nil, value)
-			is = err == nil && isDate(string(text))
+			_, isDate := schedule.ParseDate(string(text))
+			is = err == nil && isDate
 		}
 	}
 	if !is {

@@ -144,24 +144,15 @@ func (c waitUntil) date(v scalar.Value, zone *time.Location) (time.Time, bool) {
 	if v.Type != scalar.String {
 		return time.Time{}, false
 	}
-	text := strings.TrimSpace(v.Text)
+	d, ok := schedule.ParseDate(v.Text)
+	if !ok {
+		return time.Time{}, false
+	}
 	at := schedule.TimeOfDay{}
 	if c.time != nil {
 		at = *c.time
 	}
-	if day, err := time.Parse(time.DateOnly, text); err == nil {
-		return at.On(day.Year(), day.Month(), day.Day(), zone), true
-	}
-	if t, err := time.Parse(time.RFC3339, text); err == nil {
-		return t.UTC(), true
-	}
-	for _, layout := range []string{"2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, "2006-01-02 15:04"} {
-		if t, err := time.Parse(layout, text); err == nil {
-			at = schedule.TimeOfDay{Hour: t.Hour(), Minute: t.Minute()}
-			return at.On(t.Year(), t.Month(), t.Day(), zone).Add(time.Duration(t.Second()) * time.Second), true
-		}
-	}
-	return time.Time{}, false
+	return d.In(zone, at), true
 }
 
 func (c waitUntil) jsonValue() any {

@@ -17,7 +17,8 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Grant
 }
 
 // Revoke revokes a grant. The grant's tokens stop working immediately on this node. On other nodes, they stop working
-// when the cache-invalidation hint arrives, or within 5 seconds if the hint is lost. Revoke returns a NotFound fault if the grant is already revoked.
+// when the cache-invalidation hint arrives, or within 5 seconds if the hint is lost. Revoke returns a NotFound fault if
+// the grant is already revoked.
 func (s *Service) Revoke(ctx context.Context, teamID, grantID string, why Reason) (Grant, error) {
 	return s.revoke(ctx, teamID, grantID, why)
 }

@@ -245,7 +245,7 @@ func TestOutages(t *testing.T) {
 	for name, begin := range outages {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			d, proxy := dbtest.Proxied(t, 300*time.Millisecond)
+			d, proxy := dbtest.Proxied(t, time.Second)
 			makeTable(t, d)
 			if err := insert(t.Context(), d, "there", "there", 1); err != nil {
 				t.Fatal(err)

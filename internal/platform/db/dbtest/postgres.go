@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/url"
 	"os"
+	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -149,13 +152,52 @@ func migrateDatabase(ctx context.Context, url string) error {
 
 // databaseURL returns the URL of a database on the shared server.
 func databaseURL(name string) string {
+	return parsedURL(name).String()
+}
+
+// borrowedURL returns the URL with which the connections that tests borrow are opened.
+func borrowedURL(name string) string {
+	u := parsedURL(name)
+	q := u.Query()
+	q.Set("application_name", ownName)
+	if dir := socketFolder(); dir != "" {
+		q.Set("host", dir)
+	}
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func parsedURL(name string) *url.URL {
 	u, err := url.Parse(shared.url)
 	if err != nil {
 		panic(err) // cannot fail, because shared.url has already been used to connect
 	}
 	u.Path = "/" + name
-	return u.String()
+	return u
 }
+
+// socketFolder returns the folder of the shared server's Unix socket, or "" if this process cannot use the socket. A
+// statement over the socket takes a fifth less processor time than one over TCP.
+var socketFolder = sync.OnceValue(func() (dir string) {
+	err := control(func(ctx context.Context, c *pgx.Conn) error {
+		var dirs string
+		if err := c.QueryRow(ctx, "SHOW unix_socket_directories").Scan(&dirs); err != nil {
+			return err
+		}
+		first, _, _ := strings.Cut(dirs, ",")
+		socket := filepath.Join(first, ".s.PGSQL."+strconv.Itoa(int(c.Config().Port)))
+		conn, err := net.Dial("unix", socket)
+		if err != nil {
+			return err
+		}
+		dir = first
+		return conn.Close()
+	})
+	if err != nil {
+		return "" // a server on another machine, or in a container, has no socket here
+	}
+	return dir
+})
 
 // controlConn is the connection that creates and drops databases.
 var controlConn struct {

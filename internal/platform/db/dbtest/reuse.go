@@ -63,8 +63,7 @@ func newReusable(template string) (*reusable, error) {
 		return nil, err
 	}
 	r := &reusable{name: name}
-	o := db.Options{URL: databaseURL(name) + "&application_name=" + ownName, MaxConns: maxConns,
-		Log: slog.New(slog.DiscardHandler)}
+	o := db.Options{URL: borrowedURL(name), MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)}
 	if r.d, err = db.Open(ctx, o); err != nil {
 		return nil, err
 	}

@@ -68,6 +68,9 @@ func (n *Node) hooks() resources.Hooks {
 		BeforeEvent: func(ctx context.Context, teamID, event, contactID string) error {
 			return n.Automations.LoadWaiting(ctx, teamID, event, contactID)
 		},
+		OnSenderStop: func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error {
+			return n.Broadcasts.OnSenderStop(ctx, tx, teamID, by)
+		},
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
 		},

@@ -171,10 +171,17 @@ func (s *Service) Rename(ctx context.Context, teamID, name string) error {
 	return s.change(ctx, teamID, "name", name)
 }
 
-// SetSuspended withdraws or restores a team's right to make requests, to submit mail and to send scheduled mail. Mail
-// that was accepted for immediate delivery is still delivered.
+// SetSuspended withdraws or restores a team's right to make requests, to submit mail, and to send broadcasts and
+// scheduled mail. A suspension pauses the team's broadcasts in the same transaction; they stay paused after the team is
+// restored. Other mail that was accepted for immediate delivery is still delivered.
 func (s *Service) SetSuspended(ctx context.Context, teamID string, suspended bool) error {
-	return s.change(ctx, teamID, "suspended", suspended)
+	return s.DB.Update(ctx, func(tx *db.Tx) error {
+		s.changed(tx, teamID)
+		if err := setTeam(ctx, tx, teamID, "suspended", suspended); err != nil || !suspended {
+			return err
+		}
+		return s.OnSenderStop(ctx, tx, teamID, ActorRef{})
+	})
 }
 
 // SetRateLimit sets a team's rate limit, in requests per second; 0 means the configured rate.

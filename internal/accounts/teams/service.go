@@ -52,6 +52,9 @@ type Deps struct {
 	GrantActive func(ctx context.Context, teamID, grantID string) (bool, error)
 	// OnKeyDelete revokes the grants that were approved with a key, in the transaction that deletes the key.
 	OnKeyDelete func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
+	// OnSenderStop pauses the broadcasts of a sender, in the transaction that suspends a team or deletes a key. The zero
+	// value of by stands for the whole team.
+	OnSenderStop func(ctx context.Context, tx *db.Tx, teamID string, by ActorRef) error
 }
 
 // Service implements the operations on teams and keys.
@@ -308,6 +311,9 @@ func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
 		if err := deleteKey(ctx, tx, teamID, keyID); err != nil {
+			return err
+		}
+		if err := s.OnSenderStop(ctx, tx, teamID, ActorRef{KeyActor, keyID}); err != nil {
 			return err
 		}
 		return s.OnKeyDelete(ctx, tx, teamID, keyID)

@@ -418,8 +418,9 @@ func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, team
 		AuthenticateToken: func(context.Context, string) (teams.Actor, time.Time, error) {
 			return teams.Actor{}, time.Time{}, fault.New(fault.BadCredential, "", "there are no grants")
 		},
-		GrantActive: func(context.Context, string, string) (bool, error) { return false, nil },
-		OnKeyDelete: func(context.Context, *db.Tx, string, string) error { return nil }})
+		GrantActive:  func(context.Context, string, string) (bool, error) { return false, nil },
+		OnKeyDelete:  func(context.Context, *db.Tx, string, string) error { return nil },
+		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil }})
 	if err != nil {
 		panic(err)
 	}

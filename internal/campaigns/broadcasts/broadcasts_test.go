@@ -45,6 +45,7 @@ func newSender(t *testing.T, n *testnode.Node) *sender {
 				return nil
 			}}))
 	n.Recorder.Listen(s.b)
+	n.Teams.OnSenderStop = s.b.OnSenderStop
 	s.segment = s.newSegment(n.Acme.TeamID)
 	return s
 }

@@ -167,6 +167,9 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 	if err := by.RequireUnlimited(); err != nil {
 		return err
 	}
+	if by.Suspended {
+		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, by.TeamID, broadcastID)
 		if err != nil {
@@ -219,7 +222,7 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 			return err
 		}
 		if b.StartedAt.IsZero() {
-			b.Status, b.ScheduledAt, b.Winner = Draft, time.Time{}, NoWinner
+			b.Status, b.Reason, b.ScheduledAt, b.Winner = Draft, "", time.Time{}, NoWinner
 			b.revision++
 			save(ctx, tx, &b)
 			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -50,6 +51,7 @@ type Service struct {
 	p               Deps
 	audienceTimeout time.Duration // time limit within which Send looks for a first contact in the audience
 	decisions       decisions
+	teamChanges     atomic.Int64 // incremented when a team or its keys change, so that senders are checked again
 }
 
 // New returns the service. New fails if a dependency is missing.
@@ -60,6 +62,7 @@ func New(c Config, p Deps) (*Service, error) {
 	s := &Service{c: c, p: p, audienceTimeout: 5 * time.Second}
 	s.decisions.cache = map[string]cachedDecision{}
 	p.DB.OnHint(hintTopic, s.decisions.forget)
+	p.DB.OnHint(teams.HintTopic, func(string) { s.teamChanges.Add(1) })
 	return s, nil
 }
 

@@ -93,6 +93,19 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 		Args: []any{teamID}}, p, scan)
 }
 
+// sendingBroadcasts returns the ids of up to limit broadcasts of a team that are being sent, in order. Unless by is the
+// zero value, only the broadcasts that this actor sent are returned. The query repeats the condition of its index,
+// because SQLite does not derive it from the other condition.
+func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
+		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) ORDER BY id LIMIT $4`, teamID,
+		string(by.Kind), by.ID, limit)
+	return db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
+		err = r.Scan(&broadcastID)
+		return broadcastID, err
+	})
+}
+
 // lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2

@@ -39,6 +39,7 @@ func (s *Service) Kinds() []jobs.Kind {
 	return []jobs.Kind{
 		{Name: Kind, Handle: s.send, Workers: 8, Schedule: waits, Endless: true},
 		{Name: releaseKind, Handle: s.releaseHeld, Workers: 4, Schedule: waits, Endless: true},
+		{Name: stopKind, Handle: s.stopSender, Workers: 4, Schedule: waits, Endless: true},
 		{Name: guardKind, Handle: s.guard, Workers: 4, Schedule: waits, Endless: true},
 	}
 }
@@ -52,6 +53,7 @@ type run struct {
 
 	variants     []Variant // only their contents
 	loaded       time.Time
+	changes      int64             // the service's teamChanges when the mailings were prepared
 	mailings     []*emails.Mailing // by variant
 	placeholders []string
 	properties   []string
@@ -213,25 +215,15 @@ func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
 // prepareMailings checks that a broadcast may still be sent, and prepares its emails. If the broadcast may not be sent,
 // prepareMailings returns the reason.
 func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error) {
-	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL {
+	s := r.s
+	changes := s.teamChanges.Load()
+	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL && r.changes == changes {
 		return "", nil
 	}
-	s := r.s
-	team, err := s.p.Teams.Get(ctx, b.TeamID)
-	if err != nil {
-		return "", err
+	if why, err := s.obstacle(ctx, b); err != nil || why != "" {
+		return why, err
 	}
 	by := actorOf(b)
-	if by.Suspended = team.Suspended; team.Suspended {
-		return TeamSuspended, nil
-	}
-	active, err := s.p.Teams.Active(ctx, b.TeamID, b.by)
-	if err != nil {
-		return "", fmt.Errorf("look up who sent broadcast %s: %w", b.ID, err)
-	}
-	if !active {
-		return KeyDeleted, nil
-	}
 	r.mailings = r.mailings[:0]
 	var compiled []*content.Compiled
 	for _, v := range r.variants {
@@ -248,7 +240,7 @@ func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error)
 		compiled = append(compiled, c)
 	}
 	r.placeholders, r.properties = placeholdersOf(compiled)
-	r.loaded = time.Now()
+	r.loaded, r.changes = time.Now(), changes
 	return "", nil
 }
 

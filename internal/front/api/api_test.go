@@ -109,6 +109,7 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		broadcasts.Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
 			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Broadcasts)
+	n.Teams.OnSenderStop = s.Broadcasts.OnSenderStop
 	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails,
 		Templates: n.Templates,
 		Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))

@@ -25,9 +25,23 @@ func (a *API) operations() []wire.Operation {
 	var all []wire.Operation
 	for _, r := range a.routes() {
 		all = append(all, wire.Operation{Method: r.method, Path: r.path, Scope: r.scope, Status: r.status, Tag: r.tag,
-			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r), Handler: r.Handler})
+			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r), WhileSuspended: r.whileSuspended(),
+			Handler: r.Handler})
 	}
 	return all
+}
+
+// whileSuspended reports whether a suspended team may use the operation. Such a team can see its emails, broadcasts and
+// automations, and can stop them. The signing secret is a credential and therefore excluded.
+func (r *route) whileSuspended() bool {
+	switch {
+	case r.method == http.MethodGet && r.path != "/automations/signing-secret":
+		return slices.Contains([]string{"Emails", "Broadcasts", "Automations"}, r.tag)
+	case r.method == http.MethodPost:
+		return slices.Contains([]string{"/emails/{email_id}/cancel", "/broadcasts/{broadcast_id}/pause",
+			"/broadcasts/{broadcast_id}/cancel", "/automations/{automation_id}/stop"}, r.path)
+	}
+	return false
 }
 
 // stableIDs holds the IDs of operations whose summaries have changed since the first version of the OpenAPI document.

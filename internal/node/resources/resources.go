@@ -77,6 +77,9 @@ type Hooks struct {
 	Mail func(ctx context.Context, tx *db.Tx, to, subject, text string) error
 	// BeforeEvent is called before the transaction that accepts a custom event of an existing contact.
 	BeforeEvent func(ctx context.Context, teamID, event, contactID string) error
+	// OnSenderStop pauses the broadcasts of an actor, or of the whole team if by is the zero value. OnSenderStop is called
+	// in the transaction that takes the right to send away.
+	OnSenderStop func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
@@ -137,7 +140,7 @@ func (r *Resources) sentSince(ctx context.Context, teamID, domainID string, sinc
 	return slices.ContainsFunc(all, sent), err
 }
 
-func (r *Resources) newTeams(c Config, _ Hooks) (err error) {
+func (r *Resources) newTeams(c Config, h Hooks) (err error) {
 	r.Teams, err = teams.New(teams.Config{Trial: c.Trial}, teams.Deps{DB: r.DB, Log: r.Log,
 		DomainExists: func(ctx context.Context, teamID, domainID string) (bool, error) {
 			return r.Domains.Exists(ctx, teamID, domainID)
@@ -150,7 +153,8 @@ func (r *Resources) newTeams(c Config, _ Hooks) (err error) {
 		},
 		OnKeyDelete: func(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 			return r.Grants.RevokeKey(ctx, tx, teamID, keyID)
-		}})
+		},
+		OnSenderStop: h.OnSenderStop})
 	return err
 }
 

@@ -121,9 +121,10 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 // hooks returns hooks that do nothing. Tests that involve notices or emails replace a hook in the service under test.
 func hooks() resources.Hooks {
 	return resources.Hooks{
-		Notify:      func(context.Context, *db.Tx, string, string, string) error { return nil },
-		BeforeEvent: func(context.Context, string, string, string) error { return nil },
-		OnEvent:     func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
+		BeforeEvent:  func(context.Context, string, string, string) error { return nil },
+		Notify:       func(context.Context, *db.Tx, string, string, string) error { return nil },
+		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil },
+		OnEvent:      func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
 	}
 }
 

@@ -54,8 +54,7 @@ func (s *Server) TeamRateLimit(by *teams.Actor) int {
 	return s.opts.RateLimit
 }
 
-// findActor stores the actor that the request's token identifies in w, and returns an error if the token is unknown or
-// the team is suspended.
+// findActor stores the actor that the request's token identifies in w, and returns an error if the token is unknown.
 func (s *Server) findActor(w *recorder, r *http.Request) error {
 	if s.opts.RequireUserAgent && r.UserAgent() == "" {
 		return fault.Forbiddenf("User-Agent", "Requests must have a User-Agent header.")
@@ -81,9 +80,6 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 		return err
 	}
 	w.actor = by
-	if by.Suspended {
-		return suspended()
-	}
 	return nil
 }
 
@@ -93,7 +89,11 @@ func (s *Server) findActor(w *recorder, r *http.Request) error {
 func (s *Server) Authenticate(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor,
 	ok bool) {
 	rec := &recorder{ResponseWriter: w, start: time.Now(), id: requestID(r), resource: path}
-	if err := s.findActor(rec, r); err != nil {
+	err := s.findActor(rec, r)
+	if err == nil {
+		err = checkSuspended(&rec.actor)
+	}
+	if err != nil {
 		rec.Header()["X-Request-Id"] = []string{rec.id}
 		s.fail(rec, r, err)
 		s.finish(rec, r)
@@ -122,7 +122,7 @@ func bearer(r *http.Request) string {
 // reauthenticate refuses a slow request if its token was revoked, its team was suspended or its scope was removed after
 // the request was first authenticated. The actor is read from a cache, which is invalidated when the token, the team or
 // the scopes change. The second authentication does not count towards the rate limit.
-func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope) error {
+func (s *Server) reauthenticate(w *recorder, r *http.Request, o *Operation) error {
 	if w.withoutToken {
 		return nil
 	}
@@ -132,20 +132,29 @@ func (s *Server) reauthenticate(w *recorder, r *http.Request, scope teams.Scope)
 		return err
 	case by.Ref() != w.actor.Ref():
 		return fault.New(fault.BadCredential, "", "API key is invalid") // the token now belongs to another API key
-	case by.Suspended:
-		return suspended()
 	}
-	return by.Require(scope)
+	if err := o.checkSuspended(&by); err != nil {
+		return err
+	}
+	return by.Require(o.Scope)
 }
 
-func suspended() error {
+// checkSuspended returns a fault if the actor's team is suspended.
+func checkSuspended(by *teams.Actor) error {
+	if !by.Suspended {
+		return nil
+	}
 	return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 }
 
 // answerNotFound responds to a request for a path that has no operation. If authentication fails, the client gets the
 // authentication error instead of status 404.
 func (s *Server) answerNotFound(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
-	if err := authenticate(w, r); err != nil {
+	err := authenticate(w, r)
+	if err == nil {
+		err = checkSuspended(&w.actor)
+	}
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -153,7 +162,11 @@ func (s *Server) answerNotFound(w *recorder, r *http.Request, authenticate func(
 }
 
 func (s *Server) answerWrongMethod(w *recorder, r *http.Request, authenticate func(*recorder, *http.Request) error) {
-	if err := authenticate(w, r); err != nil {
+	err := authenticate(w, r)
+	if err == nil {
+		err = checkSuspended(&w.actor)
+	}
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}

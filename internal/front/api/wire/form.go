@@ -82,7 +82,7 @@ func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error
 		return f, fmt.Errorf("extend the write deadline: %w", err)
 	}
 	if time.Since(began) > slowBody {
-		return f, s.reauthenticate(c.w, r, c.Operation.Scope)
+		return f, s.reauthenticate(c.w, r, c.Operation)
 	}
 	return f, nil
 }

@@ -41,7 +41,11 @@ type LiveSource interface {
 // serveLive serves a live stream until the client disconnects, the source ends, or the actor loses its rights.
 func (s *Server) serveLive(w *recorder, r *http.Request, l *LiveStream,
 	authenticate func(*recorder, *http.Request) error) {
-	if err := authenticate(w, r); err != nil {
+	err := authenticate(w, r)
+	if err == nil {
+		err = checkSuspended(&w.actor)
+	}
+	if err != nil {
 		s.fail(w, r, err)
 		return
 	}
@@ -63,7 +67,7 @@ func (s *Server) serveLive(w *recorder, r *http.Request, l *LiveStream,
 	heartbeat := cmp.Or(s.opts.Heartbeat, DefaultHeartbeat)
 	for {
 		text, err := source.Next(r.Context(), heartbeat)
-		if s.reauthenticate(w, r, l.Scope) != nil {
+		if s.reauthenticate(w, r, &Operation{Scope: l.Scope}) != nil {
 			return
 		}
 		switch {

@@ -24,6 +24,9 @@ type Operation struct {
 	ID           string      // in the document; "" makes it from the summary
 	Query        []string    // names of the documented query parameters
 	Audit        AuditAction
+
+	// WhileSuspended means that a suspended team may use the operation.
+	WhileSuspended bool
 	Handler
 }
 
@@ -89,12 +92,24 @@ func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 func (s *Server) serve(w *recorder, r *http.Request, o *Operation,
 	authenticate func(*recorder, *http.Request) error) {
 	if o.Scope != Open {
-		if err := authenticate(w, r); err != nil {
+		err := authenticate(w, r)
+		if err == nil {
+			err = o.checkSuspended(&w.actor)
+		}
+		if err != nil {
 			s.fail(w, r, err)
 			return
 		}
 	}
 	s.perform(w, r, o)
+}
+
+// checkSuspended returns a fault if the actor's team is suspended and a suspended team may not use the operation.
+func (o *Operation) checkSuspended(by *teams.Actor) error {
+	if o.WhileSuspended {
+		return nil
+	}
+	return checkSuspended(by)
 }
 
 // perform executes an operation for the actor in w.
@@ -115,7 +130,7 @@ func (s *Server) perform(w *recorder, r *http.Request, o *Operation) {
 		began := time.Now()
 		c.body, w.release, err = s.readBody(w, r)
 		if err == nil && o.Scope != Open && time.Since(began) > slowBody {
-			err = s.reauthenticate(w, r, o.Scope)
+			err = s.reauthenticate(w, r, o)
 		}
 		if err != nil {
 			s.fail(w, r, err)

@@ -72,7 +72,7 @@ func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream 
 	begun := false
 	for part, err := range stream.Parts {
 		if err == nil && begun {
-			err = s.reauthenticate(w, r, o.Scope)
+			err = s.reauthenticate(w, r, o)
 		}
 		if err != nil && !begun {
 			s.fail(w, r, err)

@@ -30,7 +30,7 @@ type (
 )
 
 // TestOfficialClientRunsAutomations calls all automation operations through the official Go client. This version of the
-// client has no methods for automations, so the test passes API paths.
+// client has no methods for automations, so the test passes API paths to its generic requests.
 func TestOfficialClientRunsAutomations(t *testing.T) {
 	n := start(t, nil)
 	n.addDomain("acme.example")

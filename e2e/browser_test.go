@@ -84,7 +84,7 @@ func TestTrackedEmailInABrowser(t *testing.T) {
 	}
 	var at string
 	eventually(t, 30*time.Second, "the target is shown", func() bool {
-		title, err := chromedp.Run(tab, chromedp.Title()) // an error while a page loads
+		title, err := chromedp.Run(tab, chromedp.Title()) // returns an error while a page loads
 		if err == nil {
 			at, err = chromedp.Run(tab, chromedp.Location())
 		}

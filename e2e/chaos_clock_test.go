@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// clocksApart runs a cluster whose nodes' clocks differ by 20 minutes. In clocksApart, the first attempts of some
-// deliveries and webhooks fail, and some emails are scheduled.
+// clocksApart runs a cluster whose nodes' clocks differ by 20 minutes. The first attempts of some deliveries and
+// webhooks fail, and some emails are scheduled.
 func clocksApart(t *testing.T, engine string) sum {
 	shifted := buildShifted(t)
 	w := newCluster(t, engine, setup{
@@ -98,8 +98,8 @@ func (h *hookLog) count() int {
 // clockShift is the environment variable that sets the wall-clock shift, in seconds, of programs built by buildShifted.
 const clockShift = "CHAOS_CLOCK_SHIFT"
 
-// shiftedNow is Go source code that replaces time.Now but not the monotonic clock; it is appended to package time after
-// the original Now is renamed.
+// shiftedNow is Go source code that is appended to package time after the original Now is renamed. It shifts the wall
+// clock of time.Now, but not the monotonic clock.
 const shiftedNow = `
 var clockShift = sync.OnceValue(func() int64 {
 	text, _ := syscall.Getenv("` + clockShift + `")

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	postersEach  = 8                // for each node
+	postersEach  = 8                // number of posters per node
 	answerWait   = 40 * time.Second // the posters' request timeout; the node's own timeout is shorter
 	arrivalWait  = 3 * time.Minute  // time limit for accepted emails to arrive after the fault
 	burstFrom    = 1_000_000        // number of the first email that is posted in a burst
@@ -281,7 +281,8 @@ func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...in
 	return true
 }
 
-// After the fault, repeat retries all emails that have an idempotency key and were not accepted.
+// repeat posts again, for at most a minute, each email that has an idempotency key and was not accepted. The test calls
+// repeat after the fault.
 func (w *cluster) repeat() {
 	over := time.Now().Add(time.Minute)
 	for round := 0; time.Now().Before(over); round++ {

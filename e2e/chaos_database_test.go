@@ -49,7 +49,7 @@ func cutInCommits(t *testing.T, engine string) sum {
 			t.Fatal(err)
 		}
 	}
-	if lost < 75 { // of 150
+	if lost < 75 { // half of the 150 requested cuts
 		t.Errorf("only %d commits were cut: the scenario tried little", lost)
 	}
 	w.settle()
@@ -119,8 +119,8 @@ func cutOffSilently(t *testing.T, engine string) sum {
 }
 
 // apart waits for a minute while the first node cannot reach PostgreSQL. A node that cannot reach the database stops
-// sending after 12 seconds, when its claims are no longer certain. The cut-off node cannot record the deliveries from
-// its last 12 seconds, so the other node repeats them.
+// sending after 12 seconds, because another node may soon take over its jobs. The cut-off node cannot record the
+// deliveries from its last 12 seconds, so the other node repeats them.
 func (w *cluster) apart() {
 	w.t.Helper()
 	time.Sleep(15 * time.Second)

@@ -24,7 +24,7 @@ const latency = 300 * time.Millisecond
 type ending int
 
 const (
-	take    ending = iota // 250
+	take    ending = iota // responds 250 and stores the message
 	refuse                // responds 451 and drops the message
 	stall                 // stores the message and never responds
 	drop                  // stores the message and closes the connection
@@ -48,7 +48,7 @@ type mailbox struct {
 	tries    map[int]int // number of complete messages, including rejected messages
 	arrivals map[int][]arrival
 	sessions map[string]int // number of open sessions, by EHLO name
-	last     time.Time      // when something arrived
+	last     time.Time      // time at which the last message arrived
 }
 
 func newMailbox(t testing.TB) *mailbox {

@@ -44,8 +44,8 @@ func stopped(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// rolled stops each node cleanly and replaces it with a new one, twice for every node. During rolled, hosts respond
-// slowly: a node's shutdown grace period is long enough for open SMTP transactions, but not for new ones.
+// rolled stops each node cleanly and replaces it with a new one, twice for every node. Hosts respond so slowly that a
+// node's grace period at shutdown is long enough for open SMTP transactions, but not for new ones.
 func rolled(t *testing.T, engine string) sum {
 	w := newCluster(t, engine, setup{env: []string{"POSTRIDER_SHUTDOWN_GRACE=12s"}})
 	w.during(func() {

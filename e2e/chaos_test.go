@@ -37,9 +37,9 @@ var (
 	both     = []string{"sqlite", "postgres"}
 )
 
-// TestChaos prints one line of counts per scenario. TestChaos checks that no accepted email is lost and that no refused
-// email arrives. In TestChaos, an email may arrive twice only if a node was killed or suspended between the host's 250
-// response and the node's commit.
+// TestChaos prints one line of counts per scenario. It checks that no accepted email is lost and that no refused email
+// arrives. An email may arrive twice only if a node was killed or suspended between the host's 250 response and the
+// node's commit.
 func TestChaos(t *testing.T) {
 	var mu sync.Mutex
 	var lines []string

@@ -19,9 +19,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestKillImport kills the program at random moments while it imports a file. At the end of TestKillImport, the import
-// is complete and each row is counted once. Each imported contact exists once, is in the segment once, and has the
-// values of its rows.
+// TestKillImport kills the program at random moments while it imports a file. At the end, the import is complete and
+// each row is counted once. Each imported contact exists once, is in the segment once, and has the values of its rows.
 func TestKillImport(t *testing.T) {
 	t.Parallel()
 	onEachEngine(t, killImport)

@@ -23,11 +23,11 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
-// TestKillPrograms kills the program at random moments while users and connected apps use it. The clients in
-// TestKillPrograms send emails under a team quota and a grant limit. Two users approve the same email at the same time,
-// an app refreshes its tokens, and invited users accept their invitations and sign in. At the end of TestKillPrograms,
-// counters equal the number of accepted emails, and each approval has sent one email. Retries that followed the
-// documentation succeeded, and each change has an audit entry.
+// TestKillPrograms kills the program at random moments while users and connected apps use it. The clients send emails
+// under a team quota and a grant limit. Two users approve the same email at the same time, an app refreshes its tokens,
+// and invited users accept their invitations and sign in. At the end, counters equal the number of accepted emails, and
+// each approval has sent one email. Retries that followed the documentation succeeded, and each change has an audit
+// entry.
 func TestKillPrograms(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -162,8 +162,8 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 	return accepted
 }
 
-// asksFor sends emails as a connected app that needs approval for each, and returns the emails' subjects. In asksFor,
-// two users approve each email at the same time.
+// asksFor sends emails as a connected app that needs approval for each, and returns the emails' subjects. Two users
+// approve each email at the same time.
 func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 	person := caller{addr: n.addr, bearer: key}
 	for i := range count {
@@ -197,8 +197,8 @@ func (n *killedNode) asksFor(program caller, count int) (subjects []string) {
 }
 
 // renews refreshes and uses the tokens of a connected app until stop is closed. If a refresh response was lost, the app
-// may reuse the old refresh token for ten seconds. The results count the successful refreshes, and the refusals after
-// the ten seconds in which the old refresh token is valid.
+// may reuse the old refresh token for ten seconds. renews returns the number of successful refreshes, and the number of
+// refusals that came after those ten seconds.
 func (n *killedNode) renews(stop <-chan struct{}) (times, late int) {
 	var p pair
 	get := func() {

@@ -40,8 +40,8 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, "build the program:", err)
 		os.Exit(1)
 	}
-	// By default, more end-to-end tests than CPUs run in parallel, because the tests mostly wait for other programs. A
-	// command-line flag overrides the default degree of parallelism.
+	// By default, more end-to-end tests than CPUs run in parallel, because the tests mostly wait for other programs.
+	// The flag -test.parallel overrides this default.
 	flag.Set("test.parallel", "6")
 	// dbtest.Main exits the process, so this hook removes the folder after the database server has stopped.
 	dbtest.After(func() { os.RemoveAll(dir) })

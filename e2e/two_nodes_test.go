@@ -160,7 +160,7 @@ func (o *office) first(c caller, path string) string {
 	return list.Data[0].ID
 }
 
-// look is a request to the other node, with the statuses that it must return before and after the change.
+// look is a request to the other node, with the response statuses that the test expects before and after the change.
 type look struct {
 	by            caller
 	method, path  string

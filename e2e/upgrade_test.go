@@ -37,7 +37,7 @@ var lists = []string{"/domains", "/api-keys", "/emails", "/contacts", "/segments
 // before holds the data that the old program returned before the upgrade.
 type before struct {
 	lists       map[string]map[string]any // objects by list path and id
-	keys        map[string]string         // by their permission
+	keys        map[string]string         // API keys by permission
 	scheduledID string
 	runID       string
 	automation  string

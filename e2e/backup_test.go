@@ -176,8 +176,8 @@ func restoreBackup(t *testing.T, saved, restored, key string) {
 	run("cp", key, restored)
 }
 
-// TestStartLooksAtTheDatabase: a node checks its database when it starts after a kill, but not after a clean stop, and
-// refuses to start with a damaged database.
+// TestStartLooksAtTheDatabase: a node checks its database when it starts after a kill, but not after a clean stop. A
+// node refuses to start with a damaged database.
 func TestStartLooksAtTheDatabase(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	n := in(t, dir, "POSTRIDER_LOG_LEVEL=info")

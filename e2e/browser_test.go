@@ -39,7 +39,7 @@ func (p *posted) of(kind string) []string {
 	return p.all[kind]
 }
 
-// TestTrackedEmailInABrowser opens a captured email in a browser: the browser loads the tracking pixel, and a click on
+// TestTrackedEmailInABrowser opens a captured email in a browser. The browser loads the tracking pixel, and a click on
 // a link is redirected to the link's target. Both the open and the click create events and webhooks.
 func TestTrackedEmailInABrowser(t *testing.T) {
 	visited := make(chan string, 10)

@@ -176,8 +176,8 @@ func (l *look) ask(t *testing.T) (reply, error) {
 	return l.by.ask(t.Context(), l.method, l.path, l.body, "Accept", accept)
 }
 
-// TestTakenAway: when a node or a command revokes access, the other node refuses access as soon as it is notified, or
-// within seconds if the notification was lost.
+// TestTakenAway: when a node or a command revokes access, the other node refuses access as soon as it is notified. If
+// the notification was lost, it refuses access within seconds.
 func TestTakenAway(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {

@@ -30,8 +30,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Actions of people, connected apps and the system. The name of an action is the target's type, a dot and a participle;
-// package api names the actions of its operations in the same form.
+// Actions of people, connected apps and the system. The name of an action is the target's type, a dot and a participle.
+// Package api names the actions of its operations in the same form.
 const (
 	UserCreated      = "user.created"
 	UserSignedIn     = "user.signed_in"
@@ -51,7 +51,7 @@ const (
 
 	MemberInvited     = "member.invited"
 	InvitationRefused = "invitation.refused" // the user's address is not the invited one
-	InvitationSent    = "invitation.sent"    // again
+	InvitationSent    = "invitation.sent"    // the invitation email was sent again
 	InvitationRevoked = "invitation.revoked"
 	MemberJoined      = "member.joined"
 	MemberRoleChanged = "member.role_changed"
@@ -60,7 +60,7 @@ const (
 
 	ClientRegistered = "client.registered"
 	GrantCreated     = "grant.created"
-	GrantUpdated     = "grant.updated" // its limits changed
+	GrantUpdated     = "grant.updated" // the grant's limits changed
 	GrantRevoked     = "grant.revoked"
 	GrantReused      = "grant.reuse_detected" // a refresh token or code was used twice; this revokes the grant
 
@@ -83,7 +83,7 @@ type Entry struct {
 	Address   string // the actor's network address
 	UserAgent string
 	RequestID string
-	At        time.Time // of the transaction
+	At        time.Time // time of the transaction
 }
 
 // Maximum lengths of an entry's strings, in bytes. Longer strings are truncated.

@@ -24,9 +24,9 @@ type Log struct {
 // New returns the log. Sweep deletes entries that are older than the retention period; a period of 0 keeps all entries.
 func New(d *db.DB, retention time.Duration) *Log { return &Log{d, retention} }
 
-// Record queues an entry in the same transaction as the change that the entry describes. Record takes a missing actor
-// or address from the entry in ctx, which is then not written (see [With]). If neither entry names an actor, the actor
-// is the system.
+// Record queues an entry in the same transaction as the change that the entry describes. If e has no actor or address,
+// Record copies it from the entry in ctx. The entry in ctx is then not written (see [With]). If neither entry names an
+// actor, the actor is the system.
 func (l *Log) Record(ctx context.Context, tx *db.Tx, e Entry) {
 	if r := carried(ctx); r != nil {
 		e.fill(r.replace(tx))

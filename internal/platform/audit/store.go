@@ -64,8 +64,8 @@ func selected(teamID string, f Filter) page.Select {
 // because a request's entry keeps its id when its transaction is repeated.
 const slack = time.Minute
 
-// span returns a filter with only those conditions of f that an index supports: the time range, and the actor or (if
-// none is set) the action.
+// span returns a filter with only those conditions of f that an index supports. These are the time range and the actor
+// or, if no actor is set, the action.
 func (f Filter) span() Filter {
 	s := Filter{ActorID: f.ActorID, Action: f.Action, From: f.From, To: f.To}
 	if s.ActorID != "" {

@@ -9,9 +9,9 @@
 //
 // # Failures
 //
-// A failed Put stores nothing and leaves any existing blob with that key unchanged. If only the last step of a Put
-// fails (the sync of a folder or the completion of an upload), the new blob may be visible but may not survive a power
-// failure.
+// A failed Put stores nothing and leaves any existing blob with that key unchanged. The last step of a Put is the sync
+// of a folder or the completion of an upload. If only this step fails, the new blob may be visible but may not survive
+// a power failure.
 //
 // [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
 // as a temporary error.
@@ -21,12 +21,12 @@
 //
 // # Out of scope
 //
-// The package does not decide who may read a blob, how long blobs are stored, or how large they may be; callers limit
+// The package does not decide who may read a blob, how long blobs are stored, or how large they may be. Callers limit
 // the size of the content that they pass to Put. The package does not encrypt blobs.
 //
 // # Memory and time
 //
-// A Put to a bucket needs at most 5 MiB of memory (the size of an upload part), and briefly 2.5 MiB more while its
+// A Put to a bucket needs at most 5 MiB of memory, the size of an upload part. It briefly needs 2.5 MiB more while its
 // buffer grows. A Put of a small blob needs 64 KiB of memory.
 //
 // A bucket request that fails with a temporary error is attempted up to four times. A bucket request that gets no
@@ -118,8 +118,8 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 }
 
 // Get opens a blob for reading; the caller must close the reader. Get returns ErrNotFound if the blob does not exist;
-// other errors mean that the store is not available. If a blob is replaced or deleted while it is read, a reader from a
-// folder store is not affected, but a reader from a bucket may fail.
+// other errors mean that the store is not available. Replacing or deleting a blob does not affect open readers from a
+// folder store, but open readers from a bucket may fail.
 func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	if err := CheckKey(key); err != nil {
 		return nil, err

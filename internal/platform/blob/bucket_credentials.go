@@ -32,8 +32,8 @@ type credentialSource struct {
 	provider credentials.Provider
 }
 
-// newCredentials looks for credentials in the same order as AWS's own tools: keys in the environment, the web identity
-// of a pod, the shared files, and the role of a container or an instance.
+// newCredentials looks for credentials in the same order as AWS's own tools. The order is: keys in the environment, the
+// web identity of a pod, the shared files, and the role of a container or an instance.
 func newCredentials(profile string) *credentials.Credentials {
 	role := credentialSource{"role of the container or instance", &credentials.IAM{
 		Client: &http.Client{Timeout: credentialTimeout}}}

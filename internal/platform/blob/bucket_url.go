@@ -31,8 +31,8 @@ var bucketParams = []string{"region", "endpoint", "prefix", "profile", "anonymou
 	"s3ForcePathStyle", "disable_https", "ssetype", "kmskeyid"}
 
 // ignoredParams are query parameters that earlier versions passed to gocloud.dev and that have no effect now. The S3
-// client never sends checksum trailers, because some services refuse them. The client never puts the bucket before the
-// host name of an endpoint that is an IP address or that is used with use_path_style.
+// client never sends checksum trailers, because some services refuse them. If the endpoint is an IP address or
+// use_path_style is set, the client never puts the bucket in the host name.
 var ignoredParams = []string{"request_checksum_calculation", "response_checksum_validation",
 	"hostname_immutable", "awssdk"}
 

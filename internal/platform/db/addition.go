@@ -8,8 +8,8 @@ import (
 // WithAddition returns a context that adds writes, such as an audit entry, to a transaction that changes data. The add
 // function runs at the end of the first [DB.Update] or [DB.UpdateTogether] call that uses this context, changes data
 // and commits. The add function runs in the same transaction as the change, so its writes are stored if and only if the
-// change is stored. The add function must only queue statements. The add function runs again if the update runs again,
-// or if an earlier update with the context was not committed or has an unknown outcome.
+// change is stored. The add function must only queue statements. The add function runs again if the update runs again.
+// It also runs again in a later update with the same context if no earlier update was certainly committed.
 //
 // Queued statements count as changes, and so do statements that return rows, except SELECTs. Transactions without
 // changes and [DB.UpdateApart] transactions do not run the addition.

@@ -8,15 +8,15 @@ import (
 
 const (
 	clockEvery = 5 * time.Second      // interval between readings of the server's clock
-	clockLimit = 2 * time.Second      // for one reading
+	clockLimit = 2 * time.Second      // time limit for one reading
 	clockGood  = 5 * time.Millisecond // a reading that takes at most this long always replaces the stored reading
 	clockOld   = time.Minute
 	clockTries = 3 // number of readings at the start; the first reading also opens the connection
 )
 
-// clock is the time shared by all processes that use one database. The clock adds the time that has passed since the
-// last reading, as measured by this machine's monotonic clock, to the server's time at that reading. The zero value of
-// clock is this machine's clock.
+// clock is the time shared by all processes that use one database. The clock is the server's time at the last reading
+// plus the time that has passed since then, as measured by this machine's monotonic clock. The zero value of clock is
+// this machine's clock.
 type clock struct{ last atomic.Pointer[reading] }
 
 // reading is one reading of the server's clock.

@@ -18,9 +18,9 @@
 // A query that uses a partial index must repeat the index's condition literally. For example, neither engine infers
 // from dedupe = $1 that dedupe is not empty.
 //
-// SQLite databases have no planner statistics, because ANALYZE never runs on them. If SQLite would use the primary key
-// although another index matches fewer rows, the comment /*sqlite: INDEXED BY name */ after the table name selects that
-// index. The statement fails if the index does not exist.
+// SQLite databases have no planner statistics, because ANALYZE never runs on them. SQLite may therefore use the primary
+// key although another index matches fewer rows. The comment /*sqlite: INDEXED BY name */ after the table name selects
+// the other index. The statement fails if the index does not exist.
 //
 // # Reading and writing
 //
@@ -32,8 +32,8 @@
 // The function given to Update may run more than once, and on SQLite it blocks the only writer. The function given to
 // Update must not use the network, render, hash, sign, or do other slow work.
 //
-// [DB.ReadLong] runs reads that scan very many rows. Long reads have a time limit, and only a few of them may run at
-// the same time, so that free connections remain for other reads.
+// [DB.ReadLong] runs reads that scan very many rows. Long reads have a time limit. Only a few of them may run at the
+// same time, so that other reads find a free connection.
 //
 // # Failures
 //
@@ -277,9 +277,9 @@ type Options struct {
 	// borrowed connections. Only tests set Borrow.
 	Borrow *DB
 
-	// Beside must be set if a node may be running on the same database. Commands set Beside. If Beside is set, Close sends
-	// this process's hints to that node. If Beside is not set, Open checks an SQLite file that was not closed cleanly, for
-	// at most a minute, and fails if it finds damage.
+	// Beside must be set if a node may be running on the same database. Commands set Beside. If Beside is set, Close
+	// sends this process's hints to that node. If Beside is not set and an SQLite file was not closed cleanly, Open
+	// checks the file for at most a minute, and fails if it finds damage.
 	Beside bool
 }
 

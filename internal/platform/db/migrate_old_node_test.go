@@ -60,8 +60,8 @@ func TestMigrateBesideANodeOfTheReleaseBefore(t *testing.T) {
 	}
 }
 
-// For each stored content, the migration sets the first email to the oldest email that uses the content, or to the
-// content's own id if no email uses the content.
+// For each stored content, the migration sets the first email to the oldest email that uses the content. If no email
+// uses the content, the first email is the content's own id.
 func TestMigrateContents(t *testing.T) {
 	for engine, url := range map[string]string{"sqlite": filepath.Join(t.TempDir(), "test.db"),
 		"postgres": dbtest.EmptyPostgresURL(t)} {

@@ -120,8 +120,8 @@ func (t *pgTx) queueOne(ctx context.Context, missing error, text string, args []
 	t.queueRows(ctx, missing, text+` RETURNING 1`, args)
 }
 
-// queueHold acquires the weakest row lock that blocks a DELETE. The lock that queueHold acquires allows other
-// transactions to update the row or to acquire the same lock.
+// queueHold acquires the weakest row lock that blocks a DELETE. This lock allows other transactions to update the row
+// or to acquire the same lock.
 func (t *pgTx) queueHold(ctx context.Context, missing error, table, id string) {
 	t.queueRows(ctx, missing, `SELECT 1 FROM `+table+` WHERE id = $1 FOR KEY SHARE`, []any{id})
 }

@@ -11,8 +11,8 @@ import (
 )
 
 // If a connection is lost between a COMMIT and its answer, the server may have committed, may still be committing, or
-// may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status), but the
-// client does not know that id: the server would have sent the id with the lost answer. The settle method checks
+// may not have read the COMMIT. PostgreSQL can report the status of a transaction by its id (pg_xact_status). The
+// client does not know that id, because the server would have sent it with the lost answer. The settle method checks
 // whether the connection's server process still exists, and whether the row that the [Tx.Proof] query looks for exists.
 // Only this transaction can have inserted that row. If the row exists, the transaction was committed. If neither the
 // process nor the row exists, nothing was stored and nothing will be stored.

@@ -305,8 +305,8 @@ func (s *sqliteDB) begin(ctx context.Context) error {
 }
 
 // commitError returns the error for a COMMIT that failed and was rolled back. Readers never see a transaction that was
-// rolled back. If the disk failed during the COMMIT, the log may contain the whole transaction, and the recovery after
-// a crash would restore it unless another commit came first.
+// rolled back. If the disk failed during the COMMIT, the log may contain the whole transaction. The recovery after a
+// crash would then restore it, unless another commit came first.
 func commitError(err error) error {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok && leavesDoubt(e.Code()) {
 		return unknown("commit", err)

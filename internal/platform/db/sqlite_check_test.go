@@ -145,7 +145,7 @@ func TestDamagedFile(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range 2 { // and again
+			for range 2 { // the second start must fail too
 				d, said, err := opened(t, bad, false)
 				if err == nil {
 					d.Close()

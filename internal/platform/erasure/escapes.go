@@ -63,8 +63,8 @@ func begins(text string, at int) bool {
 	return (len(before)-len(strings.TrimRight(before, `\`)))%2 == 0
 }
 
-// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit, with ok == false if the
-// text does not start with such an escape.
+// escaped decodes the escape \uXXXX at the start of a text and returns its UTF-16 code unit. If the text does not start
+// with such an escape, ok is false.
 func escaped(text string) (r rune, ok bool) {
 	if len(text) < unicodeEscape || text[:2] != `\u` {
 		return 0, false

@@ -79,7 +79,7 @@ type Event struct {
 	DomainID    string
 	BroadcastID string
 	Recipient   string // envelope address; empty if the event concerns the whole email
-	ContactID   string // recipient contact; empty if there is none, or if the email was accepted or canceled
+	ContactID   string // the recipient's contact; empty if none, and if the email was queued, scheduled or canceled
 
 	// Email returns the email's fields that are sent with the event, without querying the database. If Email is nil, the
 	// caller of Record has not loaded the email, and listeners query it.

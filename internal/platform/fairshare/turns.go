@@ -26,7 +26,7 @@ func NewTurns(limit, reserve int) *Turns {
 	return &Turns{limit: limit, reserve: reserve, held: map[string]int{}, waiting: map[string][]chan struct{}{}}
 }
 
-// SetLimit changes the number of slots. SetLimit does not revoke slots: if more slots are in use than the new limit
+// SetLimit changes the number of slots. SetLimit does not revoke slots. If more slots are in use than the new limit
 // allows, no owner gets a slot until enough slots are released.
 func (t *Turns) SetLimit(limit, reserve int) {
 	t.mu.Lock()

@@ -148,8 +148,8 @@ func TestGrownLimit(t *testing.T) {
 	})
 }
 
-// A lane that is held because its group is full continues when the group's temporary limit ends, even if the group's
-// running job does not finish.
+// If a lane is held because its group is full, it continues when the group's temporary limit ends. The group's running
+// job need not finish first.
 func TestHeldLaneGoesOnAfterAPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, dbtest.SQLite(t))

@@ -41,9 +41,9 @@ type dispatcher struct {
 	ready     turns
 	queued    map[string]bool   // the lanes that are ready or held
 	deep      map[string]int    // number of jobs to claim next, for lanes whose last claim was full
-	held      map[string]*turns // by group
+	held      map[string]*turns // held lanes by group
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
-	inHand    map[string]int    // jobs by group
+	inHand    map[string]int    // number of claimed jobs by group
 	shares    map[share]int     // number of claimed jobs by group and owner
 	bulk      bulk              // number of claimed jobs in bulk lanes
 	freed     map[string]bool   // groups in which jobs have ended, so that their lanes may continue

@@ -69,9 +69,9 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// TestBoundOfAGroup checks how many workers an owner may use for one group: half of its workers if the owner has no
-// other group, and otherwise a fifth of its free workers. All groups in doubt together may use three quarters of the
-// owner's workers, and stuck groups may use a quarter of those.
+// TestBoundOfAGroup checks how many workers an owner may use for one group. If the owner has no other group, the bound
+// is half of its workers; otherwise, it is a fifth of its free workers. All groups in doubt together may use three
+// quarters of the owner's workers, and stuck groups may use a quarter of those.
 func TestBoundOfAGroup(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -230,9 +230,9 @@ func TestRetryByTheSchedule(t *testing.T) {
 		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
 		schedule := []time.Duration{time.Minute, time.Hour}
 		for _, c := range []struct {
-			failures int // before
+			failures int // consecutive failures before this one
 			endless  bool
-			wait     time.Duration // 0 is parked
+			wait     time.Duration // 0 means that the job is parked
 		}{{0, false, time.Minute}, {1, false, time.Hour}, {2, false, 0}, {2, true, time.Hour}, {9, true, time.Hour},
 			{9, false, 0}} {
 			exec(t, d, `DELETE FROM jobs`)
@@ -382,7 +382,7 @@ func TestOneAlarmForAGroup(t *testing.T) {
 		for i := range 1000 {
 			k.hold("g", "o", fmt.Sprint(i), false)
 		}
-		ended, cancel := context.WithCancel(t.Context()) // no turn claims
+		ended, cancel := context.WithCancel(t.Context()) // with this context, no turn claims jobs
 		cancel()
 		expect := func(what string, lanes int, alarm time.Duration) {
 			t.Helper()

@@ -30,10 +30,10 @@
 // all claimed jobs due, because no other process can hold jobs.
 //
 // The attempt column is the fence. Each claim increments attempt, and attempt never decreases. Finish, Retry, Wait,
-// Park and Hold change a job only if its attempt is still the same, so a worker that lost its job cannot change the job
-// ([ErrLost]). The tries column counts the attempts that ended with Retry; crashes and handler errors do not count. The
-// failures column counts a handler's consecutive errors and determines when a job is parked. Retry and Wait reset the
-// failures column.
+// Park and Hold change a job only if its attempt is still the same. A worker that lost its job therefore cannot change
+// it ([ErrLost]). The tries column counts the attempts that ended with Retry; crashes and handler errors do not count.
+// The failures column counts a handler's consecutive errors and determines when a job is parked. Retry and Wait reset
+// the failures column.
 //
 // # Failures
 //
@@ -69,7 +69,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// ErrLost means that the job no longer belongs to this worker, because another node declared this node dead, or another
+// ErrLost means that the job no longer belongs to this worker. Either another node declared this node dead, or another
 // attempt claimed or ended the job.
 var ErrLost = errors.New("the job was lost to another worker")
 

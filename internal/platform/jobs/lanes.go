@@ -89,8 +89,8 @@ func (t *ring) resume(owner string) {
 
 func (t *ring) empty() bool { return len(t.owners) == 0 }
 
-// alarms is a set of names, each with a time. A name in the set is either a lane, with the time of its next job, or a
-// group, with the time at which its limit ends.
+// alarms is a set of names, each with a time. A name is either a lane, with the time of its next job, or a group, with
+// the time at which its limit ends.
 type alarms struct {
 	at    map[string]int64
 	queue alarmQueue // may contain outdated times; the at map has the current times

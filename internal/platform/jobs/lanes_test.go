@@ -13,7 +13,7 @@ func TestRing(t *testing.T) {
 	}
 	all.add("b", "b0")
 	all.add("c", "c0")
-	all.pause() // a
+	all.pause() // pauses owner a
 	all.add("a", "a3")
 	var got []string
 	for !all.empty() {
@@ -68,7 +68,7 @@ func TestPausedOwnersCostNothing(t *testing.T) {
 func TestAlarms(t *testing.T) {
 	a := newAlarms()
 	for i := range 10_000 {
-		a.set("far", int64(1_000_000-i)) // each time earlier
+		a.set("far", int64(1_000_000-i)) // each time is earlier than the last
 		a.set("near", 10)
 		if lane, ok := a.due(10); lane != "near" || !ok {
 			t.Fatalf("due is %q", lane)
@@ -89,8 +89,8 @@ func TestAlarms(t *testing.T) {
 	}
 }
 
-// Capacity that becomes free in a group goes to lanes that are not bulk, except for one bulk lane if it is the bulk
-// lanes' turn.
+// Capacity that becomes free in a group goes to lanes that are not bulk. If it is the bulk lanes' turn, one bulk lane
+// comes first.
 func TestFreedRoomGoesToOthersFirst(t *testing.T) {
 	for _, c := range []struct {
 		name      string

@@ -23,14 +23,14 @@ var ErrUnsure = errors.New("the database could not be reached, so another node m
 var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
-	beatLimit    = 5 * time.Second  // for one heartbeat
+	beatLimit    = 5 * time.Second  // time limit for one heartbeat
 	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
 	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
 )
 
 // pulse contains the intervals and time limits for heartbeats.
 type pulse struct {
-	every time.Duration // between heartbeats
+	every time.Duration // time between heartbeats
 	sure  time.Duration // time after a heartbeat's start during which no other node can declare this node dead
 	dead  time.Duration // time without heartbeats after which another node declares a node dead
 }
@@ -43,7 +43,7 @@ type life struct {
 	alone    bool
 	sure     time.Duration
 	stopping <-chan struct{}
-	ctx      context.Context // ends with ErrLost
+	ctx      context.Context // canceled with the cause ErrLost
 	end      context.CancelCauseFunc
 
 	mu     sync.Mutex
@@ -143,7 +143,7 @@ func (r *Runner) announce(tx *db.Tx) {
 func (r *Runner) Node() string { return r.node }
 
 // OnNodes sets a function f that the runner calls after each successful heartbeat with the number n of registered
-// nodes, including this node. If other nodes declared this node dead and took over its jobs, n is 0; the runner calls f
+// nodes, including this node. If other nodes declared this node dead and took over its jobs, n is 0. The runner calls f
 // again once this node has registered again. The function f must not block. Call OnNodes before Run. On SQLite, where
 // only one node can run, f is never called (see [db.DB.Alone]).
 func (r *Runner) OnNodes(f func(n int)) { r.onNodes = f }
@@ -244,7 +244,7 @@ func (r *Runner) watch(ctx context.Context) {
 type watcher struct {
 	r      *Runner
 	pulse  pulse
-	known  map[string]seen // the nodes
+	known  map[string]seen // latest heartbeat by node id
 	last   time.Time       // time of the last successful heartbeat
 	deaths sync.WaitGroup
 }
@@ -303,9 +303,9 @@ func (w *watcher) judge(beats map[string]int64, now time.Time) (dead []string) {
 	return dead
 }
 
-// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. beat returns dead == true
-// if this node's row no longer existed because another node had declared this node dead. The value of dead is valid
-// even if beat also returns an error; in that case the node may not yet be registered again.
+// beat writes one heartbeat on a separate connection and returns the heartbeats of all nodes. If another node had
+// declared this node dead and deleted its row, beat returns dead == true. The value of dead is valid even if beat also
+// returns an error; in that case the node may not yet be registered again.
 func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, err error) {
 	r.beats++
 	err = r.d.UpdateApart(ctx, func(tx *db.Tx) error {

@@ -259,7 +259,7 @@ func TestHeartWaitsForNoWork(t *testing.T) {
 		}
 	}
 	await(1)
-	const connections = 6 // of dbtest.Open
+	const connections = 6 // number of connections that dbtest.Open opens
 	taken, enough := make(chan struct{}, connections), make(chan struct{})
 	var holders sync.WaitGroup
 	release := sync.OnceFunc(func() {

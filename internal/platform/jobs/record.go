@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	recordTime  = 10 * time.Second // for one try
+	recordTime  = 10 * time.Second // time limit for one attempt
 	recordPause = 5 * time.Second  // maximum pause between attempts
 )
 

@@ -26,7 +26,7 @@ func TestRecord(t *testing.T) {
 		fail func(*pgproxy.Proxy, *db.DB)
 		ends bool // whether the handler's context ends
 		want error
-		left int // jobs
+		left int // number of remaining jobs
 	}{
 		{name: "nothing fails"},
 		{name: "away for a second", fail: func(p *pgproxy.Proxy, _ *db.DB) { p.Refuse(); later(p.Pass) }},

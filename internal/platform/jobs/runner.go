@@ -33,8 +33,8 @@ type Kind struct {
 
 	// Owner returns the owner of a lane, usually its team. Owners are served in turn and share Workers as described in
 	// package fairshare, so a single owner gets at most 7/8 of Workers. In a group, all owners together may run up to
-	// twice the group's limit, and each owner may use half of the slots that the other owners leave free. If Owner is
-	// nil, each lane is a separate owner, and PerLane is never exceeded.
+	// twice the group's limit. Each owner may use half of the slots that the other owners leave free. If Owner is nil,
+	// each lane is a separate owner, and PerLane is never exceeded.
 	Owner func(lane string) string
 
 	// Bulk, if set, reports whether a lane's jobs yield to other jobs with the same group and owner. Bulk jobs always

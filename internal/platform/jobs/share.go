@@ -9,8 +9,8 @@ type Share struct {
 // Doubt is the degree of doubt that the jobs in a group will end soon. An owner may use three quarters of its workers
 // for groups in doubt, and a quarter of that number for stuck groups. The remaining workers serve groups that make
 // progress. If an owner has jobs in only one group, the group gets half of the owner's workers. If the owner has
-// several groups, each group gets at most a quarter of the owner's free workers, because a group that makes progress
-// now may be stuck later.
+// several groups, each group gets at most a quarter of the number of workers that then stay free. A group that makes
+// progress now may be stuck later.
 type Doubt uint8
 
 const (

@@ -44,8 +44,8 @@ const (
 			AND parked`
 )
 
-// rescheduleCron sets the due time of a cron's job if the job is due later than the given time, or if a caller chose
-// its due time.
+// rescheduleCron sets the due time of a cron's job. It changes only a job that is due later than the given time, or
+// whose due time a caller chose.
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
@@ -61,7 +61,7 @@ const scanLanes = `WITH RECURSIVE l (lane) AS (
 // Parked describes a parked job.
 type Parked struct {
 	ID, Kind, Lane, TeamID, LastError string
-	Failures                          int // in a row
+	Failures                          int // number of consecutive errors
 	CreatedAt                         time.Time
 }
 

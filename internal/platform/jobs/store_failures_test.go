@@ -80,7 +80,7 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 				}
 				before = rows()
 			}, c.act, func(err error) {
-				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // works in steps
+				if now := rows(); err != nil && now != before && c.name != "EraseTeam" { // EraseTeam deletes in steps
 					t.Errorf("%s fails and has changed something: %v\n%s%s", c.name, err, before, now)
 				}
 			})
@@ -141,8 +141,8 @@ func TestParseHint(t *testing.T) {
 	}
 }
 
-// If an SQL statement fails during a claim, or while the runner starts or stops, the method returns the error and the
-// node holds no jobs.
+// An SQL statement may fail during a claim, or while the runner starts or stops. The method then returns the error, and
+// the node holds no jobs.
 func TestRunnersWithoutAStatement(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		ctx := t.Context()

@@ -13,7 +13,7 @@ const releaseMax = 500
 
 // Hold suspends the job until Release is called with the same key. Hold is for work that a user has paused. A held job
 // occupies no worker, and a hold does not count as a try. The caller must ensure that Release for the key does not run
-// before this transaction ends, because a job that is held after the last Release waits forever.
+// before this transaction ends. A job that is held after the last Release waits forever.
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)

@@ -12,8 +12,8 @@ const (
 	base62       = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 )
 
-// NewAPIKey returns a new API key: "re_", 8 characters that may be shown, "_", and 24 secret characters, which contain
-// 142 random bits (API reference section 3).
+// NewAPIKey returns a new API key: "re_", 8 characters that may be shown, "_", and 24 secret characters (API reference
+// section 3). The secret characters contain 142 random bits.
 func NewAPIKey() string {
 	return apiKeyPrefix + randomText(8) + "_" + randomText(24)
 }

@@ -1,5 +1,5 @@
-// Package keyring holds an installation's master key. The package derives keys from the master key to encrypt stored
-// secrets, to sign links, to create short tags for return paths, and to sign access tokens (JWT). Package keyring also
+// Package keyring holds an installation's master key. The package derives keys from the master key. These keys encrypt
+// stored secrets, sign links, create short tags for return paths, and sign access tokens (JWT). Package keyring also
 // generates and hashes API keys, which do not depend on the master key.
 //
 // # Invariants
@@ -49,7 +49,7 @@ type Keyring struct {
 	root []byte // HKDF's extracted pseudorandom key, not the master key itself
 
 	mu   sync.Mutex
-	tags atomic.Pointer[map[string]*sync.Pool] // by tag purpose: a pool of hash.Hash values with its key
+	tags atomic.Pointer[map[string]*sync.Pool] // by purpose: a pool of hash.Hash values that use its key
 }
 
 // New returns the keyring for a master key, which must be MasterSize random bytes.

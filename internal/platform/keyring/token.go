@@ -17,11 +17,10 @@ var (
 
 const (
 	tokenVersion = 1
-	// tokenMAC is the length of a token's MAC in bytes: half of a SHA-256 hash, the minimum that RFC 2104 section 5
-	// recommends, so that links stay short.
+	// tokenMAC is the length of a token's MAC in bytes. To keep links short, it is half of a SHA-256 hash, the minimum
+	// that RFC 2104 section 5 recommends.
 	tokenMAC = 16
-	// tokenMax is the maximum length of a token in characters. The limit tokenMax restricts the work that a forged
-	// token can cause.
+	// tokenMax is the maximum length of a token in characters. It limits the work that a forged token can cause.
 	tokenMax = 8192
 )
 
@@ -33,7 +32,7 @@ func LinkExpiry(now time.Time) time.Time {
 
 // Sign returns a URL-safe token (letters, digits, - and _) that contains parts. The token expires at the given time, in
 // whole seconds. If expires is the zero time, the token never expires. Anybody who has the token can read the parts but
-// not change them. Parts should be short strings such as ids, addresses and URLs: Sign panics if the token would be
+// not change them. Parts should be short strings such as ids, addresses and URLs. Sign panics if the token would be
 // longer than the 8,192 characters that Verify accepts.
 func (k *Keyring) Sign(purpose string, expires time.Time, parts ...string) string {
 	data := []byte{tokenVersion}

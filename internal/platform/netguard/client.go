@@ -151,14 +151,14 @@ func (f *Fetched) Close() error {
 }
 
 // Fetch downloads a URL. A response with a status other than 200 is an error. The headers must arrive within 30
-// seconds, after at most 3 redirects. The body may have at most maxBytes bytes; it must arrive within 30 seconds from
+// seconds, after at most 3 redirects. The body may have at most maxBytes bytes. It must arrive within 30 seconds from
 // the first Read, at a rate of at least 4 KB per second.
 //
 // The owner parameter is the team for which the URL is fetched. An owner may run 4 fetches at a time from each host and
-// from each address, or only one fetch if the host was slow for this owner in the last 5 minutes. All owners together
-// may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in use, Fetch
-// waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return ErrRefused, ErrTooLarge, ErrSlow, a
-// *StatusError, network errors, and errors from CheckURL.
+// from each address. If the host was slow for this owner in the last 5 minutes, the owner may run only one. All owners
+// together may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in
+// use, Fetch waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return ErrRefused, ErrTooLarge,
+// ErrSlow, a *StatusError, network errors, and errors from CheckURL.
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {

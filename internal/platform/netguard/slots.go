@@ -38,8 +38,8 @@ type hostOwner struct{ host, owner string }
 // no users.
 type counts struct {
 	users int
-	all   *fairshare.Pool  // of a host
-	few   *fairshare.Turns // of an owner
+	all   *fairshare.Pool  // slots of the host, shared by all owners
+	few   *fairshare.Turns // slots of one owner for the host
 }
 
 func newSlots() *slots {
@@ -93,7 +93,7 @@ func (p *slots) acquire(ctx context.Context, host, owner string) (leave func(), 
 	}), nil
 }
 
-// heard records whether a host was slow for an owner. The result that heard records does not affect other owners.
+// heard records whether a host was slow for an owner. Other owners are not affected.
 func (p *slots) heard(host, owner string, slow bool) {
 	k := hostOwner{host, owner}
 	p.mu.Lock()
@@ -126,7 +126,7 @@ type dialing struct {
 
 type dialingKey struct{}
 
-// dialBounded is like DialContext, but for Fetch: until a connection is closed, it holds a slot for its address,
+// dialBounded is like DialContext, but for Fetch. Each connection holds a slot for its address until it is closed,
 // regardless of the host name.
 func (g *Guard) dialBounded(ctx context.Context, network, address string) (net.Conn, error) {
 	d := &dialing{taken: map[netip.Addr]func(){}}

@@ -36,7 +36,7 @@ func target(key string, limit int, all []demand, node string, turn int64) int {
 	}
 }
 
-// divide returns the max-min fair share for each demand: a node that wants less than an even share gets the amount that
+// divide returns the max-min fair share for each demand. A node that wants less than an even share gets the amount that
 // it wants, and the other nodes divide the remainder evenly. Capacity that no node wants is divided evenly among all
 // nodes, so that the shares add up to the limit. The result of divide does not depend on the order of the demands.
 func divide(limit float64, all []demand) map[string]float64 {
@@ -58,9 +58,9 @@ func divide(limit float64, all []demand) map[string]float64 {
 	return shares
 }
 
-// divideWhole is like divide, but its shares are whole numbers. The remainder of a division goes to nodes in an order
-// that depends on the key, so that no node gets the remainder of every key. If more nodes want slots than the limit
-// allows, the nodes take turns: in each turn, the order begins with a different node.
+// divideWhole is like divide, but its shares are whole numbers. The order in which nodes get the remainder depends on
+// the key, so that no node gets the remainder of every key. If more nodes want slots than the limit allows, the nodes
+// take turns: in each turn, the order begins with a different node.
 func divideWhole(key string, limit int, all []demand, turn int64) map[string]int {
 	all = slices.Clone(all)
 	wanting := 0

@@ -279,8 +279,8 @@ func (s *Shares) swap(ctx context.Context, entries []*entry, rows map[Key]row, g
 	return s.read(ctx, keys)
 }
 
-// apply computes the shares from the demands of all nodes, and returns moving == true if a share on this or another
-// node has not yet reached its target.
+// apply computes the shares from the demands of all nodes. If a share on this or another node has not yet reached its
+// target, apply returns moving == true.
 func (s *Shares) apply(entries []*entry, demands map[string][]demand, now time.Time) (changed []change, moving bool) {
 	for _, e := range entries {
 		all := demands[e.text]
@@ -320,12 +320,12 @@ func (s *Shares) applyTo(e *entry, all []demand, now time.Time) (changed *change
 	if e.target <= e.share {
 		e.share = e.target
 	} else {
-		// The other nodes do not use the part of the limit that this node's row claims, so this part is free.
+		// The part of the limit that no other node's row holds is free.
 		free := (e.limit - others) * (1 + exact)
 		if e.whole {
 			free = math.Floor(free)
 		}
-		if !e.whole { // if two nodes both claim the whole rate, both still need a share
+		if !e.whole { // if two nodes both hold the whole rate, both still need a share
 			free = max(free, s.even(e.limit))
 		}
 		e.share = max(min(e.target, mine.held, free), e.share)

@@ -230,7 +230,7 @@ func TestThreeNodesKeepOneLimit(t *testing.T) {
 					c.mu.Unlock()
 					c.wants(name, n)
 				}
-				for _, name := range names { // what hung ends
+				for _, name := range names { // slow nodes release their slots
 					c.mu.Lock()
 					u := c.nodes[name]
 					u.slow = false

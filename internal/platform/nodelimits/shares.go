@@ -40,7 +40,7 @@
 //
 // On SQLite, and for the only node on a database, every share is the whole limit. A single node writes no rows and
 // makes no queries, except to delete its rows when it becomes the only node. A node that joins other nodes uses even
-// shares until the other nodes know it, which usually takes a few milliseconds, and at most two seconds. A node
+// shares until the other nodes know it. This usually takes a few milliseconds, and at most two seconds. A node
 // exchanges at most 2,500 keys of each kind, so that exchanges stay short.
 package nodelimits
 
@@ -100,11 +100,11 @@ type Shares struct {
 	whole atomic.Bool  // whether this node is the only one, so that its shares are the full limits
 	kick  chan struct{}
 
-	failures atomic.Int64 // exchanges that failed
+	failures atomic.Int64 // number of failed exchanges
 
 	mu      sync.Mutex
 	entries map[Key]*entry
-	counts  map[string]*keyCount // by kind
+	counts  map[string]*keyCount // number of keys by kind
 	settled time.Time            // time by which the other nodes are certain to know this node
 	left    bool                 // whether this node's rows must be deleted
 	lost    bool                 // whether other nodes have deleted this node's rows
@@ -124,7 +124,7 @@ type keyCount struct {
 // entry is the state of a limit on this node.
 type entry struct {
 	key   Key
-	whole bool // places
+	whole bool // whether the limit is a number of slots
 	limit float64
 	asked bool    // whether the limit was used since the last exchange
 	want  float64 // highest demand since the last exchange
@@ -135,7 +135,7 @@ type entry struct {
 	// Only the exchange method uses these fields.
 	text    string
 	askedAt time.Time
-	recent  float64   // want, decaying slowly
+	recent  float64   // earlier values of want, which decay slowly
 	decayed time.Time // time at which the recent field was last reduced
 	held    int
 	target  float64 // this node's share according to the last exchange

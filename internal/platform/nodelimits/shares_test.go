@@ -82,7 +82,7 @@ func TestKeysAreBounded(t *testing.T) {
 	}
 }
 
-// Mail to many destinations does not displace teams' rate limits: if all of a team's requests reach one node, the team
+// Mail to many destinations does not displace teams' rate limits. If all of a team's requests reach one node, the team
 // has its whole rate on that node.
 func TestRateBesideManyDestinations(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,7 @@
 // Ids are generated in chronological order, so an id serves as a cursor. A cursor stays valid if rows before it are
 // inserted or deleted, even if its own row is deleted. Lists run from newest to oldest unless the query says otherwise.
 //
-// A client that polls for rows newer than its newest known row gets all new rows, provided that ids are generated
+// A client that polls for rows newer than its newest known row gets all new rows. This requires that ids are generated
 // shortly before the commit of their rows (see package id). SQLite commits rows in id order. On PostgreSQL, the order
 // of commits may differ from the order of ids by at most the duration of a transaction.
 //
@@ -92,8 +92,8 @@ func Query[T any](ctx context.Context, r db.Reader, s Select, p Page, scan func(
 }
 
 // direction returns the order in which a page is read, starting at its cursor. The results beyond and within are SQL
-// operators that compare an id with a bound: beyond matches ids after the bound in that order, and within matches all
-// other ids. A page before a cursor is read backwards.
+// operators that compare an id with a bound. The operator beyond matches ids after the bound in that order, and within
+// matches all other ids. A page before a cursor is read backwards.
 func (s *Select) direction(p Page) (order, beyond, within string) {
 	if s.OldestFirst != (p.Before != "") {
 		return "ASC", ">", "<="

@@ -195,7 +195,7 @@ func TestAll(t *testing.T) {
 				t.Fatalf("%d rows are read and %d used", scanned, yielded)
 			}
 			if yielded == 100 {
-				insert(1203, 1300) // too late
+				insert(1203, 1300) // All omits rows that are inserted this late
 			}
 		}
 		if yielded != 1203 {
@@ -230,7 +230,7 @@ func TestPart(t *testing.T) {
 		for _, c := range []struct {
 			condition string
 			n         int
-			want      string // the parts
+			want      string // the rows of each part
 			queries   int
 		}{
 			{"", 4, "a9 a8 a7 a6|a5 a4 a3 a2|a1 a0", 3},

@@ -91,8 +91,8 @@ func (d day) resolve(c clock, zone *time.Location, now time.Time) time.Time {
 func sinceMonday(w time.Weekday) int { return (int(w) + 6) % 7 }
 
 // wall returns the instant at which clocks in a zone show a given time. If a clock change makes the time occur twice or
-// never, the result of time.Date is not specified, so wall tries the offsets before and after the change. No zone's
-// offset from UTC exceeds one day.
+// never, the result of time.Date is not specified. The wall function therefore tries the offsets before and after the
+// change. No zone's offset from UTC exceeds one day.
 func wall(year int, month time.Month, mday int, c clock, zone *time.Location) time.Time {
 	utc := time.Date(year, month, mday, c.hour, c.min, c.sec, c.nano, time.UTC)
 	_, before := utc.Add(-24 * time.Hour).In(zone).Zone()

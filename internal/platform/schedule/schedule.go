@@ -1,5 +1,5 @@
-// Package schedule parses the times and durations that users write: ISO 8601, and English phrases such as "in 2
-// hours" or "Friday at 3pm ET" (API reference sections 8.5 and 22.4).
+// Package schedule parses the times and durations that users write. It accepts ISO 8601 and English phrases such as "in
+// 2 hours" or "Friday at 3pm ET" (API reference sections 8.5 and 22.4).
 //
 // # Invariants
 //

@@ -7,7 +7,7 @@ import (
 	_ "time/tzdata" // the tests also run on systems without a time zone database
 )
 
-// wednesday is the current time in the test tables: a Wednesday in summer at 14:30:00 UTC, which is 10:30 in New York
+// wednesday is the current time in the test tables: a Wednesday in summer at 14:30:00 UTC. It is then 10:30 in New York
 // and 16:30 in Berlin.
 var wednesday = time.Date(2026, 8, 5, 14, 30, 0, 0, time.UTC)
 

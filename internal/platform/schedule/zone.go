@@ -87,7 +87,7 @@ func namedZone(name string) (*time.Location, bool) {
 
 var errZone = errors.New(`use a name such as Europe/Berlin, or UTC`)
 
-// Zone parses the name of a time zone: UTC, a name from the time zone database such as Europe/Berlin, an offset such as
+// Zone parses a time zone. It accepts UTC, a name from the time zone database such as Europe/Berlin, an offset such as
 // +02:00, or an abbreviation such as ET. Zone's error text is a sentence that can be shown to the user.
 func Zone(s string) (*time.Location, error) {
 	if len(s) > maxText {

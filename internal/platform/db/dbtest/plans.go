@@ -28,8 +28,8 @@ type Allowed struct {
 
 // CheckPlans reports a test error for each traced statement whose run time grows with the number of rows, unless the
 // statement is allowed. The run time grows if a statement reads a whole table or index, or all rows with the same value
-// in a weak column, without a LIMIT that ends the read. CheckPlans also rejects subqueries that read, for each of an
-// email's events, all events that one recipient can repeat.
+// in a weak column. A LIMIT that ends the read early is sufficient. CheckPlans also rejects a subquery that, for each
+// event of an email, reads all events with the same values in the repeated columns.
 func (tr *Trace) CheckPlans(t *testing.T, allowed []Allowed) {
 	t.Helper()
 	asked := map[string]db.Statement{}

@@ -41,9 +41,9 @@ func TornStep(step int) int {
 	return step
 }
 
-// EachTorn calls the act function repeatedly, and each time cuts off a different answer from the database in the
-// middle, until every answer has been cut once. The prepare function runs before each call to act. After each call, the
-// check function receives the error that act returned; the connection is intact while check runs.
+// EachTorn calls the act function repeatedly until every answer from the database has been cut once. Each call cuts off
+// a different answer in the middle. The prepare function runs before each call to act. After each call, the check
+// function receives the error that act returned; the connection is intact while check runs.
 func EachTorn(t testing.TB, p *pgproxy.Proxy, prepare func(), act func() error,
 	check func(skip int, err error)) (failed int) {
 	t.Helper()

@@ -18,12 +18,12 @@ type Trace struct {
 	d  *db.DB
 	mu sync.Mutex
 	st []db.Statement
-	// EachBroken sets left to the number of statements before the statement to break, or to -1 to break none. The
-	// broken field contains the text of the statement that EachBroken made fail.
+	// The left field is the number of statements that still run before one fails; -1 means that none fails. The broken
+	// field contains the text of the statement that EachBroken made fail.
 	left   int
 	broken string
 
-	before string // for Before
+	before string // text that Before waits for
 	act    func()
 }
 
@@ -101,11 +101,11 @@ func (tr *Trace) Break(s db.Statement) bool {
 	return tr.broken == s.SQL
 }
 
-// EachBroken calls the act function repeatedly, and each time makes a different statement in act fail as if a table
-// were missing, until every statement has failed once. If a statement fails, act must return an error for which
-// fault.Ours is true, unless the statement contains one of the strings in mayFail. The prepare function runs before
-// each call to act, and check runs after each call. EachBroken does not break statements in prepare or check. The
-// prepare and check functions may be nil.
+// EachBroken calls the act function repeatedly until every statement in act has failed once. In each call, a different
+// statement fails as if a table were missing. If a statement fails, act must return an error for which fault.Ours is
+// true, unless the statement contains one of the strings in mayFail. The prepare function runs before each call to act,
+// and check runs after each call. EachBroken does not break statements in prepare or check. The prepare and check
+// functions may be nil.
 func (tr *Trace) EachBroken(t testing.TB, prepare func(), act func() error, check func(err error), mayFail ...string,
 ) (failed int) {
 	t.Helper()

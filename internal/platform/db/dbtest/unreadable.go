@@ -14,7 +14,7 @@ import (
 // not read again; a write invalidates the caches of the other connections.
 func Unreadable(t testing.TB, path string) (mend func()) {
 	t.Helper()
-	saved := map[int]int{} // by SQLite's descriptor
+	saved := map[int]int{} // duplicates of SQLite's descriptors, by descriptor
 	mend = func() {
 		t.Helper()
 		for fd, was := range saved {

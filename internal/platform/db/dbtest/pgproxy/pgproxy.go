@@ -1,5 +1,5 @@
-// Package pgproxy is a proxy in front of PostgreSQL that simulates network and server failures: it can refuse or close
-// connections, stop answering, and lose a COMMIT or its answer.
+// Package pgproxy is a proxy in front of PostgreSQL that simulates network and server failures. The proxy can refuse or
+// close connections, stop answering, and lose a COMMIT or its answer.
 //
 // A new Proxy forwards all messages until a method requests a fault. The proxy reads the frames of the wire protocol
 // (PostgreSQL's documentation, chapter 55), so that faults happen at known points. By the time [Proxy.Lost] counts a

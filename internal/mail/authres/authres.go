@@ -79,9 +79,9 @@ type Checker interface {
 	Check(ctx context.Context, o Origin, raw io.ReaderAt, size int64) Results
 }
 
-// DNS performs the DNS look-ups for SPF, DKIM and DMARC. The methods of DNS return the same errors as those of
-// *net.Resolver: a *net.DNSError with IsNotFound set if the name or record does not exist, or with IsTemporary set if
-// the look-up failed.
+// DNS performs the DNS look-ups for SPF, DKIM and DMARC. The methods of DNS return a *net.DNSError, as those of
+// *net.Resolver do. IsNotFound is set if the name or record does not exist, and IsTemporary is set if the look-up
+// failed.
 type DNS interface {
 	LookupTXT(ctx context.Context, name string) ([]string, error)
 	LookupMX(ctx context.Context, name string) ([]*net.MX, error)

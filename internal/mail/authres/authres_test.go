@@ -436,12 +436,12 @@ func TestARCIsNotJudged(t *testing.T) {
 func TestHostile(t *testing.T) {
 	t.Parallel()
 	hash := sha256.Sum256([]byte("Hello.\r\n"))
-	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct hash, so the verifier then checks the fields
+	bodyHash := base64.StdEncoding.EncodeToString(hash[:]) // correct, so the verifier also checks the fields
 	one := strings.TrimSuffix(signed(t, plain, "example.com", "ed", keys().ed), plain)
 	for name, test := range map[string]struct {
 		raw      string
 		verdicts int
-		last     string // of DKIM
+		last     string // result of the last DKIM verdict
 	}{
 		"1,000 signatures":      {strings.Repeat("DKIM-Signature: v=1; d=example.com\r\n", 999) + one + plain, 9, "neutral"},
 		"10 MB header":          {strings.Repeat("X: "+strings.Repeat("y", 990)+"\r\n", 10_000) + plain, 1, "permerror"},
@@ -500,7 +500,7 @@ func (l late) LookupTXT(ctx context.Context, name string) ([]string, error) {
 	return l.NetForm.LookupTXT(context.WithoutCancel(ctx), name)
 }
 
-// After the time limit, Check still trusts an SPF "pass" but no other SPF result: missing look-ups may cause a wrong
+// After the time limit, Check still trusts an SPF "pass" but no other SPF result. Missing look-ups may cause a wrong
 // "fail", but never a wrong "pass".
 func TestSPFThatComesLate(t *testing.T) {
 	t.Parallel()

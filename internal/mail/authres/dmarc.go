@@ -148,7 +148,7 @@ func (e *Evaluator) dmarcAt(ctx context.Context, domain string, parent bool) (dm
 	return p, n == 1, nil // more than one DMARC record is treated as none (RFC 7489 section 6.6.3)
 }
 
-// parseDMARC parses a DMARC record. The library's parser rejects the whole record because of one bad tag, but RFC 7489
+// parseDMARC parses a DMARC record. The library's parser rejects the whole record because of one bad tag. RFC 7489
 // section 6.3 requires receivers to use the tag's default value instead.
 func parseDMARC(text string, parent bool) (p dmarcPolicy, ok bool) {
 	tags := make(map[string]string)

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// decodeUTF7 converts UTF-7 (RFC 2152) to UTF-8 in linear time. decodeUTF7 never fails: an invalid character in a
-// base64 run becomes U+FFFD, a run that is too short for a character is kept unchanged, and MixedUTF8 decodes non-ASCII
+// decodeUTF7 converts UTF-7 (RFC 2152) to UTF-8 in linear time. decodeUTF7 never fails. An invalid character in a
+// base64 run becomes U+FFFD, and a run that is too short for a character is kept unchanged. MixedUTF8 decodes non-ASCII
 // bytes. The result may contain control characters and HTML tags that were encoded in base64.
 func decodeUTF7(b []byte) string {
 	var out strings.Builder

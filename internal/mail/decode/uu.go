@@ -66,8 +66,8 @@ func isWhole(line []byte, n int) bool {
 }
 
 // FindUU reads the uuencoded file whose "begin" line starts at text[from]. The next result is the index of the first
-// line after the file or, if the file is incomplete or invalid, of the first line that is not part of it. No line
-// within a file can begin another file, so a caller that continues at next reads no line twice.
+// line after the file. If the file is incomplete or invalid, it is the index of the first line that is not part of the
+// file. No line within a file can begin another file, so a caller that continues at next reads no line twice.
 func FindUU(text []byte, from int) (f UUFile, next int, ok bool) {
 	end, next := LineEnd(text, from)
 	f.Name, ok = uuBegin(text[from:end])
@@ -110,8 +110,8 @@ func (f *UUFile) Content() []byte {
 // The around result reports whether src has other text before or after the file. The clean result reports whether the
 // encoding had no errors and src has no other text.
 //
-// A space encodes a zero, but some mail hosts remove spaces at the ends of lines, so a line may be shorter than its
-// length character says. UU adds the missing spaces unless they would make the decoded file longer than src.
+// A space encodes a zero, but some mail hosts remove spaces at the ends of lines. A line may therefore be shorter than
+// its length character says. UU adds the missing spaces unless they would make the decoded file longer than src.
 func UU(src []byte) (decoded []byte, name string, around, clean bool) {
 	at, end, next := 0, 0, 0
 	for found := false; !found; at = next {

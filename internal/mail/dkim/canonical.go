@@ -195,9 +195,9 @@ func (h *bodyHasher) line(line []byte) {
 	}
 }
 
-// relaxedPrefix returns the length of the initial part of line that is already in relaxed form, which ends before the
-// first tab or pair of spaces. relaxedPrefix checks eight bytes at a time; consecutive groups overlap by one byte so
-// that no pair of spaces is missed.
+// relaxedPrefix returns the length of the initial part of line that is already in relaxed form. This part ends before
+// the first tab or pair of spaces. relaxedPrefix checks eight bytes at a time. Consecutive groups overlap by one byte
+// so that no pair of spaces is missed.
 func relaxedPrefix(line []byte) int {
 	i := 0
 	for ; i+8 <= len(line); i += 7 {

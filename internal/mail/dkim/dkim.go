@@ -11,8 +11,8 @@
 // # Failures
 //
 // Sign returns an error and no output if a message cannot be signed safely. This is the case if the message has no From
-// field, or begins with white space, which would turn its first line into a continuation of the signature field. Sign
-// also fails if a signer's domain or selector contains characters that could terminate a tag.
+// field. It is also the case if the message begins with white space, because its first line would then continue the
+// signature field. Sign also fails if a signer's domain or selector contains characters that could terminate a tag.
 //
 // # Out of scope
 //

@@ -188,8 +188,8 @@ func TestSignCovers(t *testing.T) {
 	}
 }
 
-// TestSignCoversWhatIsAbsent adds fields to a signed message, as an attacker who replays the message might: a second
-// instance of an existing field, and fields that the message lacks.
+// TestSignCoversWhatIsAbsent adds fields to a signed message, as an attacker who replays the message might. The fields
+// are second instances of existing fields, and fields that the message lacks.
 func TestSignCoversWhatIsAbsent(t *testing.T) {
 	t.Parallel()
 	const minimal = "From: ann@example.com\r\n\r\nPay Bob.\r\n"

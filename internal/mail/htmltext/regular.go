@@ -167,8 +167,8 @@ func declarationEnd(s string) int {
 }
 
 // sourceEnd returns the index at which the end tag of a raw text element begins, or the length of s if there is no end
-// tag. The result is -1 for scripts that contain a comment, because special rules apply to them; for <plaintext>, which
-// has no end tag; and for <xmp>, whose raw text is displayed.
+// tag. The result is -1 for scripts that contain a comment, because special rules apply to them. The result is also -1
+// for <plaintext>, which has no end tag, and for <xmp>, whose raw text is displayed.
 func sourceEnd(s, name string) int {
 	if strings.EqualFold(name, "plaintext") || strings.EqualFold(name, "xmp") {
 		return -1

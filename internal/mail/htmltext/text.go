@@ -310,7 +310,7 @@ func (t *textWriter) text(b string) {
 	}
 }
 
-// plainPrefix returns the length of a prefix of s that is known to be printable ASCII with single spaces only and no
+// plainPrefix returns the length of a prefix of s that is printable ASCII without consecutive spaces and without a
 // trailing space. plainPrefix checks eight bytes at a time, so the prefix may be shorter than possible.
 func plainPrefix(s string) int {
 	const low, high = 0x0101010101010101, 0x8080808080808080

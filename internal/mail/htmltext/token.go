@@ -17,9 +17,9 @@ const (
 // tokenizer splits HTML into the same tokens as html.Tokenizer, but takes linear time for any input. The memory used is
 // a small multiple of the input size.
 //
-// As long as the markup is regular as defined by regularToken, tokenizer finds the ends of tokens without
-// html.Tokenizer, which inspects every byte and allocates a string for every attribute. When html.Tokenizer parsed all
-// markup, it accounted for a tenth of the CPU time spent on an unsigned email. html.Tokenizer is still used for
+// As long as the markup is regular as defined by regularToken, tokenizer finds the ends of tokens itself. It is faster
+// than html.Tokenizer, which inspects every byte and allocates a string for every attribute. When html.Tokenizer parsed
+// all markup, it accounted for a tenth of the CPU time spent on an unsigned email. html.Tokenizer is still used for
 // attributes that contain an &, and for everything from the first irregular token on. A fuzz test checks that the
 // tokens are the same with and without html.Tokenizer.
 type tokenizer struct {

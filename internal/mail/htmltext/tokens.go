@@ -46,7 +46,7 @@ func Tokens(source string) iter.Seq[Token] {
 		if !utf8.ValidString(source) {
 			source = strings.ToValidUTF8(source, "\uFFFD")
 		}
-		var names textWriter // for its buffer
+		var names textWriter // its buffer is reused for names
 		z, unseen := newTokenizer(source), false
 		for {
 			kind, text := z.next()

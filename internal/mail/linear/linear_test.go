@@ -12,8 +12,8 @@ const (
 	small  = 8 << 10
 	factor = 8
 	growth = 2 * factor // maximum growth of the work if the input grows by factor; quadratic work would grow by factor²
-	// Up to this many steps or allocated bytes per input byte are always accepted, even if they exceed growth, because
-	// some parser limits take effect only for larger inputs.
+	// This many steps or allocated bytes per input byte are always accepted, even if the work grows faster than growth.
+	// Some parser limits take effect only for larger inputs.
 	few    = 8
 	most   = 500 // maximum steps per byte
 	memory = 128 // maximum allocated bytes per byte

@@ -17,10 +17,10 @@ const (
 	maxLocal       = 64
 )
 
-// parseAddressList parses the addresses in a header field (RFC 5322 section 3.4) and returns at most limit of them.
-// parseAddressList also accepts other forms that mail programs write: groups, semicolons between addresses, names with
-// unquoted commas, missing brackets, and encoded words in quotes. The bad result is true if something was omitted: text
-// that is not an address, or addresses beyond the limit.
+// parseAddressList parses the addresses in a header field (RFC 5322 section 3.4) and returns at most limit of them. It
+// also accepts other forms that mail programs write: groups, semicolons between addresses, names with unquoted commas,
+// missing brackets, and encoded words in quotes. The bad result is true if something was omitted: text that is not an
+// address, or addresses beyond the limit.
 func parseAddressList(s string, limit int) (list []message.Address, bad bool) {
 	var b brackets
 	before := "" // text before a comma that may be part of a name

@@ -173,7 +173,7 @@ func TestParseMemory(t *testing.T) {
 	const size = 30 << 20
 	for _, tc := range []struct {
 		name, raw string
-		most      float64 // times the size
+		most      float64 // maximum memory as a multiple of the size
 	}{
 		{"file in base64", head + "Content-Type: application/pdf\r\nContent-Transfer-Encoding: base64\r\n\r\n" +
 			strings.Repeat(line, size/len(line)), 1},

@@ -84,8 +84,8 @@ func formatMediaType(s string) string {
 	return mime.FormatMediaType(mediaType, parameters)
 }
 
-// isCleanText reports whether b may be sent unencoded. The content must be ASCII in CRLF lines of at most 998 bytes,
-// and must not contain anything that looks like one of this package's boundaries.
+// isCleanText reports whether b may be sent unencoded. The content must be ASCII in CRLF lines of at most 998 bytes. It
+// must not contain anything that looks like one of this package's boundaries.
 func isCleanText(b []byte) bool {
 	if bytes.Contains(b, []byte("--"+boundaryMark)) {
 		return false

@@ -155,7 +155,7 @@ func TestComposeMemory(t *testing.T) {
 	file := Attachment{Filename: "a.bin", Content: make([]byte, size)}
 	for name, c := range map[string]struct {
 		spoil func(*Message)
-		most  float64 // times its size
+		most  float64 // maximum memory as a multiple of its size
 	}{
 		"text":             {func(m *Message) { m.Text = strings.Repeat("a\n", size/2) }, 1.1},
 		"HTML":             {func(m *Message) { m.HTML = strings.Repeat("a \n", size/2) }, 1.1},

@@ -16,7 +16,7 @@ const (
 
 // CheckField returns an error if a caller's header field must not be sent. The name must be a field name (RFC 5322
 // section 2.2) of at most 76 bytes that is not reserved for the service. The value must be at most 16 KiB of UTF-8
-// without control characters other than tab, and must be foldable into lines of at most 998 bytes (RFC 5322 section
+// without control characters other than tab. It must be foldable into lines of at most 998 bytes (RFC 5322 section
 // 2.1.1).
 //
 // A Message-ID field is accepted, because callers may pass on the fields of an existing message; Compose omits this
@@ -61,9 +61,9 @@ func CheckField(name, value string) error {
 	return nil
 }
 
-// isReserved reports whether only the service or a relay may write the field. A reserved field names the sender or the
-// recipients, describes the message, its parts or its path, states verification results, or is an option of this
-// service.
+// isReserved reports whether only the service or a relay may write the field. Reserved fields name the sender or the
+// recipients, describe the message, its parts or its path, or state verification results. The fields for options of
+// this service are also reserved.
 func isReserved(name string) bool {
 	lower := strings.ToLower(name)
 	switch lower {

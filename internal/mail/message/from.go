@@ -13,7 +13,7 @@ import (
 )
 
 // A From field names the author of a message, and the domain in it determines which key the message is signed with.
-// Mail clients repair malformed From fields in different ways: one client may show as the sender what another client
+// Mail clients repair malformed From fields in different ways. One client may show as the sender what another client
 // treats as part of the display name. From is therefore parsed with a grammar that all clients interpret in the same
 // way, and every other form is rejected. Recipient addresses do not claim an identity, so ParseAddress parses them less
 // strictly.

@@ -19,8 +19,8 @@ import (
 )
 
 // sameToAll checks that other parsers find the same address in the value of a From field. The other parsers are the
-// standard library, our lenient parser, parsers that use the first or the last brackets, and parsers that use the last
-// word with an @.
+// standard library and our lenient parser, and parsers that use the first brackets, the last brackets, or the last word
+// with an @.
 func sameToAll(t testing.TB, value, addr string) {
 	t.Helper()
 	readers := map[string]func() string{

@@ -10,7 +10,7 @@
 // A value cannot inject a header field. Compose rejects CR, LF and NUL in every value that it writes to a header, even
 // if the caller has already checked the value. Bcc is not a field of Message, so Bcc recipients cannot leak.
 //
-// Composing the same Message always yields the same bytes: boundaries are derived from Seed, media types come from a
+// Composing the same Message always yields the same bytes. Boundaries are derived from Seed, media types come from a
 // table in this package, and dates are written in UTC.
 //
 // A parsed address is exactly one mailbox. The sender that mail clients show is the same as the one that ParseFrom and
@@ -19,8 +19,8 @@
 // # Failures
 //
 // If a message cannot be composed or an address cannot be parsed, the error is an *AddressError, *FieldError or
-// *AttachmentError, which contains a sentence that may be shown to the user. If a function returns an error, all its
-// other results are zero.
+// *AttachmentError. Each of these errors contains a sentence that may be shown to the user. If a function returns an
+// error, all its other results are zero.
 //
 // # Out of scope
 //

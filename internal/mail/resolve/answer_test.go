@@ -9,8 +9,8 @@ import (
 	"github.com/miekg/dns"
 )
 
-// As required by RFC 2308 section 5, a negative answer is cached for the minimum TTL in the SOA record or for the TTL
-// of the SOA record itself, whichever is shorter.
+// A negative answer is cached for the shorter of two times: the minimum TTL in the SOA record, and the TTL of the SOA
+// record itself (RFC 2308 section 5).
 func TestTTLOfAbsentRecords(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

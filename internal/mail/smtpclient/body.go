@@ -70,7 +70,7 @@ func hasEightBit(p []byte) bool {
 	return false
 }
 
-// writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2): a dot at the start of a line is
+// writeBody writes a message in the form that DATA requires (RFC 5321 section 4.5.2). A dot at the start of a line is
 // doubled, and a missing final CRLF is added. The terminating dot is not written.
 //
 // Every lone CR or LF is replaced first, because hosts disagree about line endings. Otherwise, some hosts would end the

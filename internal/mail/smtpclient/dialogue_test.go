@@ -20,7 +20,7 @@ type dialogue struct {
 	file  string
 	mode  smtpclient.TLSMode
 	short bool   // whether to use very short timeouts
-	user  string // authenticate
+	user  string // if set, the client authenticates as this user
 	dial  string // the error expected from Dial, in the format that check uses
 	sends []send
 	after bool // whether the connection is usable at the end
@@ -188,7 +188,7 @@ func TestEveryDialogueIsPlayed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	played := map[string]bool{"reset": true} // by TestReset
+	played := map[string]bool{"reset": true} // TestReset replays this file
 	for _, d := range dialogues {
 		played[d.file] = true
 	}

@@ -1,5 +1,5 @@
-// Package smtpclient sends email to a host over SMTP: it connects, negotiates TLS, authenticates, and sends any number
-// of messages on one connection (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531).
+// Package smtpclient sends email to a host over SMTP (RFC 5321, 2920, 3207, 4954, 1870, 6152, 6531). It connects,
+// negotiates TLS, authenticates, and sends any number of messages on one connection.
 //
 // # Invariants
 //

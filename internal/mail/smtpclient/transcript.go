@@ -12,8 +12,8 @@ const (
 	maxTranscriptLine = 600 // maximum number of bytes recorded from one line
 )
 
-// transcript records an SMTP session as lines such as "12 C: EHLO a.example": 12 is the time in milliseconds, C is the
-// client, S is the host, and * marks a note added by this package. A transcript holds at most limit bytes. If a
+// transcript records an SMTP session as lines such as "12 C: EHLO a.example". The number is the time in milliseconds, C
+// is the client, S is the host, and * marks a note added by this package. A transcript holds at most limit bytes. If a
 // transcript would be too long, lines in the middle are omitted, because the end contains the reason for a failure.
 //
 // The first part, which ends at index opened, covers the greeting, TLS and authentication. This part is kept for as

@@ -139,7 +139,7 @@ func (c *conn) startTLS(arg string) {
 	c.mail, c.rcpts, c.esmtp, c.authenticated, c.peer.Hello = nil, 0, false, false, ""
 }
 
-// fail replies with an error. A *Refusal is sent unchanged and its cause, if any, is logged; any other error is logged
+// fail replies with an error. A *Refusal is sent unchanged and its cause, if any, is logged. Any other error is logged
 // and reported to the client as an internal failure.
 func (c *conn) fail(err error, code int, enhanced string) {
 	if r, ok := errors.AsType[*Refusal](err); ok {

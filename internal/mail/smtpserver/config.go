@@ -53,7 +53,7 @@ type Timeouts struct {
 	Handshake time.Duration // time limit for TLS and for the PROXY header; default 1 min
 	Idle      time.Duration // time limit for a connection on which no message is sent; default 30 min
 	// Crowded is the time without progress after which the server may close a connection to accept another one. While
-	// at least three quarters of the slots are in use, Crowded is also the time limit for each command of a client that
+	// at least three quarters of the slots are in use, Crowded also limits the wait for each command from a client that
 	// has not sent a message. The default of Crowded is 20 s.
 	Crowded time.Duration
 }

@@ -59,7 +59,7 @@ type conn struct {
 	mail          *MailOptions // parameters of the current message, or nil
 	rcpts         int
 
-	commands, errors, failures int       // failures counts failed AUTH commands; the others are reset after a message
+	commands, errors, failures int       // failures counts failed AUTH commands; an accepted message resets the others
 	accepted                   bool      // whether a message was accepted
 	lastMessage                time.Time // when the last message was accepted, or else when the connection began
 	ended                      bool      // whether the server has stopped reading commands

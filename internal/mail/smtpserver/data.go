@@ -198,8 +198,8 @@ func (r *dataReader) drain() {
 	}
 }
 
-// ended converts the error from a connection that broke in the middle of a message, so that the handler does not
-// mistake io.EOF for the end of the message.
+// ended converts the error from a connection that broke in the middle of a message. The handler must not mistake io.EOF
+// for the end of the message.
 func ended(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) {
 		return io.ErrUnexpectedEOF

@@ -58,7 +58,7 @@ type player struct {
 	nc   net.Conn
 	in   *bufio.Reader
 	out  bytes.Buffer
-	want []string // messages
+	want []string // messages that the server must have accepted
 }
 
 func play(t *testing.T, text string) {

@@ -69,7 +69,7 @@ func await(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// session is the handler's session for one client. Concurrent calls to its methods would be found by the race detector.
+// session is the handler's session for one client. The race detector would find concurrent calls to its methods.
 type session struct {
 	h      *handler
 	begun  bool

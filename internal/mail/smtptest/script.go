@@ -24,17 +24,17 @@ const patience = 10 * time.Second
 //	# a remark
 //	S: 220 mx.test ESMTP            the host sends this; consecutive lines are sent in one write
 //	C: EHLO *                       the client must send this; * matches anything
-//	(data)                          reads a message up to its final dot and keeps it, as it came
-//	(read 100)                      reads so many bytes of any kind
-//	(quiet)                         the client has sent nothing more: it waits for the next reply
-//	(raw "250 \xff\r\n")            sends exactly that
-//	(starttls) (starttls expired)   a TLS handshake, with a certificate for 127.0.0.1 and mx.test
-//	(stall)                         sends nothing, and reads, until the client hangs up
+//	(data)                          reads a message up to its final dot and stores it unchanged
+//	(read 100)                      reads and discards this many bytes
+//	(quiet)                         the client must have sent nothing more, because it waits for a reply
+//	(raw "250 \xff\r\n")            sends exactly these bytes
+//	(starttls) (starttls expired)   performs a TLS handshake, with a certificate for 127.0.0.1 and mx.test
+//	(stall)                         reads but sends nothing until the client closes the connection
 //	(deaf)                          neither sends nor reads anything until the test ends
-//	(endless lines) (endless line)  sends until the client hangs up
-//	(drip)                          sends a byte now and then, and never a whole line, until the client hangs up
-//	(drop) (reset)                  hangs up, in order or not
-//	(next)                          the next lines are for the next connection
+//	(endless lines) (endless line)  sends lines, or one line, without end until the client closes the connection
+//	(drip)                          slowly sends a line that never ends, until the client closes the connection
+//	(drop) (reset)                  closes the connection with a FIN or with a RST
+//	(next)                          starts the lines for the next connection
 //
 // After the last line for a connection, the Player closes the connection.
 type Player struct {
@@ -43,7 +43,7 @@ type Player struct {
 
 	t        testing.TB
 	listener net.Listener
-	lines    [][]scriptLine // by connection
+	lines    [][]scriptLine // lines for each connection
 	done     sync.WaitGroup
 	over     chan struct{} // closed when the test ends
 

@@ -1,8 +1,9 @@
 // Package bench measures the performance of this program on the current machine: API requests, delivery, receiving,
 // SMTP submission, hostile tenants and campaigns. docs/performance.md has the results.
 //
-// The benchmark starts a node as a separate process, measures it over HTTP and SMTP, and reads the CPU time and memory
-// of the process from /proc. A benchmark fails if it cannot take a measurement, but never because a result is slow.
+// The benchmark starts a node as a separate process and measures it over HTTP and SMTP. It reads the CPU time and
+// memory of the process from /proc. A benchmark fails if it cannot take a measurement, but never because a result is
+// slow.
 package bench
 
 import (
@@ -51,7 +52,7 @@ type Importer interface {
 // ImportResult is the outcome of an import.
 type ImportResult struct {
 	Status, Error             string
-	Created, Updated, Skipped int64 // rows
+	Created, Updated, Skipped int64 // numbers of rows
 }
 
 // Run measures a node that runs this binary in a separate process. The load generator and a counting SMTP sink run in
@@ -153,10 +154,10 @@ func (b *measurement) run(ctx context.Context) error {
 	return b.drain(ctx)
 }
 
-// endToEnd measures the time from the first request until the outcome of the last email is recorded, and returns the
+// endToEnd measures the time from the first request until the outcome of the last email is recorded. It returns the
 // median rate in emails per second.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
-	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm up
+	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm-up load
 		return 0, err
 	}
 	if err := n.idle(ctx); err != nil {

@@ -50,13 +50,13 @@ type hostileRun struct {
 	silent    *httptest.Server
 
 	mu      sync.Mutex
-	posted  map[string]time.Time // by recipient: time at which the email was due
+	posted  map[string]time.Time // time at which the email was due, by recipient
 	arrived map[string]time.Duration
 	told    []time.Duration // webhook latencies; nil if the team has no webhooks
 	more    chan struct{}
 }
 
-// hostile starts a node that delivers to hosts on loopback, and reports the latencies of a well-behaved team, first
+// hostile starts a node that delivers to hosts on loopback. It reports the latencies of a well-behaved team, first
 // alone and then alongside a hostile team. The hostile team sends email to hosts that never answer, has webhook
 // endpoints that never answer, and sends attachments whose URLs never finish loading.
 func (b *measurement) hostile(ctx context.Context) error {
@@ -320,7 +320,7 @@ func (h *hostileRun) behave(ctx context.Context, name string) error {
 	return nil
 }
 
-// mail sends the good team's emails at the given rate per second until more(i) returns false, and returns the delivery
+// mail sends the good team's emails at the given rate per second until more(i) returns false. It returns the delivery
 // latency of each email, measured from the time at which the email was due. If attach is true, one email in ten has an
 // attachment that the node must fetch.
 func (h *hostileRun) mail(ctx context.Context, rate int, attach bool, more func(i int) bool) ([]time.Duration, error) {

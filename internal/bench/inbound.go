@@ -61,7 +61,7 @@ func (b *measurement) inbound(ctx context.Context) error {
 	if err := b.idleConnections(ctx, n, mx, t); err != nil {
 		return err
 	}
-	if err := load(ctx, mx, b.conns, 500, b.bytes); err != nil { // warm
+	if err := load(ctx, mx, b.conns, 500, b.bytes); err != nil { // warm-up load
 		return err
 	}
 	var rates []float64

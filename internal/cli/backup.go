@@ -26,9 +26,9 @@ const keepKey = "the secret key is not in it: keep a copy of %s elsewhere; encry
 // backup copies the database and the blobs of an SQLite installation into one tar archive that has the same layout as
 // data_dir. A node may be running during the backup.
 //
-// The archive contains every blob that the database refers to, because blobs are not deleted during a backup and the
-// copy of the database is a snapshot. The archive may also contain a few newer blobs, which the sweep deletes after a
-// restore. The archive file is renamed to its final name only after it is complete and synced to disk.
+// The copy of the database is a snapshot, and blobs are not deleted during a backup. The archive therefore contains
+// every blob that the copied database refers to. The archive may also contain a few newer blobs, which the sweep
+// deletes after a restore. The archive file is renamed to its final name only after it is complete and synced to disk.
 func backup(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("backup", flag.ContinueOnError)
 	force := flags.Bool("force", false, "replace FILE if it exists")

@@ -182,7 +182,7 @@ func TestDeletedTeamLeavesNoRows(t *testing.T) {
 	})
 }
 
-// A deleted team stops working immediately: its API key is rejected, its emails are not sent, another team can add its
+// A deleted team stops working immediately. Its API key is rejected, its emails are not sent, another team can add its
 // domain, and its files are deleted.
 func TestDeletedTeam(t *testing.T) {
 	t.Parallel()

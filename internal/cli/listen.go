@@ -36,7 +36,7 @@ type listener struct {
 	key     string
 	forward string // URL for events; if "", they are only shown
 	secret  []byte
-	client  *http.Client // for deliveries
+	client  *http.Client // HTTP client that posts events
 
 	last  string // highest id of a shown message
 	seen  map[string]bool

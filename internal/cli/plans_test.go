@@ -93,7 +93,7 @@ func TestStatementsGoByIndexes(t *testing.T) {
 type driver struct {
 	*started
 	key  string
-	team string // id
+	team string // id of the team
 }
 
 // do makes a request that must succeed, and returns the id in the response.

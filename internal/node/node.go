@@ -98,7 +98,7 @@ func (n *Node) open(ctx context.Context, log *slog.Logger) error {
 		}
 	}
 	base, err := openBase(ctx, n.Config, log, n.o)
-	n.Resources = &resources.Resources{Base: base} // for Close
+	n.Resources = &resources.Resources{Base: base} // Close closes base even after an error
 	if err != nil {
 		return err
 	}

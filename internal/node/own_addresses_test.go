@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// A node does not start if http_listen cannot be resolved, because it would then be unable to block user-supplied URLs
-// that lead to its own listener.
+// A node does not start if http_listen cannot be resolved. It could not block user-supplied URLs that lead to its own
+// listener.
 func TestUnknownListenAddress(t *testing.T) {
 	t.Parallel()
 	c := config.Config{DataDir: t.TempDir(), HTTPListen: "127.0.0.1:70000"}

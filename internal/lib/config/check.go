@@ -71,8 +71,8 @@ func (l *loader) complete(src Source) {
 func hostName(s string) string { return strings.ToLower(strings.TrimSuffix(s, ".")) }
 
 // LocalURL returns the URL of a listener for clients on the same machine. If the listener accepts connections to
-// localhost, the URL contains localhost instead of an IP address, because passkeys are bound to names (Web
-// Authentication Level 3, section 5.1.2).
+// localhost, the URL contains localhost instead of an IP address. Passkeys are bound to names (Web Authentication Level
+// 3, section 5.1.2).
 func LocalURL(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {

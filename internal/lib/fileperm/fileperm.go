@@ -1,5 +1,5 @@
-// Package fileperm makes files and folders accessible only to their owner: mode 0600 and 0700, regardless of the umask
-// and the previous mode.
+// Package fileperm makes files and folders accessible only to their owner. Files get mode 0600 and folders 0700,
+// regardless of the umask and the previous mode.
 //
 // # Failures
 //

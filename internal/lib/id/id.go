@@ -34,8 +34,8 @@ func New() string {
 	return u.String()
 }
 
-// last is the time of the newest id from At: milliseconds since 1970 in the upper 52 bits, and units of 1/4096 of a
-// millisecond in the lower 12 bits.
+// last is the time of the newest id from At. The upper 52 bits are milliseconds since 1970, and the lower 12 bits are
+// units of 1/4096 of a millisecond.
 var last atomic.Int64
 
 // apart is one minute, in the same unit as last. If a time is at least a minute before the newest id, the clock was
@@ -44,7 +44,7 @@ var last atomic.Int64
 const apart = 60_000 << 12
 
 // At returns a new id with the time t, which must be the current time from a clock that all nodes share. If this
-// process already created an id with the same or a later time, At uses the next instant, so that ids sort in creation
+// process already created an id with the same or a later time, At uses the next instant. Ids therefore sort in creation
 // order.
 func At(t time.Time) string {
 	u, err := uuid.NewRandom()

@@ -33,7 +33,7 @@ type Member struct {
 // result reports whether more contacts may follow.
 //
 // The filter is evaluated on the current state of each contact. Walk reads the contacts in parts, each as a separate
-// long read ([db.DB.ReadLong]), so that a long walk does not occupy a database reader the whole time. Walk returns a
+// long read ([db.DB.ReadLong]). A long walk therefore does not occupy a database reader the whole time. Walk returns a
 // NotFound fault if the segment does not exist.
 func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after string, limit int) (
 	members []Member, more bool, err error) {
@@ -65,9 +65,9 @@ func (s *Service) Walk(ctx context.Context, teamID string, a Audience, after str
 	return members[:n], n == limit || n < len(members), nil
 }
 
-// valuesMost is the maximum total size, in bytes, of the property values that one call to Walk returns; a single
-// contact may exceed it. A contact may have 200 string values of 2,000 characters each, so the values of many contacts
-// could exhaust the memory.
+// valuesMost is the maximum total size, in bytes, of the property values that one call to Walk returns. The values of a
+// single contact may exceed it. A contact may have 200 string values of 2,000 characters each, so the values of many
+// contacts could exhaust the memory.
 const valuesMost = 4 << 20
 
 // addValues adds the values of the named properties to the first members and returns how many members got values.
@@ -112,7 +112,7 @@ func (s *Service) walkOn(ctx context.Context, f *finder) error {
 // Unmailable is the reason that [Service.CountRefused] gives for a contact whose address cannot be mailed.
 const Unmailable = "email_refused"
 
-// CountRefused counts the contacts in an audience by the reason why they would not be mailed; the count for "" is the
+// CountRefused counts the contacts in an audience by the reason why they would not be mailed. The count for "" is the
 // number of contacts that would be mailed. The parameter topicID is the email's topic, or "" for a broadcast without a
 // topic. The function mailable reports whether an address can be mailed at all; it must not use the database.
 //

@@ -256,9 +256,9 @@ func TestAudienceMembers(t *testing.T) {
 	})
 }
 
-// RefusedContact applies the topic choices of the given contact, even if its address has changed, and those of every
-// other contact that has one of the given addresses. If no contact is given, or the contact has been deleted, only the
-// contacts that have these addresses count.
+// RefusedContact applies the topic choices of the given contact, even if its address has changed. It also applies those
+// of every other contact that has one of the given addresses. If no contact is given, or the contact has been deleted,
+// only the contacts that have these addresses count.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

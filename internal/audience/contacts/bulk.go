@@ -17,7 +17,7 @@ import (
 
 // Bulk contains the settings that apply to all contacts in an import.
 type Bulk struct {
-	Properties []Property // the properties that the elements of BulkRow.Values are for, in order
+	Properties []Property // properties of the values in BulkRow.Values, in the same order
 	Segments   []string   // ids of the segments that each contact is added to
 	Topics     []Choice   // the subscriptions that each contact gets
 	Skip       bool       // leave existing contacts unchanged, including their segments and topics
@@ -183,7 +183,7 @@ func (s *Service) WriteBulk(ctx context.Context, tx *db.Tx, teamID string, b *Bu
 type bulkWriter struct {
 	b      *Bulk
 	teamID string
-	rows   []bulkContact // one per address
+	rows   []bulkContact // one row per address
 }
 
 // bulkContact is a row of an import together with the contact that has the row's address.

@@ -5,7 +5,7 @@
 // A contact is an email address that a team sends to, with a name and values for some of the team's properties. The
 // address is stored in lower case. A segment is a group of contacts (package segments). An audience is the set of
 // contacts that a broadcast is sent to: a segment, or all of a team's contacts. A topic is a subject that a team sends
-// emails about. A contact can opt in to a topic or opt out of it; the topic's default applies to contacts that have
+// emails about. A contact can opt in to a topic or opt out of it. The topic's default applies to contacts that have
 // done neither, and to addresses without a contact. An unsubscribed contact receives no email that has a topic, even if
 // the contact has opted in to that topic. Package contacts does not decide whether emails without a topic may be sent.
 // Engagement is how often a contact has been mailed, has opened an email and has clicked a link.
@@ -32,15 +32,15 @@
 //
 // # Failures
 //
-// If a property, segment or topic does not exist in the team, the fault is Invalid when a field of the request names
-// it, and NotFound when it was requested directly. After an Invalid or a NotFound fault, nothing has been written. A
-// filter that names a deleted object causes an Invalid fault. A link that was tampered with causes a NotFound fault. A
-// call that fails with a database error changes nothing.
+// A property, segment or topic that does not exist in the team causes a fault. The fault is Invalid if a field of the
+// request names the object, and NotFound if the object was requested directly. After an Invalid or a NotFound fault,
+// nothing has been written. A filter that names a deleted object causes an Invalid fault. A link that was tampered with
+// causes a NotFound fault. A call that fails with a database error changes nothing.
 //
 // Lists and walks with a filter use an ordinary read if they are estimated to need few index look-ups. All other reads
-// with a filter are long reads, which have only a few slots and a time limit ([db.DB.ReadLong]). If a long read gets no
-// slot or takes too long, a request returns an Unavailable fault, a background count keeps the previous value, and a
-// walk continues in short parts.
+// with a filter are long reads, which have only a few slots and a time limit ([db.DB.ReadLong]). A long read may get no
+// slot or take too long. A request then returns an Unavailable fault, a background count keeps the previous value, and
+// a walk continues in short parts.
 //
 // # Out of scope
 //
@@ -67,17 +67,17 @@ const (
 type Visibility string
 
 const (
-	Public  Visibility = "public"  // everybody
-	Private Visibility = "private" // contacts that are opted in, or that opted out on an unsubscribe page
+	Public  Visibility = "public"  // everybody sees the topic
+	Private Visibility = "private" // contacts see it if they are opted in, or if they opted out on an unsubscribe page
 )
 
 // Limits on contacts, properties, segments and topics (API reference sections 12 to 16).
 const (
 	MaxTopics      = 200 // topics per team; an unsubscribe page shows all of them
-	MaxProperties  = 200 // of a team
+	MaxProperties  = 200 // properties per team
 	maxProperty    = 50  // maximum length of a property's name, in characters
-	maxTopicName   = 50  // characters
-	maxDescription = 200 // characters
+	maxTopicName   = 50  // maximum length of a topic's name, in characters
+	maxDescription = 200 // maximum length of a topic's description, in characters
 	maxName        = 255 // maximum length of a first or last name, in characters
 )
 

@@ -14,8 +14,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// Counting is limited because a count reads the whole segment or, for a segment with a filter, the contacts that each
-// rule of the filter selects.
+// Counting is limited because a count reads the whole segment. For a segment with a filter, it reads the contacts that
+// each rule of the filter selects.
 const (
 	countAtOnce = 10_000      // segments with at most this many contacts are counted on each request
 	countAge    = time.Minute // a request triggers a new count of a larger segment if its last count is older than this
@@ -25,9 +25,9 @@ const (
 
 // countScheduler queues segments that Run must count. The teams take turns, with one segment per turn.
 //
-// A count has to wait for a read slot, and the wait is long if its team has many other reads waiting. Counts for
-// several teams therefore wait at the same time, so that no team is delayed by another team's reads. Only one count
-// runs at a time, so that long counts never occupy all read slots.
+// A count waits for a read slot. If its team has many other reads waiting, the wait is long. Counts for several teams
+// therefore wait at the same time, so that no team is delayed by another team's reads. Only one count runs at a time,
+// so that long counts never occupy all read slots.
 type countScheduler struct {
 	directLimit int
 	running     chan struct{} // holds an element while a count runs

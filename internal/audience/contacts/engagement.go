@@ -128,8 +128,8 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Lookup returns those of the given ids that belong to contacts of the team, and the ids of the contacts that have the
-// given normalized addresses.
+// Lookup returns those of the given ids that belong to contacts of the team. It also returns the ids of the contacts
+// that have the given normalized addresses.
 func (s *Service) Lookup(ctx context.Context, r db.Reader, teamID string, contactIDs, addresses []string) (
 	ids map[string]bool, byAddress map[string]string, err error) {
 	if ids, err = existing(ctx, r, teamID, contactIDs); err != nil {

@@ -16,8 +16,8 @@ const (
 )
 
 // EraseAddress deletes the contacts that have the given address. If the refusals parameter is false, a contact that is
-// unsubscribed or has opted out of a topic keeps its address and these choices, because otherwise the address could be
-// mailed again. EraseAddress records no event, because the webhook for the event would contain the address.
+// unsubscribed or has opted out of a topic keeps its address and these choices. Otherwise, the address could be mailed
+// again. EraseAddress records no event, because the webhook for the event would contain the address.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope, refusals bool) (
 	found erasure.Report, err error) {
 	for teamIDs := range slices.Chunk(scope.Teams, eraseRows) {

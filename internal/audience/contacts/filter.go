@@ -58,7 +58,7 @@ func (s *Service) FilterSchema(ctx context.Context, r db.Reader, teamID string, 
 }
 
 // segmentsFilter returns the field contact.segments. The map haveFilters contains the team's segments that the rule
-// names; its value is true for segments with a filter, which a rule must not name.
+// names. Its value is true for segments with a filter, which a rule must not name.
 func segmentsFilter(haveFilters map[string]bool) filter.Field {
 	return filter.Field{Type: filter.SetField, Lower: true, Column: membership, Allow: func(id string) string {
 		filtered, ok := haveFilters[id]

@@ -15,8 +15,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// filtered is a team with two string properties (plan and note), two number properties (age and score), two topics
-// (opt-in and opt-out by default), and three segments, the last one with a filter.
+// filtered is a team with two string properties (plan and note), two number properties (age and score), and two topics
+// (opt-in and opt-out by default). The team has three segments, the last one with a filter.
 type filtered struct {
 	t        testing.TB
 	s        *Service
@@ -64,7 +64,7 @@ func (f *filtered) exec(text string, args ...any) {
 type person struct {
 	Contact
 	texts         map[string]string  // by property name
-	numbers       map[string]float64 // the same
+	numbers       map[string]float64 // by property name
 	subscriptions []string           // by the index of the topic; "" for no choice
 	segments      []bool             // by segment index
 	engaged       bool               // whether the contact has an engagement row

@@ -85,8 +85,8 @@ func TestFiltersMeanTheSameInSQLAndInMemory(t *testing.T) {
 }
 
 // TestFiltersCompareAddressesByTheirKeys checks that SQL and Match both compare the normalized key of an address.
-// Unicode lowercasing maps the capital İ and the Kelvin sign to i and k, but addresses with these characters belong to
-// different people from addresses with i and k.
+// Unicode lowercasing maps the capital İ and the Kelvin sign to i and k. Addresses with these characters belong to
+// other people than addresses with i and k.
 func TestFiltersCompareAddressesByTheirKeys(t *testing.T) {
 	const letters = "iIİkK\u212aéÉ"
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -216,7 +216,7 @@ func TestFiltersWithoutAPlace(t *testing.T) {
 }
 
 // Only filters that need few look-ups are evaluated in an ordinary read. All other filters need a long read, even if
-// the page could be filled quickly, because otherwise one team's lists could delay the reads of all teams.
+// the page could be filled quickly. Otherwise, one team's lists could delay the reads of all teams.
 func TestHeavyFiltersNeedAPlace(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {

@@ -20,7 +20,7 @@ const linkPurpose = "unsubscribe"
 type Link struct {
 	TeamID  string
 	EmailID string // id of the email that contains the link; the email may have been deleted
-	TopicID string // of that email; "" if it has none
+	TopicID string // topic of that email; "" if the email has none
 	// ContactID is the id of the contact that a broadcast or automation sent the email to; "" for other emails. The
 	// contact's address may have changed after the email was sent.
 	ContactID string
@@ -117,9 +117,10 @@ type owner struct {
 	found bool
 }
 
-// lockOwners locks and returns the contacts that a link acts on: the contact that the email was sent to and, if that
-// contact's address has changed, also the contact that now has the email's address. If the first contact has been
-// deleted or the email was not sent to a contact, lockOwners returns only the contact that has the address.
+// lockOwners locks and returns the contacts that a link acts on. The first is the contact that the email was sent to.
+// If that contact's address has changed, the second is the contact that now has the email's address. If the first
+// contact has been deleted or the email was not sent to a contact, lockOwners returns only the contact that has the
+// address.
 func lockOwners(ctx context.Context, tx *db.Tx, l Link) (all []owner, err error) {
 	if l.ContactID != "" {
 		at, err := lockByID(ctx, tx, l.TeamID, l.ContactID)
@@ -197,7 +198,7 @@ func (s *Service) Select(ctx context.Context, l Link, chosen Selection) (before,
 
 // Unsubscribe opts the holder of a link out of the link's topic and returns the preferences before and after the
 // change. If the link has no topic, or the topic has been deleted, Unsubscribe unsubscribes the contact from
-// everything, because only a topic could identify similar emails. Repeated calls to Unsubscribe change nothing.
+// everything. Only a topic could identify similar emails. Repeated calls to Unsubscribe change nothing.
 func (s *Service) Unsubscribe(ctx context.Context, l Link) (before, after Preferences, err error) {
 	return s.choose(ctx, l, func(p *Preferences) {
 		switch t, exists := p.topic(l.TopicID); {

@@ -7,7 +7,7 @@ import (
 )
 
 // These constants limit how often a contact can opt in through links. A contact can opt in and out repeatedly, and each
-// change records an event, so without a limit the holder of a link could fill the disk. Opting out is never refused.
+// change records an event. Without a limit, the holder of a link could fill the disk. Opting out is never refused.
 const (
 	maxOptIns        = 20 // opt-ins per contact per window, not counting the one extra opt-in for each topic
 	optInWindow      = time.Hour

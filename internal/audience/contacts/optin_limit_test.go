@@ -16,7 +16,7 @@ func TestAgain(t *testing.T) {
 		want  bool
 	}{
 		{"a", 0, 3, true},
-		{"a", 0, 3, false}, // of 5
+		{"a", 0, 3, false}, // the limit is 5
 		{"a", 30 * time.Minute, 2, true},
 		{"a", 59 * time.Minute, 1, false},
 		{"b", 59 * time.Minute, 5, true},

@@ -10,7 +10,7 @@ import (
 // Profile is a contact with its values, segments and topics.
 type Profile struct {
 	Member
-	Segments []segments.Segment // segments that the contact was added to, oldest membership first; none with a filter
+	Segments []segments.Segment // segments without a filter that the contact was added to, oldest membership first
 	Topics   []ChosenTopic      // topics that the contact has opted in to or out of, unsorted
 }
 

@@ -276,7 +276,7 @@ type relations struct {
 	values   map[string]scalar.Value
 	segments []string // ids of all segments that the contact was added to
 
-	newly []events.TopicChange // set by add
+	newly []events.TopicChange // topic changes that add recorded
 }
 
 func relationsOf(ctx context.Context, r db.Reader, of *Contact, to resolved) (*relations, error) {

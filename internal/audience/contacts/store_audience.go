@@ -76,7 +76,7 @@ func (of *source) contacts() (query, error) {
 	if of.rule == nil {
 		return q, nil
 	}
-	if of.before != 0 && of.segmentID == "" { // memberships apply the cutoff instead; none is older than its contact
+	if of.before != 0 && of.segmentID == "" { // for a segment, the cutoff applies to memberships instead
 		q.and("c.created_at <= $?", of.before)
 	}
 	text, args, err := of.rule.Where(of.schema, of.now, q.args)

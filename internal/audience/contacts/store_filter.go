@@ -12,7 +12,7 @@ import (
 const engagementField = "contact.engagement."
 
 // membership is the column for the field contact.segments. Conditions on properties, topics and segments do not mention
-// the team, because each of these objects belongs to one team and the indexes do not contain the team.
+// the team. Each of these objects belongs to one team, and the indexes do not contain the team.
 var membership = filter.Column{Table: "contact_segments", Value: "v.segment_id"}
 
 // fixedFields contains the fields that contacts of every team have.

@@ -12,7 +12,7 @@ type mailability struct {
 	id, address  string
 	unsubscribed bool
 	chosen       Subscription // "" for no choice
-	byDefault    Subscription // of the topic; "" if the team has no such topic, opt_in for an email without one
+	byDefault    Subscription // the topic's default; "" if the team has no such topic; opt_in if the email has no topic
 }
 
 func scanMailability(r db.Row) (c mailability, err error) {

@@ -13,9 +13,9 @@ import (
 // The methods in this file whose names end in "In" run in the caller's transaction. Each of these methods does the same
 // as the method without "In" in its name, and holds the lock on the contact's row until the transaction ends.
 //
-// If a method returns an Invalid or a NotFound fault, it has written nothing, because it looks up the contact and all
-// names in a change before it writes. After an Invalid or a NotFound fault, the caller may continue the transaction.
-// After any other error, the caller must roll back the transaction.
+// If a method returns an Invalid or a NotFound fault, it has written nothing. It looks up the contact and all names in
+// a change before it writes. After an Invalid or a NotFound fault, the caller may continue the transaction. After any
+// other error, the caller must roll back the transaction.
 
 // UpsertIn is [Service.Upsert] in the caller's transaction.
 func (s *Service) UpsertIn(ctx context.Context, tx *db.Tx, teamID, address string, c Change) (

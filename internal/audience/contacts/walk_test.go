@@ -49,8 +49,8 @@ func (f *filtered) walked(trace *dbtest.Trace, a Audience, limit int) (ids []str
 	}
 }
 
-// Walk reads contacts in parts of bounded size, even if it skips many contacts that were added after the audience's
-// cutoff time or do not match the filter.
+// Walk reads contacts in parts of bounded size. This also applies if it skips many contacts that do not match the
+// filter or were added after the audience's cutoff time.
 func TestWalksPassOverManyInParts(t *testing.T) {
 	dbtest.EachTraced(t, func(t *testing.T, d *db.DB, trace *dbtest.Trace) {
 		f := newFiltered(t, d)

@@ -35,8 +35,8 @@ func records(t testing.TB, file []byte) (form Form, all []string) {
 	return form, append([]string{show(head, nil)}, rest(t, file, form, head)...)
 }
 
-// rest returns the records after an offset. rest also checks that a new Reader that begins at the end of any record
-// reads the same next record.
+// rest returns the records after an offset. For each record, rest also checks that a new Reader that begins at the
+// record's end reads the same next record.
 func rest(t testing.TB, file []byte, form Form, at Record) (all []string) {
 	t.Helper()
 	whole := NewReader(bytes.NewReader(file[at.End:]), form, at.End, at.Lines)

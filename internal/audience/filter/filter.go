@@ -8,7 +8,7 @@
 // # Invariants
 //
 // Where and Match select the same contacts. Both methods evaluate a leaf as one positive comparison with the field's
-// value; for a negative operator, they negate the result. Unlike in SQL, a comparison is either true or false: if a
+// value; for a negative operator, they negate the result. Unlike in SQL, a comparison is either true or false. If a
 // field has no value, every positive comparison is false, and neq, not_in, is_empty and not_within_last are true. A
 // field whose value is the empty string counts as a field without a value.
 //
@@ -31,8 +31,8 @@ package filter
 // Limits on a rule.
 const (
 	MaxDepth   = 10       // maximum number of levels; a single leaf is one level
-	MaxLeaves  = 100      // comparisons
-	MaxText    = 64 << 10 // bytes of JSON
+	MaxLeaves  = 100      // maximum number of comparisons
+	MaxText    = 64 << 10 // maximum size of the JSON, in bytes
 	MaxString  = 2000     // maximum length of a string in a comparison, in characters
 	MaxList    = 500      // maximum number of values in a list
 	MaxField   = 200      // maximum length of a field name, in characters

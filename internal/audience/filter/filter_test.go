@@ -90,7 +90,7 @@ func leafOf(field, operator, value string) string {
 
 func TestParseRefusesWithThePlace(t *testing.T) {
 	eq := leafOf("contact.email", "eq", `"a@example.com"`)
-	powers := leafOf("contact.age", "in", "["+strings.Repeat("1e15,", 499)+"1e15]") // 1000000000000000 when written
+	powers := leafOf("contact.age", "in", "["+strings.Repeat("1e15,", 499)+"1e15]") // stored as 1000000000000000
 	list := func(n int) string { return "[" + strings.Repeat(`"x",`, n-1) + `"x"]` }
 	deep := func(levels int) string {
 		return strings.Repeat(`{"type": "not", "rule": `, levels-1) + eq + strings.Repeat("}", levels-1)

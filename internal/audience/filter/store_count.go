@@ -31,8 +31,9 @@ type Bounds struct{ After, Before string }
 //
 // Each comparison is evaluated as a set of contact ids, which the index on values finds. In an "and" group, the
 // contacts of the smallest set are looked up in the other sets; if all sets are large, they are intersected. The time
-// for a count is therefore proportional to the smallest set in an "and" group, and to the sum of all sets in an "or"
-// group. Columns of the contact itself, such as the name, are then checked only for the contacts that the sets contain.
+// for a count is therefore proportional to the smallest set in an "and" group. In an "or" group, it is proportional to
+// the sum of all sets. Columns of the contact itself, such as the name, are then checked only for the contacts that the
+// sets contain.
 func (r *Rule) Count(s Schema, now time.Time, everyone, teamID string, measure Measure) (text string, args []any,
 	err error) {
 	c := newCounter(s, now, everyone, teamID, Bounds{}, measure)

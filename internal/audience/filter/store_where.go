@@ -12,10 +12,9 @@ import (
 // appends the condition's arguments to args and returns the result as all. The numbering of the parameters continues
 // after args.
 //
-// The condition is written so that the database always looks up the values of one contact at a time by primary key,
-// regardless of its planner statistics. The time for a query that reads contacts in index order is therefore
-// proportional to the number of contacts read. To find all matching contacts through the indexes on values, use
-// [Rule.Find].
+// The condition makes the database look up the values of one contact at a time by primary key, regardless of its
+// planner statistics. The time for a query that reads contacts in index order is therefore proportional to the number
+// of contacts read. To find all matching contacts through the indexes on values, use [Rule.Find].
 func (r *Rule) Where(s Schema, now time.Time, args []any) (text string, all []any, err error) {
 	w := writer{schema: &s, now: now, args: args}
 	text, err = w.where(r.root(), r)

@@ -140,8 +140,8 @@ func TestCreatedMeanwhile(t *testing.T) {
 	}
 }
 
-// If other transactions create a contact before a batch inserts it, and delete it before the batch looks it up again,
-// the batch creates the contact.
+// Other transactions create a contact before a batch inserts it, and delete it before the batch looks it up again. The
+// batch then creates the contact.
 func TestCreatedAndDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	d := dbtest.Postgres(t) // not on SQLite, which has only one writer

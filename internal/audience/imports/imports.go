@@ -13,7 +13,7 @@
 //
 // # Invariants
 //
-// Each row is written and counted once, even if the process is killed: a batch is committed only if the stored position
+// Each row is written and counted once, even if the process is killed. A batch is committed only if the stored position
 // is still the position at which the batch began. The counts of created, updated, skipped and failed rows add up to the
 // number of rows that have been read. If several rows have the same address, all but the first count as updated or
 // skipped.

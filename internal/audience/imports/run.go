@@ -32,8 +32,8 @@ const (
 // import fails immediately.
 var retryDelays = []time.Duration{5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
-// errMoved means that the import's stored position is no longer where the batch began, because the import was canceled
-// or deleted, or because another node is running it.
+// errMoved means that the import's stored position is no longer where the batch began. The import was canceled or
+// deleted, or another node is running it.
 var errMoved = errors.New("the import has ended, or another node goes on with it")
 
 // JobKind returns the kind of job that imports a file.

@@ -217,7 +217,7 @@ func deleteImport(ctx context.Context, tx *db.Tx, teamID, importID string) {
 	tx.Queue(ctx, `DELETE FROM contact_imports WHERE id = $1 AND team_id = $2`, importID, teamID)
 }
 
-// lastFailureLine returns the line of the last row in the batch of failed rows that follows the given line, or 0 if
+// lastFailureLine reads the batch of failed rows after the given line and returns the line of its last row, or 0 if
 // there are no more failed rows.
 func lastFailureLine(ctx context.Context, r db.Reader, importID string, after int64) (line int64, err error) {
 	err = r.QueryRow(ctx, `SELECT COALESCE(MAX(line), 0) FROM (SELECT line FROM contact_import_failures

@@ -70,8 +70,8 @@ func (s *Service) deleteFailures(ctx context.Context, importID string) error {
 	return nil
 }
 
-// EraseTeam deletes a team's imports. EraseTeam must be called before the team's contacts are erased: a running import
-// ends when its row is deleted, and after that it adds no more contacts.
+// EraseTeam deletes a team's imports. EraseTeam must be called before the team's contacts are erased. A running import
+// ends when its row is deleted, and then adds no more contacts.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	for {
 		some, err := importsOf(ctx, s.DB.Reader, teamID, "")

@@ -26,7 +26,7 @@ func TestCheck(t *testing.T) {
 	for _, c := range []struct {
 		value Value
 		of    Type
-		want  string // of the error; "" for no error
+		want  string // message of the error; "" for no error
 	}{
 		{OfText(""), String, ""},
 		{OfText(strings.Repeat("é", MaxText)), String, ""},

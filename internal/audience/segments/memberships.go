@@ -36,8 +36,8 @@ func Manual(ctx context.Context, r db.Reader, teamID, segmentID string) (Segment
 }
 
 // CheckManual validates the ids of the segments that a contact is being added to, and returns the ids in lower case,
-// sorted and without duplicates. CheckManual returns an Invalid fault if an id does not belong to any of the team's
-// segments, or if it belongs to a segment with a filter.
+// sorted and without duplicates. If an id does not belong to any of the team's segments, or belongs to a segment with a
+// filter, CheckManual returns an Invalid fault.
 func CheckManual(ctx context.Context, r db.Reader, teamID string, segmentIDs []string) ([]string, error) {
 	if len(segmentIDs) == 0 {
 		return nil, nil

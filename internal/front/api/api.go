@@ -18,11 +18,11 @@
 // # To add a resource
 //
 //  1. Add the resource's service to [Services], and set it in the code that builds the API.
-//  2. Write thing.go. The file contains request types named ...In, response types named ...Wire (one) and ...Item (in a
-//     list), a function from the resource's type to each response type, and the operations. Follow the pattern of the
-//     operations in keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in createThingIn) (thingWire,
-//     error). Operations without input use [wire.None]. Package wire documents the field types, and [wire.Call]
-//     documents how to read parameters. An operation with a large response reserves memory with
+//  2. Write thing.go. The file contains request types named ...In, and response types named ...Wire (one) and ...Item
+//     (in a list). It also contains a function from the resource's type to each response type, and the operations.
+//     Follow the pattern of the operations in keys.go: func (a *API) createThing(ctx context.Context, c *wire.Call, in
+//     createThingIn) (thingWire, error). Operations without input use [wire.None]. Package wire documents the field
+//     types, and [wire.Call] documents how to read parameters. An operation with a large response reserves memory with
 //     [wire.Call.ReserveMemory] before it reads the rows.
 //  3. Add a line for each operation to routes.go, with the scope that an actor needs. The program does not start if an
 //     operation has no scope. Run the tests with -update, and review the changes in testdata/scopes.txt and
@@ -31,8 +31,8 @@
 //     literal segment takes precedence over a parameter.
 //  4. Describe new query parameters in openapi.go.
 //  5. Write testdata/thing/*.txtar without the responses, run the tests with -update, and review the result. The tests
-//     require a successful scenario for each operation, status 404 for other teams' IDs (add the thing to
-//     TestOtherTeams), and an OpenAPI document that agrees with the responses.
+//     require a successful scenario for each operation, and status 404 for other teams' IDs (add the thing to
+//     TestOtherTeams). The OpenAPI document must agree with the responses.
 package api
 
 import (

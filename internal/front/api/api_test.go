@@ -51,8 +51,8 @@ func TestMain(m *testing.M) { dbtest.Main(m) }
 
 var update = flag.Bool("update", false, "write what was answered into the scenario files")
 
-// fixture is an API on an empty database with three teams: Acme with a full-access key and a sending key, another team,
-// and a suspended team.
+// fixture is an API on an empty database with three teams: Acme, another team, and a suspended team. Acme has a
+// full-access key and a sending key.
 type fixture struct {
 	*testnode.Node
 	*API
@@ -354,7 +354,7 @@ func (f *fixture) receive(t *testing.T, text string) string {
 
 // TestScenarios runs the files in testdata on both database engines. Each file is a sequence of requests and responses:
 //
-//	What it shows, in words. Options stand in lines of their own, see scenarioOptions.
+//	A description of the scenario. Each option is on its own line; see scenarioOptions.
 //	-- request --
 //	POST /api-keys
 //	Authorization: sending

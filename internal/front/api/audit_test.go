@@ -95,7 +95,7 @@ func TestRecordedOnce(t *testing.T) {
 			"POST /topics\n\n" + `{"name":"x"}`, // refused
 			"POST /topics\nAuthorization: sending\n\n" + `{"name":"x","default_subscription":"opt_in"}`,
 			"POST /topics\nAuthorization: -\n\n" + `{"name":"x","default_subscription":"opt_in"}`,
-			"DELETE /segments/0190b5a0-0000-7000-8000-00000000000a", // there is none
+			"DELETE /segments/0190b5a0-0000-7000-8000-00000000000a", // there is no such segment
 			"GET /contacts", "GET /contacts/export?format=xml",
 		} {
 			if all := recorded(request); len(all) > 0 {

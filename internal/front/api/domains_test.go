@@ -192,8 +192,8 @@ func (f *fixture) received(t *testing.T, key string) int {
 
 const onlyReceiving = `{"name":"%s","capabilities":{"sending":"disabled","receiving":"enabled"}}`
 
-// An MX record that points to this installation does not prove that a team owns the domain: return path hosts and
-// abandoned domains have such MX records. Only the DNS record with the team's own key proves ownership.
+// An MX record that points to this installation does not prove that a team owns the domain. Return path hosts and
+// abandoned domains also have such MX records. Only the DNS record with the team's own key proves ownership.
 func TestMailIsNotHijacked(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

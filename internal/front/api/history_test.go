@@ -25,8 +25,8 @@ func (f *fixture) entries(t *testing.T, path, query string) (got wire.List[entry
 	return got
 }
 
-// inPages reads a list of n entries, oldest first, and checks that the response to a request without a limit has at
-// most the given number of entries.
+// inPages reads a list of n entries, oldest first. It checks that the response to a request without a limit has at most
+// the given number of entries.
 func (f *fixture) inPages(t *testing.T, path string, n, most int) (all []entry) {
 	t.Helper()
 	first := f.entries(t, path, "")

@@ -22,7 +22,7 @@ type (
 	maxProperties        struct{}
 	maxSegments          struct{}
 	maxTopics            struct{}
-	maxVariants          struct{} // of a broadcast
+	maxVariants          struct{} // maximum number of variants in a broadcast
 	maxTestRecipients    struct{}
 	maxEventFields       struct{} // maximum number of fields in a custom event's schema
 )

@@ -21,7 +21,7 @@ type nodes struct {
 	t      *testing.T
 	d      *db.DB
 	team   string
-	clock  atomic.Int64 // seconds
+	clock  atomic.Int64 // current time in seconds
 	apis   []*fixture
 	shares []*nodelimits.Shares
 	stops  []func()
@@ -90,7 +90,7 @@ func (n *nodes) second(limit int, requests ...int) (admitted []int) {
 }
 
 // settle sends requests every second until the nodes' shares of the rate limit have settled. The shares have settled
-// when ok accepts the results and the shares of the nodes that receive requests add up to no more than the limit. A
+// when ok accepts the results, and the shares of the nodes that receive requests do not exceed the limit in total. A
 // simulated second is shorter than the interval at which nodes exchange their request counts.
 func (n *nodes) settle(what string, limit int, requests []int, ok func(admitted []int) bool) {
 	n.t.Helper()

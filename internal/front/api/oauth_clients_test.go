@@ -8,8 +8,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// An OAuth client that is allowed to write broadcasts but not to send them cannot send a broadcast when creating it or
-// as a test email.
+// An OAuth client may be allowed to write broadcasts but not to send them. Such a client can neither send a broadcast
+// when creating it nor send a test email.
 func TestWriteBroadcastsWithoutSending(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

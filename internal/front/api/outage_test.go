@@ -200,8 +200,8 @@ func TestTornAnswers(t *testing.T) {
 			continue
 		}
 		var succeeded []string // responses that succeeded although a database response was cut off
-		// If the test cuts off only a sample of the database responses, each operation starts at a different response,
-		// so that the sample includes first and last responses.
+		// If the test cuts off only a sample of the database responses, each operation starts at a different response.
+		// The sample therefore includes first and last responses.
 		first := i % step
 		for skip, broke := first, true; broke && skip < 60; skip += step {
 			f.heal(t)
@@ -283,7 +283,7 @@ func (f *remote) emailIDs(t *testing.T) (ids []string) {
 }
 
 // If the database's reply to a COMMIT is lost, the email is still accepted and the request succeeds. If the outcome of
-// a COMMIT cannot be determined in time, the response says so, and a retry with the same idempotency key returns the
+// a COMMIT cannot be determined in time, the response says so. A retry with the same idempotency key then returns the
 // same email.
 func TestLostAnswersOfEmails(t *testing.T) {
 	t.Parallel()

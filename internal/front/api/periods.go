@@ -22,8 +22,8 @@ func (in *metricsIn) period(t time.Time) string {
 	return t.Format(time.DateOnly)
 }
 
-// bounds returns the first and the last microsecond of the time span in the requested time zone, or ok == false if the
-// span is empty.
+// bounds returns the first and the last microsecond of the time span in the requested time zone. If the span is empty,
+// ok is false.
 func (in *metricsIn) bounds() (first, last time.Time, ok bool) {
 	return in.From.In(in.zone), in.To.Add(-time.Microsecond).In(in.zone), in.From.Before(in.To)
 }

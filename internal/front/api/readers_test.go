@@ -16,7 +16,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// as is the header with which a request is sent with the token of [fixture.grant].
+// as contains the Authorization header of a request that uses the access token from [fixture.grant].
 const as = "\nAuthorization: granted\n\n"
 
 // created sends a request that creates an object, and returns the object's ID.

@@ -77,8 +77,8 @@ type updateTemplateIn struct {
 }
 
 // change converts an update request to a templates.Change. For the name and the HTML, null and an empty string are
-// treated as absent, because the Go client always sends both fields and the .NET client sends null for unset fields. In
-// the other fields except the text, null removes the value, and an empty string is treated as absent.
+// treated as absent. The Go client always sends both fields, and the .NET client sends null for unset fields. In the
+// other fields except the text, null removes the value, and an empty string is treated as absent.
 func (in *updateTemplateIn) change() (c templates.Change) {
 	given := func(o wire.Optional[string]) *string {
 		switch {

@@ -38,7 +38,7 @@ type site struct {
 	token    map[string]string // API keys, by the names "acme", "sending" and "other"
 }
 
-// newSite returns a site that takes only the limits from c.
+// newSite returns a site. It uses only the limits in c.
 func newSite(t testing.TB, d *db.DB, c receiving.Config) *site {
 	t.Helper()
 	s := &site{links: http.NewServeMux(), log: &testnode.Logged{}, folder: filepath.Join(t.TempDir(), "blobs")}

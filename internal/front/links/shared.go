@@ -108,7 +108,7 @@ func (l *Links) sharedReceived(ctx context.Context, token string) (*sharedPage, 
 	return p, nil
 }
 
-// write writes the page. The email's HTML and plain text may be tens of megabytes long and are escaped in chunks,
+// write writes the page. The email's HTML and plain text may be tens of megabytes long. They are escaped in chunks,
 // because a template would hold each of them in one string.
 func (p *sharedPage) write(w io.Writer) error {
 	out := bufio.NewWriterSize(w, escapeChunk)

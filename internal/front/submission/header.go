@@ -15,9 +15,9 @@ const (
 	maxHops   = 50 // maximum number of Received fields, to detect mail loops (RFC 5321 section 6.3)
 )
 
-// removedFields lists header fields that are removed from the sent message. Each removed field sets an option for the
-// submission service, would reveal recipients to each other, or may be added only by a receiving host (RFC 8601 section
-// 5).
+// removedFields lists header fields that are removed from the sent message. Some of these fields set an option for the
+// submission service, and some would reveal recipients to each other. The others may be added only by a receiving host
+// (RFC 8601 section 5).
 var removedFields = map[string]bool{"bcc": true, "resent-bcc": true, "return-path": true,
 	"authentication-results": true, "resend-idempotency-key": true, "postrider-idempotency-key": true}
 

@@ -15,8 +15,8 @@
 //
 // # Failures
 //
-// If a message breaks a rule, the SMTP reply contains the same error message as the API would return. The reply code is
-// 4xx for temporary conditions and internal failures, and 5xx for errors that the client must correct. When a key is
+// If a message is refused, the SMTP reply contains the error message that the API would return. The reply code is 4xx
+// for temporary conditions and internal failures, and 5xx for errors that the client must correct. When a key is
 // deleted or a team is suspended, the change takes effect with the next message, even on an open connection.
 //
 // # Out of scope

@@ -145,7 +145,7 @@ func TestMissingFieldsAreAdded(t *testing.T) {
 	}
 }
 
-// Each message in TestRefusals breaks one rule.
+// Each message in TestRefusals is refused for a different reason.
 func TestRefusals(t *testing.T) {
 	f := newFixture(t, dbtest.SQLite(t))
 	topic, err := f.Contacts.CreateTopic(t.Context(), f.Acme.TeamID, contacts.NewTopic{Name: "News",

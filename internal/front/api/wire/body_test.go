@@ -102,13 +102,13 @@ func readResponse(c net.Conn) (int, string, error) {
 	return r.StatusCode, string(b), err
 }
 
-// Requests that announce a large body but send only a little of it do not use up the memory for other requests, and
-// soon time out.
+// Some requests announce a large body but send only a little of it. They do not use up the memory for other requests,
+// and soon time out.
 func TestAnnouncedBodies(t *testing.T) {
 	const length = 4 << 20
 	body := text(length)
 	for _, c := range []struct {
-		sent int  // bytes
+		sent int  // number of bytes that each request sends
 		own  bool // the same team still has memory for another body
 	}{{1, true}, {smallBody + 1, false}, {length/bodyStart + 1, false}} {
 		synctest.Test(t, func(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 type Call struct {
 	teams.Actor
 	Request   *http.Request
-	Header    http.Header // of the response
+	Header    http.Header // header of the response
 	Status    int         // status of a successful response; operations may change it
 	Operation *Operation
 

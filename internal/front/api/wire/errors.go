@@ -59,8 +59,8 @@ func (s *Server) fail(w *recorder, r *http.Request, err error) {
 	writeError(w, e)
 }
 
-// addChallenge adds the WWW-Authenticate header, which tells the client where to get a token (RFC 9728 section 5.1) and
-// why its token was refused (RFC 6750 section 3).
+// addChallenge adds the WWW-Authenticate header. The header tells the client where to get a token (RFC 9728 section
+// 5.1) and why its token was refused (RFC 6750 section 3).
 func (s *Server) addChallenge(w *recorder, r *http.Request, k fault.Kind) {
 	address := s.opts.PublicURL
 	if s.opts.Address != nil {

@@ -42,8 +42,8 @@ type Form struct {
 }
 
 // ReceiveForm reads a form with a file of at most size bytes. The content of the file is passed to the function store
-// as it arrives. If store fails with a fault, ReceiveForm still reads the rest of the form, because a client that sends
-// the whole form before it reads the response would otherwise report a broken connection.
+// as it arrives. If store fails with a fault, ReceiveForm still reads the rest of the form. Otherwise, a client that
+// sends the whole form before it reads the response would report a broken connection.
 func (c *Call) ReceiveForm(size int64, store func(io.Reader) error) (Form, error) {
 	began := time.Now()
 	r, s := c.Request, c.server
@@ -164,7 +164,7 @@ func (f *Form) DecodeField(name, example string, to any, options ...json.Options
 	return nil
 }
 
-// partReader reads a part of a form and records any read error, so that a caller can distinguish read errors from
+// partReader reads a part of a form and records any read error. A caller can therefore distinguish read errors from
 // errors returned by the function store.
 type partReader struct {
 	r   io.Reader
@@ -185,7 +185,7 @@ func (p *partReader) Read(b []byte) (int, error) {
 type formBody struct {
 	src  pacedReader
 	left int64
-	err  error // of the connection
+	err  error // error from reading the connection
 }
 
 var errLongPart = errors.New("a part of the form is too long")

@@ -19,9 +19,9 @@ type Operation struct {
 	Method, Path string
 	Scope        teams.Scope // scope that the actor needs, or Open
 	Status       int         // status of a successful response
-	Tag          string      // the group in the document; "" leaves the operation out
-	Summary      string      // for the document
-	ID           string      // in the document; "" makes it from the summary
+	Tag          string      // group in the OpenAPI document; "" omits the operation
+	Summary      string      // summary in the OpenAPI document
+	ID           string      // operation ID in the OpenAPI document; "" derives it from the summary
 	Query        []string    // names of the documented query parameters
 	Audit        AuditAction
 
@@ -36,7 +36,7 @@ func (o *Operation) IsAlias() bool { return o.Tag == "" && o.Scope != Open }
 // AuditAction describes an operation's audit log entry.
 type AuditAction struct {
 	Name   string // such as domain.created; "" if the operation is not recorded
-	Target string // the path parameter with the ID of what the action is done to; "" for none
+	Target string // path parameter that contains the ID of the action's target; "" for none
 	// ReadOnly means that the operation changes nothing. The audit entry for a read operation is written after the
 	// operation succeeds, because such an operation has no transaction.
 	ReadOnly bool

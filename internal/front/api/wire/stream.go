@@ -47,7 +47,8 @@ type Stream struct {
 }
 
 // Streaming returns a handler for a function that has no input and returns a stream. In the OpenAPI document, the type
-// Row describes a line of NDJSON, the data of an event, or a whole JSON response, depending on the media type.
+// Row describes a line of NDJSON, the data of an event, or a whole JSON response. Which of these it describes depends
+// on the media type.
 func Streaming[Row any](f func(ctx context.Context, c *Call) (Stream, error), media ...string) Handler {
 	h := Endpoint(func(ctx context.Context, c *Call, _ None) (Stream, error) { return f(ctx, c) })
 	h.out, h.media = reflect.TypeFor[Row](), media
@@ -59,7 +60,7 @@ var errClientGone = errors.New("the client disconnected or receives too slowly")
 
 // writeStream writes a response in parts. While writeStream waits for a slow client, the server keeps only the
 // connection and one part in memory. If the response cannot be completed, or the actor loses its rights, the server
-// closes the connection before the end of the body, so that the client detects the truncation.
+// closes the connection before the end of the body. The client therefore detects the truncation.
 func (s *Server) writeStream(w *recorder, r *http.Request, o *Operation, stream Stream) {
 	release, err := s.acquireStream(r.Context(), w.actor.TeamID, stream.Kind)
 	if err != nil {

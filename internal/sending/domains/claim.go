@@ -104,7 +104,7 @@ type ownerUsage struct {
 }
 
 // judgeClaim returns the new state of a claim after a look-up of its proof, and the delay until the next look-up. A
-// delay of 0 means that the proof is not looked up again. The function judgeClaim has no side effects.
+// delay of 0 means that the proof is not looked up again. It has no side effects.
 func judgeClaim(c Claim, proof finding, owner ownerUsage, now time.Time) (Claim, time.Duration) {
 	reason := c.BlockedReason
 	c.BlockedReason = ""

@@ -150,7 +150,7 @@ func TestAClaimOnADomainInUse(t *testing.T) {
 		c.is(3*time.Hour, domains.ClaimBlocked, "pending_scheduled_emails")
 		c.scheduled.Store(false)
 		c.is(20*time.Minute, domains.ClaimBlocked, "recent_owner_activity")
-		c.is(5*24*time.Hour, domains.ClaimBlocked, "recent_owner_activity") // after its expiry
+		c.is(5*24*time.Hour, domains.ClaimBlocked, "recent_owner_activity") // a blocked claim outlives its expiry
 		c.sent.Store(false)
 		c.is(20*time.Minute, domains.ClaimCompleted, "")
 		c.heard()

@@ -16,7 +16,7 @@
 // The DKIM record is the only required record with a value unique to the domain, so only this record proves control of
 // the domain's DNS. Sending, receiving and tracking all require the DKIM record. The other required records only direct
 // mail and link visitors to this installation. Records with the same values also exist at names that the team does not
-// control, such as other teams' return paths or domains abandoned by previous owners.
+// control. Examples are other teams' return paths, and domains abandoned by previous owners.
 //
 // # Names
 //
@@ -189,7 +189,7 @@ type Sender struct {
 
 // Tracking holds the tracking settings for emails from a domain. The zero value disables tracking.
 type Tracking struct {
-	Host   string // of tracked links; "" unless its record is verified; without it nothing is tracked
+	Host   string // host of tracked links; if its record is not verified, "", and nothing is tracked
 	Opens  bool
 	Clicks bool
 }
@@ -197,7 +197,7 @@ type Tracking struct {
 // Signing holds the data about a sending domain that is needed to deliver an email.
 type Signing struct {
 	Name           string
-	Signers        []dkim.Signer // RSA first
+	Signers        []dkim.Signer // the RSA key comes first
 	ReturnPathHost string
 	TLS            string
 	Tracking       Tracking

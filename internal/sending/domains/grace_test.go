@@ -228,7 +228,7 @@ func TestACapabilityHasItsOwnTime(t *testing.T) {
 			t.Fatal(err)
 		}
 		dns.install(s.Records(&all))
-		is(40*time.Minute, domains.Verified, domains.Verified) // without a request
+		is(40*time.Minute, domains.Verified, domains.Verified) // without a verification request
 	})
 }
 

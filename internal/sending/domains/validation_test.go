@@ -141,7 +141,7 @@ func TestKeysAreMadeInAdvance(t *testing.T) {
 			if name == "" {
 				continue
 			}
-			time.Sleep(time.Minute) // simulated
+			time.Sleep(time.Minute) // simulated time
 			if synctest.Wait(); made != want {
 				t.Errorf("%d keys are made before %s is added, want %d", made, name, want)
 			}

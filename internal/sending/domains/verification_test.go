@@ -105,8 +105,8 @@ func TestOverall(t *testing.T) {
 	}
 }
 
-// A domain that received mail before the proof was required continues to receive mail for 72 hours after its first
-// look-up, even if DNS does not answer.
+// A domain that received mail before the proof was required keeps receiving mail for 72 hours after its first look-up.
+// This holds even if DNS does not answer.
 func TestExcuse(t *testing.T) {
 	d := Domain{Receiving: true, VerifySince: t0.Add(-90 * 24 * time.Hour),
 		checks: map[string]check{"receiving": {Status: Verified}, unproved: {Status: TemporaryFailure}}}

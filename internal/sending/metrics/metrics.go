@@ -30,9 +30,9 @@
 // # Invariants
 //
 // The results always equal a simple count of all events, including deleted ones. The results do not depend on the order
-// in which events are recorded. An event that is not late is committed before RollUp counts the events of its time. An
-// event is committed before it is counted only if transactions take less time than margin minus lateness, and the
-// nodes' clocks differ by less than that duration.
+// in which events are recorded. An event that is not late is committed before RollUp counts the events of its time.
+// This holds only if transactions take less time than margin minus lateness, and the nodes' clocks differ by less than
+// that duration.
 //
 // # Failures
 //
@@ -80,15 +80,15 @@ type Count struct {
 	People     int // number of recipients whose first open or click by a person is in this row
 }
 
-// Usage is the number of recipients to whom a team's emails were sent, and the number of emails that the team received,
-// in a time span.
+// Usage is a team's usage in a time span: the number of recipients to whom its emails were sent, and the number of
+// emails that it received.
 type Usage struct{ Sent, Received int }
 
 // span is a half-open range of times in microseconds since 1970, which includes from but not to.
 type span struct{ from, to int64 }
 
-// down returns the number of the last slot that starts at or before a time; up returns the number of the first slot
-// that starts at or after it.
+// down returns the number of the last slot that starts at or before a time. The function up returns the number of the
+// first slot that starts at or after it.
 func down(us int64) int64 { return us / slot.Microseconds() }
 func up(us int64) int64   { return down(us + slot.Microseconds() - 1) }
 

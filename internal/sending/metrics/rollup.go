@@ -97,7 +97,7 @@ func (s *Service) correct(ctx context.Context, teamID string, at state, _ int64)
 	}
 	// The late entries are deleted last. Until the late entries are deleted, queries do not use the counters of the
 	// affected slots, so an interruption loses nothing. If another node has changed the state, it may have counted
-	// slots that dirtySlots did not return, and the late entries are kept for the next pass.
+	// slots that dirtySlots did not return. The late entries are then kept for the next pass.
 	for some := range slices.Chunk(ids, lateStep) {
 		deletes := func(tx *db.Tx) { deleteLate(ctx, tx, teamID, some) }
 		if ok, err := s.advanceState(ctx, teamID, &at, at.until, deletes); err != nil || !ok {

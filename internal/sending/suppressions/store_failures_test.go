@@ -66,8 +66,8 @@ func TestVerbsWithoutAStatement(t *testing.T) {
 	})
 }
 
-// Even if an answer from the database is lost, Add returns no error if and only if the address is suppressed. If the
-// address is already suppressed, Add does not have to check whether its transaction was committed.
+// If an answer from the database is lost, Add returns nil exactly when the address is suppressed. If the address is
+// already suppressed, Add does not have to check whether its transaction was committed.
 func TestAddWithoutAnswer(t *testing.T) {
 	d, proxy := dbtest.Proxied(t, 0)
 	s := suppressions.New(d, &events.Recorder{})

@@ -287,22 +287,42 @@ func (f *fixture) segment(addresses ...string) string {
 // "granted".
 func (f *fixture) grant(scopes string) string {
 	f.T.Helper()
-	ctx, s := f.T.Context(), f.Services.Grants
-	const redirect, verifier = "http://127.0.0.1/callback", "0123456789012345678901234567890123456789012"
-	c, err := s.Register(ctx, grants.NewClient{Name: "Notes", RedirectURIs: []string{redirect},
-		LogoURI: "https://notes.example/logo.png"})
-	f.Must(err)
-	hash := sha256.Sum256([]byte(verifier))
-	r, err := s.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: redirect, Scope: scopes,
-		Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
-	f.Must(err)
-	code, _, err := s.Approve(ctx, r, f.Acme)
-	f.Must(err)
-	tokens, err := s.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: redirect,
-		Verifier: verifier})
+	tokens, err := f.grantBy(f.Acme, f.app(), scopes)
 	f.Must(err)
 	f.keys["granted"] = tokens.Access
 	return "granted " + tokens.Scopes.String()
+}
+
+// appRedirect is the redirect URI of the OAuth clients in tests.
+const appRedirect = "http://127.0.0.1/callback"
+
+// app registers an OAuth client.
+func (f *fixture) app() grants.Client {
+	f.T.Helper()
+	c, err := f.Services.Grants.Register(f.T.Context(), grants.NewClient{Name: "Notes",
+		RedirectURIs: []string{appRedirect}, LogoURI: "https://notes.example/logo.png"})
+	f.Must(err)
+	return c
+}
+
+// grantBy has an actor grant scopes to an OAuth client and returns the client's tokens. If the actor has none of the
+// scopes, grantBy returns the error.
+func (f *fixture) grantBy(by teams.Actor, c grants.Client, scopes string) (grants.Tokens, error) {
+	f.T.Helper()
+	ctx, s := f.T.Context(), f.Services.Grants
+	const verifier = "0123456789012345678901234567890123456789012"
+	hash := sha256.Sum256([]byte(verifier))
+	r, err := s.CheckRequest(ctx, grants.Params{ClientID: c.ID, ResponseType: "code", RedirectURI: appRedirect,
+		Scope: scopes, Challenge: base64.RawURLEncoding.EncodeToString(hash[:]), ChallengeMethod: "S256"})
+	f.Must(err)
+	code, _, err := s.Approve(ctx, r, by)
+	if err != nil {
+		return grants.Tokens{}, err
+	}
+	tokens, err := s.Exchange(ctx, grants.ExchangeParams{ClientID: c.ID, Code: code, RedirectURI: appRedirect,
+		Verifier: verifier})
+	f.Must(err)
+	return tokens, nil
 }
 
 // sendBroadcasts runs the broadcast jobs until all emails of queued broadcasts have been created.

@@ -257,8 +257,8 @@ func TestAudienceMembers(t *testing.T) {
 }
 
 // RefusedContact applies the topic choices of the given contact, even if its address has changed. It also applies those
-// of every other contact that has one of the given addresses. If no contact is given, or the contact has been deleted,
-// only the contacts that have these addresses count.
+// of every other contact that has one of the given addresses. If no contact is given, only the contacts that have these
+// addresses count. If the contact has been deleted, all addresses are refused.
 func TestRefusedContact(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, w *world) {
@@ -288,18 +288,19 @@ func TestRefusedContact(t *testing.T) {
 			{"", left.ID, "left@x.example", contacts.Unsubscribed},
 			{"", "", "left@x.example", contacts.Unsubscribed},
 			{"", "", "old@x.example", ""},
-			{"", id.New(), "left@x.example", contacts.Unsubscribed},
-			{"", strange.ID, "old@x.example", ""},
+			{"", id.New(), "left@x.example", contacts.Deleted},
+			{"", strange.ID, "old@x.example", contacts.Deleted},
 			{news.ID, plain.ID, "old@x.example", ""},
 			{news.ID, plain.ID, "out@x.example", contacts.OptedOut},
 			{news.ID, out.ID, "old@x.example", contacts.OptedOut},
 			{news.ID, out.ID, "left@x.example", contacts.OptedOut},
-			{news.ID, id.New(), "out@x.example", contacts.OptedOut},
-			{news.ID, id.New(), "old@x.example", ""},
+			{news.ID, id.New(), "out@x.example", contacts.Deleted},
+			{news.ID, id.New(), "old@x.example", contacts.Deleted},
 			{strings.ToUpper(beta.ID), in.ID, "old@x.example", ""},
 			{beta.ID, in.ID, "plain@x.example", ""}, // no explicit opt-out
 			{beta.ID, plain.ID, "in@x.example", contacts.NotOptedIn},
-			{beta.ID, id.New(), "old@x.example", contacts.NotOptedIn},
+			{beta.ID, id.New(), "old@x.example", contacts.Deleted},
+			{gone.ID, id.New(), "old@x.example", contacts.Deleted},
 			{beta.ID, "", "in@x.example", ""},
 		} {
 			for _, all := range [][]string{{c.address}, {c.address, "free@x.example"}} {
@@ -310,7 +311,7 @@ func TestRefusedContact(t *testing.T) {
 			}
 		}
 		for _, topicID := range []string{id.New(), "x", "\x00", gone.ID} {
-			for _, contactID := range []string{plain.ID, id.New(), ""} {
+			for _, contactID := range []string{plain.ID, ""} {
 				_, err := w.Contacts.RefusedContact(ctx, w.DB.Reader, w.team, topicID, contactID, []string{"old@x.example"})
 				if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != "topic_id" {
 					t.Errorf("topic %q of %q: %v", topicID, contactID, err)

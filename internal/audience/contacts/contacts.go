@@ -125,7 +125,8 @@ type TopicSubscription struct {
 	source string       // id of the email whose link was used; "" if the choice was not made by a link
 }
 
-// Refusal is the reason why an address may not be mailed, as reported in the email.failed event.
+// Refusal is the reason why an address may not be mailed, as reported in the email.failed event or, for Deleted, in the
+// email.canceled event.
 type Refusal string
 
 const (
@@ -133,4 +134,5 @@ const (
 	NotOptedIn   Refusal = "topic_not_opted_in"   // the contact made no choice, and the topic's default is opt_out
 	Unsubscribed Refusal = "contact_unsubscribed" // the contact is unsubscribed from everything
 	TopicDeleted Refusal = "topic_deleted"        // the topic and its subscriptions were deleted
+	Deleted      Refusal = "contact_deleted"      // the contact was deleted after the email was enqueued for it
 )

@@ -43,21 +43,28 @@ func (s *Service) AudienceMembers(ctx context.Context, r db.Reader, teamID, topi
 //
 // If the contact exists, its own subscriptions determine whether it may be mailed, even if its address has changed. If
 // another contact now has one of the addresses and is unsubscribed or opted out, that address is also refused. If the
-// contact has been deleted, or contactID is "", only the contacts that have the addresses count.
+// contact has been deleted, every address is refused, even if a new contact has it, because the choices of the
+// deleted contact are no longer known. If contactID is "", only the contacts that have the addresses count.
 func (s *Service) RefusedContact(ctx context.Context, r db.Reader, teamID, topicID, contactID string,
 	addresses []string) (map[string]Refusal, error) {
 	if topicID = strings.ToLower(topicID); topicID != "" && !id.Valid(topicID) {
 		return nil, UnknownTopic()
 	}
+	if contactID == "" && topicID != "" {
+		return s.Refused(ctx, r, teamID, topicID, addresses)
+	}
 	all, err := mailabilityAt(ctx, r, teamID, topicID, contactID, addresses)
 	if err != nil {
 		return nil, err
 	}
-	at := slices.IndexFunc(all, func(c mailability) bool { return c.id == contactID })
-	if at < 0 && topicID != "" {
-		return s.Refused(ctx, r, teamID, topicID, addresses)
-	}
 	refused := map[string]Refusal{}
+	at := slices.IndexFunc(all, func(c mailability) bool { return c.id == contactID })
+	if at < 0 && contactID != "" {
+		for _, address := range addresses {
+			refused[address] = Deleted
+		}
+		return refused, nil
+	}
 	for _, c := range all {
 		switch {
 		case c.byDefault == "":

@@ -26,7 +26,7 @@ type emailUpdate struct {
 }
 
 // order is the rank of each state. A state never replaces a state with a higher rank.
-var order = map[state]int{sent: 1, delivered: 2, canceled: 3, suppressed: 4, failed: 4, bounced: 4}
+var order = map[state]int{sent: 1, delivered: 2, canceled: 3, leftOut: 3, suppressed: 4, failed: 4, bounced: 4}
 
 // Recorded updates the recipients of broadcasts according to the events for their emails. Recorded implements
 // events.Listener.
@@ -94,6 +94,9 @@ func (h *emailUpdate) add(e *events.Event) {
 		to = suppressed
 	case events.EmailCanceled:
 		to = canceled
+		if _, ok := e.Data.(*events.Canceled); ok { // the contact was deleted; no user canceled the email
+			to = leftOut
+		}
 	case events.EmailComplained:
 		h.complained = true
 	case events.EmailUnsubscribed:
@@ -121,6 +124,8 @@ func (h *emailUpdate) add(e *events.Event) {
 	case *events.Bounce:
 		h.bounce = strings.ToLower(d.Type)
 	case *events.Failed:
+		h.reason = d.Reason
+	case *events.Canceled:
 		h.reason = d.Reason
 	}
 	if to == suppressed {

@@ -72,18 +72,17 @@ func (s *sender) became(broadcastID string) map[string]string {
 
 // A waiting email is not sent if its contact has opted out, even if the contact's address has changed. The email is
 // also not sent if another contact that now has the recipient's address has opted out. If the email's contact was
-// deleted, only the contact with the recipient's address matters.
+// deleted, the email is never sent, even if a new contact has the address.
 func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 	t.Parallel()
 	in, out := contacts.OptIn, contacts.OptOut
 	for _, topic := range []struct {
 		byDefault contacts.Subscription // "" for a broadcast without a topic
 		left      string                // expected outcome if the contact has unsubscribed
-		nobody    string                // expected outcome if no contact has the address
 	}{
-		{"", "failed contact_unsubscribed", "delivered"},
-		{in, "failed topic_opted_out", "delivered"},
-		{out, "failed topic_opted_out", "failed topic_not_opted_in"},
+		{"", "failed contact_unsubscribed"},
+		{in, "failed topic_opted_out"},
+		{out, "failed topic_opted_out"},
 	} {
 		t.Run("default "+string(topic.byDefault), func(t *testing.T) {
 			t.Parallel()
@@ -125,9 +124,9 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 					{func(c, a string) { s.rename(c, "new-"+a); s.change(c, leave) }, topic.left},
 					{func(c, a string) { s.rename(c, "new-"+a); s.newcomer(a, leave) }, topic.left},
 					{func(c, a string) { s.rename(c, "new-"+a); s.newcomer(a, none) }, "delivered"},
-					{func(c, _ string) { s.remove(c) }, topic.nobody},
-					{func(c, a string) { s.remove(c); s.newcomer(a, leave) }, topic.left},
-					{func(c, a string) { s.remove(c); s.newcomer(a, join) }, "delivered"},
+					{func(c, _ string) { s.remove(c) }, "left_out contact_deleted"},
+					{func(c, a string) { s.remove(c); s.newcomer(a, leave) }, "left_out contact_deleted"},
+					{func(c, a string) { s.remove(c); s.newcomer(a, join) }, "left_out contact_deleted"},
 				} {
 					change.do(at[i], to[i])
 					want[to[i]] = change.want

@@ -198,7 +198,7 @@ func (s *Service) Links(ctx context.Context, teamID, broadcastID string, p page.
 
 // Tally contains the number of recipients in each state. Opened and Clicked do not include bots.
 type Tally struct {
-	Entered      int64
+	Entered      int64 // emails enqueued, without those to contacts that were deleted before their email was sent
 	Waiting      int64
 	Sent         int64 // handed to a mail server
 	Delivered    int64

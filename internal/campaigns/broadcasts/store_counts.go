@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -46,7 +47,8 @@ func addEntered(ctx context.Context, tx *db.Tx, b *Broadcast, all map[tallyKey]i
 }
 
 // tallies returns three results: a broadcast's counts for each variant, the total number of permanent bounces (hard),
-// and the number of contacts that were left out for each reason (leftOut). Emails that are being enqueued concurrently
+// and the number of contacts that were left out for each reason (leftOut). A contact that was deleted before its email
+// was sent counts as left out, and not as entered. Emails that are being enqueued concurrently
 // count as waiting.
 func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all []Tally, hard int64,
 	leftOut map[string]int64, err error) {
@@ -56,19 +58,21 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 		}
 		return &all[variant]
 	}
+	deleted := map[int]int64{}
 	rows, err := r.Query(ctx, `SELECT variant, sent, delivered, bounced, hard, failed, suppressed, canceled, opened,
-		clicked, complained, unsubscribed FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, broadcastID,
+		clicked, complained, unsubscribed, left_out FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, broadcastID,
 		teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var t Tally
 		var variant int
-		var inSent, permanent int64
+		var inSent, permanent, left int64
 		err = r.Scan(&variant, &inSent, &t.Delivered, &t.Bounced, &permanent, &t.Failed, &t.Suppressed, &t.Canceled,
-			&t.Opened, &t.Clicked, &t.Complained, &t.Unsubscribed)
+			&t.Opened, &t.Clicked, &t.Complained, &t.Unsubscribed, &left)
 		if err == nil {
 			t.Sent = inSent + t.Delivered + t.Bounced
 			of(variant).add(t)
 			hard += permanent
+			deleted[variant] += left
 		}
 		return none, err
 	})
@@ -96,6 +100,10 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	}
 	for i := range all {
 		t := &all[i]
+		if n := deleted[i]; n > 0 { // these contacts got an email, but were deleted before it was sent
+			t.Entered -= n
+			leftOut[string(contacts.Deleted)] += n
+		}
 		t.Waiting = t.Entered - t.Sent - t.Failed - t.Suppressed - t.Canceled
 	}
 	return all, hard, leftOut, nil

@@ -19,7 +19,7 @@ const (
 	failed     state = "failed"
 	suppressed state = "suppressed" // suppressed after its email was enqueued
 	canceled   state = "canceled"
-	leftOut    state = "left_out" // no email was enqueued
+	leftOut    state = "left_out" // no email was enqueued, or it was canceled because the contact was deleted
 )
 
 // recipient is the row that a broadcast stores for one contact.
@@ -51,7 +51,7 @@ func advance(ctx context.Context, tx *db.Tx, h *emailUpdate) {
 	switch h.state {
 	case sent:
 		from = `state = 'waiting'`
-	case delivered, canceled:
+	case delivered, canceled, leftOut:
 		from = `state IN ('waiting', 'sent')`
 	}
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET state = $4, reason = $5, bounce = $6`+ofEmail+` AND `+from,

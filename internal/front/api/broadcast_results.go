@@ -28,7 +28,7 @@ func (a *API) broadcastAudience(ctx context.Context, c *wire.Call, _ wire.None) 
 // BroadcastTally counts recipients. BroadcastTally is exported because Huma skips the fields of unexported embedded
 // types.
 type BroadcastTally struct {
-	Entered      int64 `json:"entered" doc:"Recipients for whom an email was created."`
+	Entered      int64 `json:"entered" doc:"Recipients for whom an email was created, without contacts that were deleted before it was sent."`
 	Waiting      int64 `json:"waiting" doc:"Recipients whose email was not handed to a mail server yet."`
 	Sent         int64 `json:"sent"`
 	Delivered    int64 `json:"delivered"`

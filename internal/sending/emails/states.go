@@ -48,8 +48,8 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 		e := &all[i]
 		to, ok := stateOf[e.Type]
 		if !ok || e.EmailID == "" || e.Type == events.EmailQueued || e.Type == events.EmailScheduled ||
-			e.Type == events.EmailCanceled {
-			continue // queued and scheduled are set when the email is inserted, and canceled is set when it is canceled
+			e.Type == events.EmailCanceled && !unmailed(e) {
+			continue // queued and scheduled are set when the email is inserted, and canceled is set when a user cancels it
 		}
 		if !outranked(all, i, rank[to], true) {
 			advanceRecipients(ctx, tx, e, to)

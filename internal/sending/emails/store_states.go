@@ -46,16 +46,18 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 }
 
 // advanceUnmailed sets the final state of an email that will be sent to none of its recipients. If a recipient was
-// excluded because of a topic, the email fails. If all recipients are suppressed, the email is suppressed.
+// excluded because of a topic, the email fails. Otherwise, if a recipient's contact was deleted, the email is canceled. If
+// all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
 	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
-		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' ELSE 'suppressed' END
+		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' WHEN EXISTS (SELECT 1 FROM email_recipients r
+		WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled' ELSE 'suppressed' END
 		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed'))`, e.EmailID, rank[Suppressed])
+		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed])
 }
 
 // MarkSent changes an email's state to sent, in the transaction that records an attempt. MarkSent reports whether this

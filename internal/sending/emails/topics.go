@@ -99,9 +99,15 @@ func splitRefused(e *Email, to []recipient, refused refusals) (left []recipient,
 	return left, failed
 }
 
+// refusedEvent returns the event for a recipient to whom the email may not be sent. The email to a deleted contact is
+// canceled; any other refused email fails.
 func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
-	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
+	refused := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
 		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
+	if why == contacts.Deleted {
+		refused.Type, refused.Data = events.EmailCanceled, &events.Canceled{Reason: string(why)}
+	}
+	return refused
 }
 
 // dropTopicRefusals removes from o.To every address to which email about the topic, or email from broadcasts and
@@ -122,10 +128,13 @@ func (s *Service) dropTopicRefusals(ctx context.Context, o *Outgoing) (failed []
 }
 
 // unmailed reports whether an event means that the email must not be sent to its recipient. If unmailed returns true,
-// the event does not make the email fail, because the email's state depends on the other recipients.
+// the event alone does not end the email, because the email's state depends on the other recipients.
 func unmailed(e *events.Event) bool {
-	if d, ok := e.Data.(*events.Failed); ok {
+	switch d := e.Data.(type) {
+	case *events.Failed:
 		return d.Unmailed
+	case *events.Canceled:
+		return true
 	}
 	return e.Type == events.EmailSuppressed
 }

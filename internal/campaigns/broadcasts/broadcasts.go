@@ -117,7 +117,8 @@ type Options struct {
 	HoldOut float64 `json:"hold_out,omitzero"` // percentage of the audience that receives no email (control group)
 
 	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
-	// bounce limit or the complaint limit is exceeded. If a limit is nil, the installation's setting applies. A limit of
+	// bounce limit or the complaint limit is exceeded. BounceLimit applies to permanent bounces. Whatever their type, the
+	// broadcast also pauses if more than refusedLimit percent bounce, or more than BounceLimit if that is higher. If a limit is nil, the installation's setting applies. A limit of
 	// 100 never causes the broadcast to pause.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
@@ -185,7 +186,8 @@ const (
 // reasons contains the message for each Reason.
 var reasons = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
-		"segment, and resume the broadcast.",
+		"segment, and resume the broadcast. If mail servers refused the sender, for example because of a block list, mend " +
+		"that first.",
 	TooManyComplaints: "Too many recipients reported it as spam. Make sure that they all asked for it before you resume " +
 		"the broadcast.",
 	TeamSuspended: "The team may not send at present. Resume the broadcast when the operator has restored it.",

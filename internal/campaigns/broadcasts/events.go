@@ -65,7 +65,7 @@ func (s *Service) Recorded(ctx context.Context, tx *db.Tx, all []events.Event) e
 			sum := sha256.Sum256([]byte(url))
 			clicks = append(clicks, click{h, hex.EncodeToString(sum[:16]), url})
 		}
-		if h.bounce == "permanent" || h.complained {
+		if h.state == bounced || h.complained {
 			s.watch(ctx, tx, h.teamID, h.broadcastID, tx.Now().Add(guardDelay))
 		}
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// guardKind is the kind of job that compares a broadcast's bounces and complaints with its limits. Each permanent
-// bounce, complaint or resumption enqueues a guard job, unless one is already waiting.
+// guardKind is the kind of job that compares a broadcast's bounces and complaints with its limits. Each bounce, complaint
+// or resumption enqueues a guard job, unless one is already waiting.
 const guardKind = "broadcast.guard"
 
 const (
@@ -22,6 +22,11 @@ const (
 	// checked.
 	minSentForBounces    = 200
 	minSentForComplaints = 1000
+
+	// refusedLimit is the percentage of bounces of every type among the emails that were delivered or bounced. A broadcast
+	// that exceeds it pauses even if no bounce is permanent, because the hosts refuse the sender and not the addresses: for
+	// example, a block list names the server.
+	refusedLimit = 90
 )
 
 // watch enqueues a broadcast's guard job, due at the given time, unless such a job is already waiting.
@@ -67,7 +72,8 @@ func (s *Service) guard(ctx context.Context, j jobs.Job) error {
 // longer be paused.
 var limitMessages = map[Reason]string{
 	TooManyBounces: "Too many of its emails bounced. Remove addresses that are old or were not confirmed from the " +
-		"segment before you send to it again.",
+		"segment before you send to it again. If mail servers refused the sender, for example because of a block list, " +
+		"mend that first.",
 	TooManyComplaints: "Too many recipients reported it as spam. Make sure that those to whom you send again all asked " +
 		"for it.",
 }
@@ -90,17 +96,21 @@ func (s *Service) overLimit(ctx context.Context, tx *db.Tx, b *Broadcast) (Reaso
 	for _, variant := range all {
 		t.add(variant)
 	}
-	passed := func(n, least int64, own *float64, installation float64) bool {
-		limit := installation
-		if own != nil {
-			limit = *own
-		}
-		return limit < 100 && t.Sent >= least && float64(n) > limit/100*float64(t.Sent)
+	complaintLimit, bounceLimit := s.c.ComplaintLimit, s.c.BounceLimit
+	if own := b.Options.ComplaintLimit; own != nil {
+		complaintLimit = *own
+	}
+	if own := b.Options.BounceLimit; own != nil {
+		bounceLimit = *own
+	}
+	passed := func(n, of, least int64, limit float64) bool {
+		return limit < 100 && of >= least && float64(n) > limit/100*float64(of)
 	}
 	switch {
-	case passed(t.Complained, minSentForComplaints, b.Options.ComplaintLimit, s.c.ComplaintLimit):
+	case passed(t.Complained, t.Sent, minSentForComplaints, complaintLimit):
 		return TooManyComplaints, nil
-	case passed(hard, minSentForBounces, b.Options.BounceLimit, s.c.BounceLimit):
+	case passed(hard, t.Sent, minSentForBounces, bounceLimit),
+		passed(t.Bounced, t.Delivered+t.Bounced, minSentForBounces, max(refusedLimit, bounceLimit)):
 		return TooManyBounces, nil
 	}
 	return "", nil

@@ -118,8 +118,8 @@ type Options struct {
 
 	// BounceLimit and ComplaintLimit are percentages of the emails handed to mail servers. The broadcast pauses when the
 	// bounce limit or the complaint limit is exceeded. BounceLimit applies to permanent bounces. Whatever their type, the
-	// broadcast also pauses if more than refusedLimit percent bounce, or more than BounceLimit if that is higher. If a limit is nil, the installation's setting applies. A limit of
-	// 100 never causes the broadcast to pause.
+	// broadcast also pauses if more than refusedLimit percent bounce, or more than BounceLimit if that is higher. If a
+	// limit is nil, the installation's setting applies. A limit of 100 never causes the broadcast to pause.
 	BounceLimit    *float64 `json:"bounce_limit,omitzero"`
 	ComplaintLimit *float64 `json:"complaint_limit,omitzero"`
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// guardKind is the kind of job that compares a broadcast's bounces and complaints with its limits. Each bounce, complaint
-// or resumption enqueues a guard job, unless one is already waiting.
+// guardKind is the kind of job that compares a broadcast's bounces and complaints with its limits. Each bounce,
+// complaint or resumption enqueues a guard job, unless one is already waiting.
 const guardKind = "broadcast.guard"
 
 const (
@@ -24,8 +24,8 @@ const (
 	minSentForComplaints = 1000
 
 	// refusedLimit is the percentage of bounces of every type among the emails that were delivered or bounced. A broadcast
-	// that exceeds it pauses even if no bounce is permanent, because the hosts refuse the sender and not the addresses: for
-	// example, a block list names the server.
+	// that exceeds it pauses even if no bounce is permanent, because the hosts refuse the sender and not the addresses.
+	// For example, a block list names the server.
 	refusedLimit = 90
 )
 

@@ -8,9 +8,9 @@ import (
 	"github.com/postrider/postrider/internal/platform/events"
 )
 
-// A broadcast pauses if hosts refuse nearly all of its emails, even if no bounce is permanent, as when a block list names
-// the server. Emails without a result do not count. A broadcast with the limit 100 never pauses, and a broadcast that was
-// resumed does not pause again.
+// A broadcast pauses if hosts refuse nearly all of its emails, even if no bounce is permanent. This happens if a block
+// list names the server. Emails without a result do not count. A broadcast with the limit 100 never pauses, and a
+// broadcast that was resumed does not pause again.
 func TestGuardPausesWhenNearlyAllAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

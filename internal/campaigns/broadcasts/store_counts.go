@@ -60,8 +60,8 @@ func tallies(ctx context.Context, r db.Reader, teamID, broadcastID string) (all 
 	}
 	deleted := map[int]int64{}
 	rows, err := r.Query(ctx, `SELECT variant, sent, delivered, bounced, hard, failed, suppressed, canceled, opened,
-		clicked, complained, unsubscribed, left_out FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`, broadcastID,
-		teamID)
+		clicked, complained, unsubscribed, left_out FROM broadcast_counts WHERE broadcast_id = $1 AND team_id = $2`,
+		broadcastID, teamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var t Tally
 		var variant int

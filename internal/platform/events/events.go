@@ -85,8 +85,8 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
-	// For email events, Data is a *Bounce, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or *Received. For contact,
-	// broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events, Data has the type
+	// For email events, Data is a *Bounce, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or *Received. For
+	// contact, broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events, Data has the type
 	// of the changed resource.
 	Data any
 }
@@ -137,8 +137,8 @@ type Failed struct {
 	Unmailed bool `json:"-"`
 }
 
-// Canceled is the reason why the system canceled the email to a recipient. Events for emails that a user canceled have no
-// such data.
+// Canceled is the reason why the system canceled the email to a recipient. Events for emails that a user canceled have
+// no such data.
 type Canceled struct {
 	Reason string `json:"reason"`
 }

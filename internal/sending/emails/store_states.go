@@ -46,8 +46,8 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 }
 
 // advanceUnmailed sets the final state of an email that will be sent to none of its recipients. If a recipient was
-// excluded because of a topic, the email fails. Otherwise, if a recipient's contact was deleted, the email is canceled. If
-// all recipients are suppressed, the email is suppressed.
+// excluded because of a topic, the email fails. Otherwise, if a recipient's contact was deleted, the email is
+// canceled. If all recipients are suppressed, the email is suppressed.
 func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that

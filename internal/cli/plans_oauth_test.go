@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -55,6 +56,17 @@ func (d *driver) authorize() {
 	newest := d.pages("/oauth/grants")
 	d.approve(newest, next.Access)
 	_, err = d.Teams.Active(ctx, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
+	must(err)
+	for _, due := range []teams.DueSend{{Bulk: true}, {Approved: true}, {Recipients: 1}} {
+		_, err = d.Grants.MaySend(ctx, d.team, newest, due)
+		must(err)
+	}
+	must(d.DB.Update(ctx, func(tx *db.Tx) error {
+		return d.Grants.ConsumeDue(ctx, tx, d.team, newest, 1, d.DB.Now().Add(-time.Hour))
+	}))
+	_, err = d.Approvals.IsApproved(ctx, d.team, newest)
+	must(err)
+	_, err = d.Templates.Unpublished(ctx, d.team, 20)
 	must(err)
 	must(d.Grants.RevokeToken(ctx, grants.CLI, next.Refresh, ""))
 	give(by)

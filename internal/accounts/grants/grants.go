@@ -104,6 +104,8 @@ type Grant struct {
 	ExpiresAt     time.Time // when the grant expires unless the client renews its tokens
 	RevokedAt     time.Time // zero while the grant is active
 	RevokedReason Reason    // "" while the grant is active
+
+	dailySince time.Time // when the daily limit was set; zero if the user set it at the consent
 }
 
 // Reason is the reason why a grant was revoked.

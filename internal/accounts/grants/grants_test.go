@@ -333,7 +333,7 @@ func TestTooManyGrants(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		g := f.granted(f.Acme, "full_access")
 		f.exec(`INSERT INTO oauth_grants SELECT 'copy' || n, team_id, user_id, client_id, scope, resource,
-			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id
+			created_at, used_at, expires_at, generation, retried, rotated_at, revoked_at, revoked_reason, 0, 0, FALSE, key_id, 0
 			FROM oauth_grants, (WITH RECURSIVE
 			numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 999) SELECT n FROM numbers) x`)
 		r, err := f.CheckRequest(t.Context(), f.params())

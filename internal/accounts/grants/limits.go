@@ -148,6 +148,9 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 		if err := g.mayLoosen(by, before); err != nil {
 			return err
 		}
+		if before.Emails == 0 && g.Limits.Emails > 0 {
+			g.dailySince = tx.Now()
+		}
 		saveLimits(ctx, tx, &g)
 		audit.Target(ctx, grantID)
 		audit.Detail(ctx, fmt.Sprintf("before: %s; now: %s", before, g.Limits))
@@ -256,10 +259,19 @@ func (s *Service) ConsumeLimits(ctx context.Context, tx *db.Tx, by teams.Actor, 
 	if by.Kind != teams.GrantActor {
 		return nil
 	}
-	day := dayOf(tx.Now())
-	l, used, err := limitsOf(ctx, tx.Reader, by.TeamID, by.ID, day)
+	g, err := getGrant(ctx, tx.Reader, by.TeamID, by.ID)
 	if err != nil {
 		return err
+	}
+	return s.consume(ctx, tx, by, g.Limits, recipients)
+}
+
+// consume counts emails against the given limits of a grant.
+func (s *Service) consume(ctx context.Context, tx *db.Tx, by teams.Actor, l Limits, recipients []int) error {
+	day := dayOf(tx.Now())
+	used, err := dayUsed(ctx, tx.Reader, by.TeamID, by.ID, day)
+	if err != nil {
+		return fmt.Errorf("look up what grant %s has sent: %w", by.ID, err)
 	}
 	sum, err := l.consume(used, recipients)
 	if err != nil || l.Emails == 0 {

@@ -14,13 +14,15 @@ import (
 
 const grantColumns = `g.id, g.team_id, g.user_id, g.key_id, g.client_id, c.name, c.logo_uri, g.scope, g.resource,
 	g.created_at, g.used_at, g.expires_at, g.revoked_at, g.revoked_reason, g.recipients_per_email, g.emails_a_day,
-	g.approval`
+	g.approval, g.daily_since`
 
 func scanGrant(r db.Row) (g Grant, err error) {
 	var scope, reason string
-	var created, used, expires, revoked int64
+	var created, used, expires, revoked, since int64
 	err = r.Scan(&g.ID, &g.TeamID, &g.UserID, &g.KeyID, &g.ClientID, &g.ClientName, &g.LogoURI, &scope, &g.Resource,
-		&created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval)
+		&created, &used, &expires, &revoked, &reason, &g.Limits.Recipients, &g.Limits.Emails, &g.Limits.Approval,
+		&since)
+	g.dailySince = db.Time(since)
 	g.Scopes, g.RevokedReason = storedScopes(scope), Reason(reason)
 	g.CreatedAt, g.UsedAt, g.ExpiresAt, g.RevokedAt = db.Time(created), db.Time(used), db.Time(expires),
 		db.Time(revoked)
@@ -62,8 +64,9 @@ func insertGrant(ctx context.Context, tx *db.Tx, g *Grant) {
 }
 
 func saveLimits(ctx context.Context, tx *db.Tx, g *Grant) {
-	tx.Queue(ctx, `UPDATE oauth_grants SET recipients_per_email = $3, emails_a_day = $4, approval = $5
-		WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails, g.Limits.Approval)
+	tx.Queue(ctx, `UPDATE oauth_grants SET recipients_per_email = $3, emails_a_day = $4, approval = $5,
+		daily_since = $6 WHERE id = $1 AND team_id = $2`, g.ID, g.TeamID, g.Limits.Recipients, g.Limits.Emails,
+		g.Limits.Approval, db.Micros(g.dailySince))
 }
 
 // dayUsed returns the number of emails that a grant has sent on a given day, counted by recipient. A count that is

@@ -48,6 +48,13 @@ type ActorRef struct {
 	ID   string
 }
 
+// DueSend describes emails that an actor asked for earlier and that are due now.
+type DueSend struct {
+	Bulk       bool // whether the emails belong to a broadcast
+	Approved   bool // whether a person has approved the email
+	Recipients int  // number of recipients of the email; 0 for a broadcast
+}
+
 // System returns an actor with all scopes for operations that the installation itself performs for a team.
 func System(teamID string) Actor {
 	return Actor{Kind: SystemActor, TeamID: teamID, Scopes: allScopes}
@@ -79,6 +86,16 @@ func (a *Actor) RequireUnlimited() error {
 	if a.Limited {
 		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+
 			"a person send it.")
+	}
+	return nil
+}
+
+// RequirePublisher returns a fault if the actor is limited and may therefore not publish a template. Other emails, such
+// as those of automations, use published templates, and these emails would not count toward a grant's limits.
+func (a *Actor) RequirePublisher() error {
+	if a.Limited {
+		return fault.New(fault.OutOfScope, "", "This program has limits, and so does not publish templates. Let a person "+
+			"publish it on the page of connected apps.")
 	}
 	return nil
 }

@@ -50,6 +50,8 @@ type Deps struct {
 	AuthenticateToken func(ctx context.Context, token string) (Actor, time.Time, error)
 	// GrantActive reports whether a grant still exists and is valid.
 	GrantActive func(ctx context.Context, teamID, grantID string) (bool, error)
+	// GrantMaySend reports whether emails that a grant asked for earlier may be sent now.
+	GrantMaySend func(ctx context.Context, teamID, grantID string, due DueSend) (bool, error)
 	// OnKeyDelete revokes the grants that were approved with a key, in the transaction that deletes the key.
 	OnKeyDelete func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
 	// OnSenderStop pauses the broadcasts of a sender, in the transaction that suspends a team or deletes a key. The zero

@@ -419,6 +419,7 @@ func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, team
 			return teams.Actor{}, time.Time{}, fault.New(fault.BadCredential, "", "there are no grants")
 		},
 		GrantActive:  func(context.Context, string, string) (bool, error) { return false, nil },
+		GrantMaySend: func(context.Context, string, string, teams.DueSend) (bool, error) { return false, nil },
 		OnKeyDelete:  func(context.Context, *db.Tx, string, string) error { return nil },
 		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil }})
 	if err != nil {

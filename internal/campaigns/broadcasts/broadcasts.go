@@ -176,6 +176,7 @@ const (
 	DailyQuota        Reason = "daily_quota_exceeded"
 	MonthlyQuota      Reason = "monthly_quota_exceeded"
 	KeyDeleted        Reason = "api_key_deleted"
+	AppNotAllowed     Reason = "app_not_allowed"
 	NotAllowed        Reason = "sender_not_allowed"
 	BadContent        Reason = "content_refused"
 	BadFilter         Reason = "segment_filter_refused"
@@ -196,6 +197,9 @@ var reasons = map[Reason]string{
 	MonthlyQuota: "The team's quota of emails of this month is used up. Resume the broadcast in another month (UTC), or " +
 		"ask the operator for more.",
 	KeyDeleted: "The API key that it was sent with was deleted. Resume the broadcast with another one.",
+	AppNotAllowed: "The connected app that sent it may not send broadcasts any more: it was revoked or limited, a " +
+		"person must approve its emails, or the role of the person who connected it was lowered. Resume the broadcast as a person or " +
+		"with an API key, or cancel it.",
 	NotAllowed: "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
 	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
 	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +

@@ -51,7 +51,11 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 	}
 	k.until = time.Now().Add(decisionTTL)
 	var err error
-	if k.Decision, err = s.decide(ctx, nil, broadcastID); err != nil {
+	k.Decision, err = s.decide(ctx, nil, broadcastID)
+	if err == nil && k.Decision == emails.Deliver {
+		k.Decision, err = s.decideForApp(ctx, broadcastID)
+	}
+	if err != nil {
 		return k.Decision, err
 	}
 	d.mu.Lock()

@@ -28,6 +28,13 @@ func (s *Service) obstacle(ctx context.Context, b *Broadcast) (Reason, error) {
 	if team.Suspended {
 		return TeamSuspended, nil
 	}
+	may, err := s.appMaySend(ctx, b.TeamID, b.by)
+	if err != nil {
+		return "", err
+	}
+	if !may {
+		return AppNotAllowed, nil
+	}
 	active, err := s.p.Teams.Active(ctx, b.TeamID, b.by)
 	if err != nil {
 		return "", fmt.Errorf("look up who sent broadcast %s: %w", b.ID, err)

@@ -124,6 +124,13 @@ func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (
 	return status, err
 }
 
+// senderOf returns the team of a broadcast and the actor that sent it.
+func senderOf(ctx context.Context, r db.Reader, broadcastID string) (teamID string, by teams.ActorRef, err error) {
+	err = r.QueryRow(ctx, `SELECT team_id, actor_kind, actor_id FROM broadcasts WHERE id = $1`, broadcastID).
+		Scan(&teamID, &by.Kind, &by.ID)
+	return teamID, by, err
+}
+
 // updateDraft saves a locked draft.
 func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	options, err := encodeOptions(&b.Options)

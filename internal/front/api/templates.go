@@ -232,6 +232,9 @@ func (a *API) deleteTemplate(ctx context.Context, c *wire.Call, _ wire.None) (go
 }
 
 func (a *API) publishTemplate(ctx context.Context, c *wire.Call, _ wire.None) (ref, error) {
+	if err := c.Actor.RequirePublisher(); err != nil {
+		return ref{}, err
+	}
 	t, err := a.Services.Templates.Publish(ctx, c.TeamID, c.Param("template"))
 	return ref{"template", t.ID}, err
 }

@@ -66,7 +66,7 @@ func (f *fixture) installation() http.RoundTripper {
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)
 	pages := http.NewServeMux()
 	testnode.Must(signin.New(signin.Deps{Site: site, DB: f.DB, Users: f.Users, Members: f.Members, Teams: f.Teams,
-		Audit: f.Audit, Grants: f.Grants, Approvals: f.Approvals})).Register(pages)
+		Audit: f.Audit, Grants: f.Grants, Approvals: f.Approvals, Templates: f.Templates})).Register(pages)
 	grants := oauth.New(oauth.Options{PublicURL: testnode.PublicURL, MCP: Path, Grants: f.Grants,
 		Members: f.Members, Teams: f.Teams, Site: site, Log: f.Log})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

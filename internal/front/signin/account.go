@@ -39,6 +39,7 @@ var doneMessages = map[string]string{
 	"left":             "You have left the team.",
 	"program-limited":  "The limits are saved.",
 	"program-revoked":  "The app can no longer act for the team.",
+	"published":        "The template is published. Emails are sent with its new version from now on.",
 	"email-approved":   "The email is approved and will be sent.",
 	"email-rejected":   "The email is rejected and will not be sent.",
 }

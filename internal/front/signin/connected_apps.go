@@ -12,19 +12,24 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 var connectedAppsPage = pageOf("connected_apps.html")
 
-const appsPerPage = 20 // on one page
+const (
+	appsPerPage    = 20 // on one page
+	templatesShown = 20 // templates with unpublished versions on one page
+)
 
 // connectedApps is the content of the page that lists a team's connected apps.
 type connectedApps struct {
 	Team, TeamID  string
 	Done, Problem string
 	Apps          []connectedApp
-	Query         string // query of this page; "" on the first page
-	Newer, Older  string // links to the neighboring pages; "" if there is none
+	Query         string               // query of this page; "" on the first page
+	Newer, Older  string               // links to the neighboring pages; "" if there is none
+	Templates     []templates.Template // with unpublished versions, if the visitor may publish them
 }
 
 // connectedApp is a grant, together with the changes that the visitor may make to it.
@@ -104,6 +109,11 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 		}
 		if at.Before != "" || more {
 			of.Older = with("/programs", "after", all[n-1].ID)
+		}
+	}
+	if a.Scopes.Has(teams.TemplatesWrite) {
+		if of.Templates, err = p.Templates.Unpublished(r.Context(), a.TeamID, templatesShown); err != nil {
+			return err
 		}
 	}
 	who := p.whoGranted(r, a.TeamID)

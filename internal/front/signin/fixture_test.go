@@ -65,7 +65,7 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
 		n.Log)
 	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit,
-		Grants: n.Grants, Approvals: n.Approvals})).Register(x.mux)
+		Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates})).Register(x.mux)
 	return x
 }
 

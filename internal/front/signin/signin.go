@@ -36,6 +36,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/approvals"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 //go:embed pages
@@ -64,6 +65,7 @@ type Deps struct {
 	Grants  *grants.Service
 
 	Approvals *approvals.Service
+	Templates *templates.Service
 }
 
 // Pages serves the sign-in pages.
@@ -169,6 +171,9 @@ func (p *Pages) routes() []route {
 		{pattern: "GET /programs", signedIn: p.showConnectedApps},
 		{pattern: "POST /programs/{id}/limits", signedIn: p.limitConnectedApp},
 		{pattern: "POST /programs/{id}/revoke", signedIn: p.revokeConnectedApp},
+
+		{pattern: "GET /programs/templates/{id}", signedIn: p.showTemplate},
+		{pattern: "POST /programs/templates/{id}/publish", signedIn: p.publishTemplate},
 
 		{pattern: "GET /people", signedIn: p.showPeople},
 		{pattern: "POST /people/invite", signedIn: p.invite},

@@ -151,6 +151,9 @@ func (r *Resources) newTeams(c Config, h Hooks) (err error) {
 		GrantActive: func(ctx context.Context, teamID, grantID string) (bool, error) {
 			return r.Grants.Active(ctx, teamID, grantID)
 		},
+		GrantMaySend: func(ctx context.Context, teamID, grantID string, due teams.DueSend) (bool, error) {
+			return r.Grants.MaySend(ctx, teamID, grantID, due)
+		},
 		OnKeyDelete: func(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 			return r.Grants.RevokeKey(ctx, tx, teamID, keyID)
 		},
@@ -214,6 +217,12 @@ func (r *Resources) newEmails(c Config, _ Hooks) (err error) {
 			Templates: r.Templates, Quotas: r.Quotas, Log: r.Log,
 			ConsumeLimit: func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error {
 				return r.Grants.ConsumeLimits(ctx, tx, by, recipients)
+			},
+			ConsumeDueLimit: func(ctx context.Context, tx *db.Tx, teamID, grantID string, n int, accepted time.Time) error {
+				return r.Grants.ConsumeDue(ctx, tx, teamID, grantID, n, accepted)
+			},
+			IsApproved: func(ctx context.Context, teamID, emailID string) (bool, error) {
+				return r.Approvals.IsApproved(ctx, teamID, emailID)
 			},
 			CheckLimit: func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error) {
 				return r.Grants.CheckEach(ctx, by, recipients)

@@ -11,6 +11,9 @@ package testnode
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -18,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
 	"github.com/postrider/postrider/internal/audience/contacts"
@@ -171,6 +175,46 @@ func (n *Node) Key(teamID string, k teams.NewKey) (teams.Key, string) {
 	key, token, err := n.Teams.CreateKey(n.context(), teams.System(teamID), k)
 	n.Must(err)
 	return key, token
+}
+
+// Connect creates an OAuth grant with an actor's consent. The results are the grant's actor and its access token.
+func (n *Node) Connect(by teams.Actor, scopes string, limits grants.Limits) (teams.Actor, string) {
+	n.T.Helper()
+	const redirect, verifier = "http://127.0.0.1/callback", "a-verifier-of-43-characters-at-least-0123456789"
+	c, err := n.Grants.Register(n.context(), grants.NewClient{Name: "Agent", RedirectURIs: []string{redirect},
+		Address: fmt.Sprintf("192.0.2.%d", n.Count(`SELECT COUNT(*) FROM oauth_clients`))})
+	n.Must(err)
+	hash := sha256.Sum256([]byte(verifier))
+	r, err := n.Grants.CheckRequest(n.context(), grants.Params{ClientID: c.ID, ResponseType: "code",
+		RedirectURI: redirect, Scope: scopes, Challenge: base64.RawURLEncoding.EncodeToString(hash[:]),
+		ChallengeMethod: "S256"})
+	n.Must(err)
+	r.Limits = limits
+	code, _, err := n.Grants.Approve(n.context(), r, by)
+	n.Must(err)
+	tokens, err := n.Grants.Exchange(n.context(), grants.ExchangeParams{ClientID: c.ID, Code: code,
+		RedirectURI: redirect, Verifier: verifier})
+	n.Must(err)
+	app, err := n.Teams.Authenticate(n.context(), tokens.Access)
+	n.Must(err)
+	return app, tokens.Access
+}
+
+// Limit replaces the limits of a grant on behalf of the installation.
+func (n *Node) Limit(app teams.Actor, to grants.Limits) {
+	n.T.Helper()
+	_, err := n.Grants.SetLimits(n.context(), teams.System(app.TeamID), app.ID, func(l *grants.Limits) error {
+		*l = to
+		return nil
+	})
+	n.Must(err)
+}
+
+// SetRole changes the role of a user in a team on behalf of the installation.
+func (n *Node) SetRole(user teams.Actor, role teams.Role) {
+	n.T.Helper()
+	_, err := n.Members.SetRole(n.context(), teams.System(user.TeamID), user.ID, role)
+	n.Must(err)
 }
 
 // Verified adds a verified domain to a team.

@@ -218,6 +218,11 @@ func (s *Service) Approve(ctx context.Context, by teams.Actor, approvalID string
 	return s.decideWithoutSending(ctx, by, a, Approved)
 }
 
+// IsApproved reports whether an email was accepted because a person approved it.
+func (s *Service) IsApproved(ctx context.Context, teamID, emailID string) (bool, error) {
+	return isApproved(ctx, s.d.Reader, teamID, emailID)
+}
+
 // requester returns the actor that requested the approval, with its current rights. If the actor may no longer request
 // approvals, requester returns a fault.
 func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, err error) {

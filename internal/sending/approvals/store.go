@@ -68,6 +68,13 @@ func list(ctx context.Context, r db.Reader, teamID string, state State, actorID 
 	return page.Query(ctx, r, q, p, scan)
 }
 
+// isApproved reports whether an email was accepted because a person approved it.
+func isApproved(ctx context.Context, r db.Reader, teamID, emailID string) (approved bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM approvals WHERE email_id = $1 AND email_id <> ''
+		AND team_id || '' = $2 AND state = 'approved')`, emailID, teamID).Scan(&approved)
+	return approved, err
+}
+
 // countRequests counts the approvals that an actor requested after the given time: those that are still pending, and
 // all of them. The parameter most is the maximum number of rows to count.
 func countRequests(ctx context.Context, r db.Reader, teamID, actorID string, since time.Time,

@@ -28,6 +28,10 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 		f.Teams.GrantActive = func(_ context.Context, teamID, grantID string) (bool, error) {
 			return teamID == f.Acme.TeamID && grantID == "grant", nil
 		}
+		f.Teams.GrantMaySend = func(_ context.Context, teamID, grantID string, due teams.DueSend) (bool, error) {
+			return teamID == f.Acme.TeamID && grantID == "grant" && due.Recipients == 1, nil
+		}
+		f.Emails.ConsumeDueLimit = func(context.Context, *db.Tx, string, string, int, time.Time) error { return nil }
 		sends := teams.NewScopes(teams.EmailsSend)
 		scheduled := map[string]string{}
 		for name, by := range map[string]teams.Actor{

@@ -120,12 +120,18 @@ func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int,
 			return err
 		}
 		if e.LastEvent == Scheduled {
+			if err := s.consumeDueLimit(ctx, tx, e); err != nil {
+				return err
+			}
 			if err := s.Quotas.Count(ctx, tx, e.TeamID, n); err != nil {
 				return err
 			}
 		}
 		return do(tx)
 	})
+	if errors.Is(err, errAppLimit) {
+		return s.fail(ctx, j, e, reasonAppLimit)
+	}
 	if !quotas.Exceeded(err) {
 		return err
 	}
@@ -175,12 +181,8 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	if e.LastEvent != Scheduled {
 		return "", nil // the email was not scheduled, so it was checked just now when it was accepted
 	}
-	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
-	if err != nil {
-		return "", fmt.Errorf("look up who scheduled email %s: %w", e.ID, err)
-	}
-	if !active {
-		return "invalid_api_key", nil
+	if reason, err = s.actorObstacle(ctx, e); err != nil || reason != "" {
+		return reason, err
 	}
 	if team.Suspended {
 		return "account_suspended", nil

@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -58,6 +59,12 @@ type Deps struct {
 	// returns a fault if a limit is exceeded. The slice recipients holds the number of addresses in each email.
 	// ConsumeLimit is called only for actors with limits.
 	ConsumeLimit func(ctx context.Context, tx *db.Tx, by teams.Actor, recipients []int) error
+	// ConsumeDueLimit counts the n recipients of a scheduled email that is due against the daily limit of the grant that
+	// scheduled it, unless they were counted when the email was accepted. ConsumeDueLimit returns a fault if the limit is
+	// exceeded.
+	ConsumeDueLimit func(ctx context.Context, tx *db.Tx, teamID, grantID string, n int, accepted time.Time) error
+	// IsApproved reports whether a person approved an email before it was accepted.
+	IsApproved func(ctx context.Context, teamID, emailID string) (bool, error)
 	// For each email, CheckLimit returns the fault that ConsumeLimit would return, or nil. For this purpose, emails
 	// earlier in the list count as accepted. CheckLimit stores nothing.
 	CheckLimit func(ctx context.Context, by teams.Actor, recipients []int) ([]error, error)

@@ -145,6 +145,11 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Templ
 	return listTemplates(ctx, s.d.Reader, teamID, p)
 }
 
+// Unpublished returns up to limit templates of a team whose newest version is not published, newest first.
+func (s *Service) Unpublished(ctx context.Context, teamID string, limit int) ([]Template, error) {
+	return listUnpublished(ctx, s.d.Reader, teamID, limit)
+}
+
 // errChanged is returned if another transaction has changed the template since it was read.
 var errChanged = errors.New("the template was changed since it was read")
 
@@ -276,7 +281,21 @@ func sameText(a, b *string) bool { return a == b || a != nil && b != nil && *a =
 
 // Publish publishes the newest version. If the newest version is already published, Publish changes nothing.
 func (s *Service) Publish(ctx context.Context, teamID, idOrAlias string) (Template, error) {
+	return s.publish(ctx, teamID, idOrAlias, "")
+}
+
+// PublishVersion publishes a version that a person has read. If it is no longer the newest version, PublishVersion
+// returns a Locked fault.
+func (s *Service) PublishVersion(ctx context.Context, teamID, templateID, versionID string) (Template, error) {
+	return s.publish(ctx, teamID, templateID, versionID)
+}
+
+// publish publishes the newest version. Unless versionID is "", it must be the id of the newest version.
+func (s *Service) publish(ctx context.Context, teamID, idOrAlias, versionID string) (Template, error) {
 	return s.change(ctx, teamID, idOrAlias, func(t *Template, v *Version) (func(*db.Tx, *Template) error, error) {
+		if versionID != "" && v.ID != versionID {
+			return nil, fault.New(fault.Locked, "", "The template was changed after you opened it. Read the new version.")
+		}
 		if !t.HasUnpublished() {
 			return nil, nil
 		}

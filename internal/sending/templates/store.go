@@ -214,6 +214,17 @@ func listTemplates(ctx context.Context, r db.Reader, teamID string, p page.Page)
 	})
 }
 
+// listUnpublished returns templates whose newest version is not published.
+func listUnpublished(ctx context.Context, r db.Reader, teamID string, limit int) ([]Template, error) {
+	rows, err := r.Query(ctx, `SELECT `+templateColumns+` FROM templates t WHERE t.team_id = $1 AND NOT t.deleted
+		AND t.current_id <> t.published_id ORDER BY t.id DESC LIMIT $2`, teamID, limit)
+	return db.Collect(rows, err, func(r db.Row) (Template, error) {
+		var row templateRow
+		err := r.Scan(row.dest()...)
+		return row.template(), err
+	})
+}
+
 // listVersions returns versions without their variables and content.
 func listVersions(ctx context.Context, r db.Reader, teamID, templateID string, p page.Page) ([]Version, bool, error) {
 	return page.Query(ctx, r, page.Select{Text: `SELECT ` + versionItemColumns + ` FROM template_versions v

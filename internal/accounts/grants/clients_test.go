@@ -2,6 +2,7 @@ package grants_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -92,6 +93,43 @@ func TestRegistrationFlood(t *testing.T) {
 			$1, 0 FROM (SELECT * FROM oauth_clients ORDER BY id LIMIT 1) c, (WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL
 			SELECT n + 1 FROM numbers WHERE n < 500) SELECT n FROM numbers) x`, time.Now().UnixMicro())
 		wantCode(t, from("192.0.2.2"), grants.TooManyRequests)
+	})
+}
+
+// No network uses up the registrations of all others: networks of each size have a limit below the limit of all
+// addresses.
+func TestRegistrationsOfNetworks(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		from := func(address string) error {
+			_, err := f.Register(t.Context(), grants.NewClient{Name: "x", RedirectURIs: []string{redirect},
+				Address: address})
+			return err
+		}
+		// fill registers clients with different addresses until the limit of their network refuses one.
+		fill := func(address func(i int) string, want int) {
+			t.Helper()
+			for i := range want {
+				if err := from(address(i)); err != nil {
+					t.Fatalf("%s, client %d: %v", address(i), i, err)
+				}
+			}
+			wantCode(t, from(address(want)), grants.TooManyRequests)
+		}
+		fill(func(i int) string { return fmt.Sprintf("2001:db8:0:%x::1", i/10) }, 60) // a /56
+		f.Must(from("2001:db8:0:100::1"))                                             // in the same /48
+		f.exec(`DELETE FROM oauth_clients WHERE address <> ''`)
+		fill(func(i int) string { return fmt.Sprintf("2001:db8:0:%x::1", i*0x80) }, 200) // a /48
+		f.Must(from("2001:db8:1::1"))                                                    // in the same /32
+		f.exec(`DELETE FROM oauth_clients WHERE address <> ''`)
+		fill(func(i int) string { return fmt.Sprintf("2001:db8:%x::1", i) }, 350) // a /32
+		f.Must(from("2001:db9::1"))
+		f.exec(`DELETE FROM oauth_clients WHERE address <> ''`)
+		fill(func(i int) string { return fmt.Sprintf("192.0.2.%d", i/4) }, 60) // a /24
+		f.Must(from("198.51.100.1"))
+
+		// Clients that people use do not count toward the limits of networks.
+		f.exec(`UPDATE oauth_clients SET used_at = created_at WHERE address LIKE '192.0.2.%'`)
+		f.Must(from("192.0.2.200"))
 	})
 }
 

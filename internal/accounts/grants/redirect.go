@@ -8,12 +8,40 @@ import (
 
 const uriMax = 2048 // maximum length of a client's redirect URIs and other URIs, in characters
 
-// refusedSchemes are URI schemes that are not allowed in redirect URIs. A browser would open URIs with some of these
-// schemes as a document or a local file. URIs with other refused schemes would not lead back to the app but, for
-// example, make a phone call.
-var refusedSchemes = []string{"file", "ftp", "data", "javascript", "blob", "about", "vbscript", "filesystem",
-	"view-source", "mailto", "tel", "sms", "ws", "wss", "intent", "android-app", "itms-services", "ms-appinstaller",
-	"ms-msdt", "search-ms", "shell", "chrome", "resource", "jar", "feed", "callto", "facetime", "sip", "sips"}
+// refusedSchemes are URI schemes that are not allowed in redirect URIs, in addition to those with a prefix in
+// refusedPrefixes. Operating systems or browsers handle these schemes themselves: they open a document or a web page, or
+// start a call, an installation or a search. A redirect to such a scheme does not lead back to the app.
+var refusedSchemes = strings.Fields(`
+	about blob chrome chrome-extension chrome-search data devtools edge feed file filesystem ftp ftps gopher jar
+	javascript livescript moz-extension mocha nntp news resource view-source vbscript vivaldi brave opera firefox
+	safari-extension safari-web-extension wyciwyg microsoft-edge microsoft-edge-holographic googlechrome googlechromes
+	firefox-focus brave-browser x-safari-http x-safari-https x-web-search x-google-search ws wss
+	mailto tel telprompt sms smsto mms mmsto callto facetime facetime-audio facetime-group imessage sip sips skype xmpp
+	im irc ircs geo maps map market
+	intent android-app itms itms-apps itms-appss itms-beta itms-books itms-bookss itms-services itmss macappstore
+	macappstores apt snap appstream flatpak
+	search search-ms shell ldap ldaps smb cifs nfs afp sftp ssh telnet rlogin rdp vnc webdav webdavs
+	dav davs x-apple.systempreferences x-apple-reminderkit x-help-action x-man-page applescript help hcp
+	res mk mhtml its onenote tbauth bingmaps bingnews bingweather calculator outlookcal outlookmail
+	windowsdefender xbox read odopen prefs app-settings shortcuts workflow
+	calshow message feeds podcast pcast videos music webcal webcals vcard vnd.ms.radio cid mid
+	`)
+
+// refusedPrefixes are prefixes of refused schemes. Windows and Office handle the schemes that begin with "ms-".
+var refusedPrefixes = []string{"ms-", "web+", "x-apple", "com.apple."}
+
+// isRefusedScheme reports whether a redirect URI must not have the scheme.
+func isRefusedScheme(scheme string) bool {
+	return slices.Contains(refusedSchemes, scheme) ||
+		slices.ContainsFunc(refusedPrefixes, func(prefix string) bool { return strings.HasPrefix(scheme, prefix) })
+}
+
+// IsPrivate reports whether a redirect URI has a private scheme (RFC 8252 section 7.1). No program is known to own the
+// scheme, so a browser must not follow such a redirect URI without a click.
+func IsPrivate(uri string) bool {
+	u, err := url.Parse(uri)
+	return err != nil || u.Scheme != "https" && u.Scheme != "http"
+}
 
 // loopbacks are the host names and addresses of the user's own machine. Apps on the user's machine do not know their
 // port in advance, so loopback redirect URIs may have any port (RFC 8252 section 7.3).
@@ -32,7 +60,7 @@ func checkRedirect(uri string) (problem string) {
 		return "must not have a fragment"
 	case u.User != nil:
 		return "must not have a user name"
-	case slices.Contains(refusedSchemes, u.Scheme):
+	case isRefusedScheme(u.Scheme):
 		return "must not have the scheme " + u.Scheme
 	case u.Scheme == "https" && u.Hostname() == "":
 		return "must have a host"

@@ -34,6 +34,32 @@ func TestCheckRedirect(t *testing.T) {
 	}
 }
 
+// Schemes that operating systems or browsers handle themselves are refused. Private schemes of apps are allowed.
+func TestRefusedSchemes(t *testing.T) {
+	t.Parallel()
+	for _, scheme := range append(strings.Fields(`microsoft-edge search search-ms ms-settings ms-word ms-excel ms-msdt
+		ms-officecmd ms-appinstaller ms-windows-store ms-new-one mailto tel sms ldap ldaps smb intent android-app
+		itms-apps itms-services market facetime sip ssh telnet rdp view-source chrome chrome-extension webcal
+		web+anything x-apple.systempreferences shell data javascript`), refusedSchemes...) {
+		for _, uri := range []string{scheme + ":x", scheme + "://a.example/cb", strings.ToUpper(scheme) + ":/cb"} {
+			if checkRedirect(uri) == "" {
+				t.Errorf("%s is allowed", uri)
+			}
+		}
+	}
+	for _, scheme := range strings.Fields(`cursor vscode vscode-insiders windsurf zed claude com.example.app
+		msteams-agent searching mailtool x-agent`) {
+		if problem := checkRedirect(scheme + "://callback"); problem != "" || !IsPrivate(scheme+"://callback") {
+			t.Errorf("%s: %q", scheme, problem)
+		}
+	}
+	for _, uri := range []string{"https://a.example/cb", "http://127.0.0.1/cb"} {
+		if IsPrivate(uri) {
+			t.Errorf("%s is private", uri)
+		}
+	}
+}
+
 func TestRedirects(t *testing.T) {
 	t.Parallel()
 	c := Client{RedirectURIs: []string{"https://a.example/cb", "http://127.0.0.1:80/cb?x=1", "http://[::1]/cb",

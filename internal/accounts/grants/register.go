@@ -35,8 +35,9 @@ type NewClient struct {
 	Address       string // IP address of the client that sends the request
 }
 
-// Register registers a client. Each address may register 20 clients an hour. All addresses together may register 500
-// clients an hour that have not been used yet. Both registration limits apply across all nodes. If a limit is reached,
+// Register registers a client. Each address may register 20 clients an hour, and networks have higher limits
+// (networkLimits). All addresses together may register 500 clients an hour that have not been used yet. All registration
+// limits apply across all nodes. If a limit is reached,
 // Register returns a TooManyRequests error. The audit log records a client only at its first consent, so that
 // unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
@@ -65,18 +66,61 @@ func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	return c, err
 }
 
-// mayRegister returns an error if an hourly registration limit has been reached.
+// networkLimits are the maximum numbers of registrations within registerTime from networks with a prefix of the given
+// length. Even the largest network may use only part of registeredAll. IPv6 subscribers often get a /56 or a /48, and
+// providers a /32.
+var networkLimits = map[bool][]struct{ bits, most int }{
+	true:  {{24, 60}, {16, 200}, {8, 350}},                        // IPv4
+	false: {{64, registeredHour}, {56, 60}, {48, 200}, {32, 350}}, // IPv6
+}
+
+// mayRegister returns an error if an hourly registration limit has been reached. The limit of a single address counts
+// all clients; the limits of larger networks count only clients that have not been used yet, as registeredAll does.
 func (s *Service) mayRegister(ctx context.Context, r db.Reader, address string, now time.Time) error {
-	own, all, err := countRecent(ctx, r, address, now.Add(-registerTime))
+	own, unused, err := recentClients(ctx, r, address, now.Add(-registerTime), registeredAll)
 	if err != nil {
 		return fmt.Errorf("count registrations: %w", err)
 	}
-	if own >= registeredHour || all >= registeredAll {
+	if own >= registeredHour || len(unused) >= registeredAll || overNetworkLimit(address, unused) {
 		return refuse(TooManyRequests,
 			"Too many clients were registered from this address within an hour. Register once "+
 				"and keep the client_id.")
 	}
 	return nil
+}
+
+// overNetworkLimit reports whether a network to which the address belongs has registered as many clients as it may. The
+// list others contains an address for each recently registered client.
+func overNetworkLimit(address string, others []string) bool {
+	own, ok := prefixOf(address)
+	if !ok {
+		return false // clients without a known address share one limit
+	}
+	for _, l := range networkLimits[own.Addr().Is4()] {
+		network, err := own.Addr().Prefix(l.bits)
+		if err != nil {
+			continue
+		}
+		n := 0
+		for _, other := range others {
+			if p, ok := prefixOf(other); ok && network.Contains(p.Addr()) {
+				n++
+			}
+		}
+		if n >= l.most {
+			return true
+		}
+	}
+	return false
+}
+
+// prefixOf parses a result of [Network].
+func prefixOf(network string) (netip.Prefix, bool) {
+	if a, err := netip.ParseAddr(network); err == nil {
+		return netip.PrefixFrom(a, a.BitLen()), true
+	}
+	p, err := netip.ParsePrefix(network)
+	return p, err == nil
 }
 
 // check validates the fields of a new client and returns the client.

@@ -237,14 +237,22 @@ func insertClient(ctx context.Context, tx *db.Tx, c *Client, address string) {
 		c.Scopes.String(), c.URI, c.LogoURI, address, c.CreatedAt.UnixMicro())
 }
 
-// countRecent returns two counts for the period since the given time: the clients registered from one address, and all
-// unused clients. Both counts of clients are small, because the registration limits bound them.
-func countRecent(ctx context.Context, r db.Reader, address string, since time.Time) (own, all int, err error) {
-	err = r.QueryRow(ctx, `SELECT
-		(SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2),
-		(SELECT COUNT(*) FROM oauth_clients WHERE used_at = 0 AND created_at > $2)`, address, since.UnixMicro()).
-		Scan(&own, &all)
-	return own, all, err
+// recentClients returns the number of clients that were registered from one address since the given time, and the
+// addresses of up to limit unused clients that were registered since then. The registration limits bound both.
+func recentClients(ctx context.Context, r db.Reader, address string, since time.Time, limit int) (own int,
+	unused []string, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM oauth_clients WHERE address = $1 AND address <> '' AND created_at > $2`,
+		address, since.UnixMicro()).Scan(&own)
+	if err != nil {
+		return 0, nil, err
+	}
+	rows, err := r.Query(ctx, `SELECT address FROM oauth_clients WHERE used_at = 0 AND created_at > $1
+		ORDER BY created_at, id LIMIT $2`, since.UnixMicro(), limit)
+	unused, err = db.Collect(rows, err, func(r db.Row) (one string, err error) {
+		err = r.Scan(&one)
+		return one, err
+	})
+	return own, unused, err
 }
 
 // markUsed marks a client as used at its first consent, and returns the IP address from which it was registered. If the

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	"errors"
+	"html/template"
 	"net/http"
 	"net/url"
 	"slices"
@@ -175,8 +176,27 @@ func (s *Server) refused(w http.ResponseWriter, r *http.Request, q *request, err
 	return s.Site.Show(w, r, http.StatusBadRequest, refusedPage, view)
 }
 
-// answer redirects the browser to the client's redirect URI with an authorization response.
+// answer redirects the browser to the client's redirect URI with an authorization response. If the redirect URI has a
+// private scheme, answer shows a page with a link instead, because nothing proves which program opens such links.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, q *request, pairs ...string) error {
+	if grants.IsPrivate(q.RedirectURI) {
+		scheme, _, _ := strings.Cut(q.RedirectURI, ":")
+		view := openView{Client: q.Client.Name, Scheme: scheme, URI: template.URL(answerURI(q, pairs...)),
+			Unverified: q.Client.Registered}
+		status := http.StatusOK
+		for i := 0; i+1 < len(pairs); i += 2 {
+			switch pairs[i] {
+			case "error":
+				view.Refused = true
+				if pairs[i+1] != string(grants.AccessDenied) {
+					status = http.StatusBadRequest
+				}
+			case "error_description":
+				view.Text = pairs[i+1]
+			}
+		}
+		return s.Site.Show(w, r, status, openPage, view)
+	}
 	w.Header().Set("Location", answerURI(q, pairs...))
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	status := http.StatusFound

@@ -2,6 +2,7 @@ package oauth
 
 import (
 	_ "embed"
+	"html/template"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/members"
@@ -14,6 +15,7 @@ var (
 	consentHTML string
 	consentPage = web.Page(consentHTML)
 	refusedPage = web.Page(refusedHTML)
+	openPage    = web.Page(openHTML)
 )
 
 const refusedHTML = `{{define "title"}}This request cannot be granted{{end}}
@@ -23,6 +25,23 @@ const refusedHTML = `{{define "title"}}This request cannot be granted{{end}}
 <p class="problem">{{.Text}}</p>
 {{- with .Back}}<p><a href="{{.}}" rel="noreferrer">Go back to {{$.Host}}</a></p>{{end}}
 </div>{{end}}`
+
+// openHTML is the page from which a person returns to a client whose redirect URI has a private scheme.
+const openHTML = `{{define "title"}}Return to {{.Client}}{{end}}
+{{define "main"}}<div class="narrow">
+<h1>{{if .Refused}}This request was not granted{{else}}{{.Client}} may act for the team{{end}}</h1>
+{{- with .Text}}<p class="problem">{{.}}</p>{{end}}
+<p>To return to <strong>{{.Client}}</strong>, open this link. This computer opens it with the program that handles links
+with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you came from that program.{{end}}</p>
+<p><a href="{{.URI}}" rel="noreferrer">Open {{.Client}} with {{.Scheme}}:</a></p>
+</div>{{end}}`
+
+// openView is the content of openHTML.
+type openView struct {
+	Client, Scheme, Text string
+	URI                  template.URL // the redirect URI with the response; its scheme has been checked at registration
+	Refused, Unverified  bool
+}
 
 type refusedView struct{ Client, Text, Host, Back string }
 

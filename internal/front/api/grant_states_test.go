@@ -47,7 +47,8 @@ var (
 	neverByApps = map[string]bool{"POST /approvals/{approval_id}/approve": true,
 		"POST /approvals/{approval_id}/reject": true, "PATCH /oauth/grants/{oauth_grant_id}": true}
 	notWithLimits = map[string]bool{"POST /broadcasts/{broadcast_id}/test": true,
-		"POST /broadcasts/{broadcast_id}/resume": true, "POST /broadcasts/{broadcast_id}/winner": true}
+		"POST /broadcasts/{broadcast_id}/resume": true, "POST /broadcasts/{broadcast_id}/winner": true,
+		"POST /templates/{template}/publish": true}
 )
 
 // effective returns the scopes that a grant must have, given what the client asked for and the role of the user who

@@ -57,6 +57,7 @@ var leftHints = map[erasure.Left]string{
 	erasure.LeftSoon:  ": run this again in a few minutes",
 	erasure.LeftLater: ": cancel them, or run this again afterwards",
 	erasure.LeftKept:  ": --suppressions deletes them too",
+	// The kind of rows with LeftAlways says why they are left.
 }
 
 func eraseAddress(flags *flag.FlagSet) action {

@@ -11,7 +11,6 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
-	"github.com/postrider/postrider/internal/sending/approvals"
 )
 
 // authorize calls all OAuth operations.
@@ -114,7 +113,11 @@ func (d *driver) approve(grantID, token string) {
 	d.do("POST", "/approvals/"+rejected+"/reject", `{"reason":"No."}`)
 	address, err := erasure.Parse("c@reader.example")
 	if err == nil {
-		_, err = approvals.EraseAddress(ctx, d.DB, address, erasure.Scope{Teams: []string{d.team}})
+		for _, x := range d.AddressErasers() {
+			if _, err := x.Erase(ctx, address, erasure.Scope{Teams: []string{d.team}}); err != nil {
+				d.t.Errorf("%s: %v", x.Name, err)
+			}
+		}
 	}
 	if err == nil {
 		err = d.Approvals.Sweep(ctx)

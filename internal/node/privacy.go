@@ -8,13 +8,17 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/audience/imports"
+	"github.com/postrider/postrider/internal/audience/segments"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/outbound/privacy"
 	"github.com/postrider/postrider/internal/outbound/requestlog"
 	"github.com/postrider/postrider/internal/outbound/webhooks"
+	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/suppressions"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // AddressErasers returns a function that erases an address for each package that stores addresses. Contacts are erased
@@ -32,6 +36,10 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 		{Name: "request log", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return requestlog.EraseAddress(ctx, n.DB, a, s)
 		}},
+		{Name: "audit log", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
+			return audit.EraseAddress(ctx, n.DB, a, s)
+		}},
+		{Name: "names", Erase: n.eraseFromNames},
 		{Name: "broadcasts", Erase: func(ctx context.Context, a erasure.Address, s erasure.Scope) (erasure.Report, error) {
 			return broadcasts.EraseAddress(ctx, n.DB, a, s)
 		}},
@@ -49,6 +57,20 @@ func (n *Node) AddressErasers() []erasure.Eraser {
 			return suppressions.EraseAddress(ctx, n.DB, a, s)
 		}},
 	}
+}
+
+// eraseFromNames replaces an address in names that members of the teams gave to resources.
+func (n *Node) eraseFromNames(ctx context.Context, a erasure.Address, s erasure.Scope) (found erasure.Report,
+	err error) {
+	for _, t := range []erasure.Texts{broadcasts.ErasableTexts, automations.ErasableTexts, segments.ErasableTexts,
+		templates.ErasableTexts, imports.ErasableTexts} {
+		some, err := t.Erase(ctx, n.DB, a, s)
+		found.Merge(some)
+		if err != nil {
+			return found, err
+		}
+	}
+	return found, nil
 }
 
 // receivedFrom returns the emails that a team has received from an address, for exports of personal data.

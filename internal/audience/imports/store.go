@@ -9,6 +9,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -247,3 +248,7 @@ func scanText(r db.Row) (text string, err error) {
 	err = r.Scan(&text)
 	return text, err
 }
+
+// ErasableTexts are the texts of imports in which an erasure replaces an address.
+var ErasableTexts = erasure.Texts{Kind: "names of imported files in which it was replaced", Table: "contact_imports",
+	Columns: []string{"filename"}}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -213,3 +214,7 @@ func scanID(r db.Row) (id string, err error) {
 	err = r.Scan(&id)
 	return id, err
 }
+
+// ErasableTexts are the texts of segments in which an erasure replaces an address.
+var ErasableTexts = erasure.Texts{Kind: "names of segments in which it was replaced", Table: "segments",
+	Columns: []string{"name"}}

@@ -263,3 +263,7 @@ func replaceInStep(ctx context.Context, tx *db.Tx, teamID string, n *stepWithAdd
 		AND team_id = $3 AND output = $6 AND message = $7`, n.run, n.position, teamID, a.Replace(n.output),
 		a.Replace(n.message), n.output, n.message)
 }
+
+// ErasableTexts are the texts of automations in which an erasure replaces an address.
+var ErasableTexts = erasure.Texts{Kind: "names of automations in which it was replaced", Table: "automations",
+	Columns: []string{"name"}}

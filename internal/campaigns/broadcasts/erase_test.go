@@ -21,15 +21,16 @@ func TestErasing(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		id := s.entered(700)
 		s.Happen(events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[1], BroadcastID: id, Type: events.EmailClicked,
-			Data: &events.Click{Link: "https://acme.example/"}})
+			Data: &events.Click{Link: "https://acme.example/?to=R1%40reader.example"}})
+		s.mustCount(1, `SELECT COUNT(*) FROM broadcast_links WHERE url LIKE '%reader.example'`)
 		a, err := erasure.Parse("R1@reader.example")
 		s.Must(err)
 		for _, c := range []struct {
 			scope       erasure.Scope
 			found, left int
 		}{{erasure.Scope{Teams: []string{s.Other.TeamID}}, 0, 1},
-			{erasure.Scope{Teams: []string{s.Acme.TeamID}, DryRun: true}, 1, 1},
-			{erasure.Scope{Teams: []string{s.Acme.TeamID}}, 1, 0}} {
+			{erasure.Scope{Teams: []string{s.Acme.TeamID}, DryRun: true}, 2, 1},
+			{erasure.Scope{Teams: []string{s.Acme.TeamID}}, 2, 0}} {
 			found, err := broadcasts.EraseAddress(t.Context(), s.DB, a, c.scope)
 			s.Must(err)
 			n := 0
@@ -40,6 +41,7 @@ func TestErasing(t *testing.T) {
 				t.Errorf("%+v: %d found, want %d", c.scope, n, c.found)
 			}
 			s.mustCount(c.left, `SELECT COUNT(*) FROM broadcast_recipients WHERE address = 'r1@reader.example'`)
+			s.mustCount(c.left, `SELECT COUNT(*) FROM broadcast_links WHERE url LIKE '%reader.example'`)
 		}
 		s.mustCount(0, `SELECT COUNT(*) FROM broadcast_clicks`)
 		s.mustCount(700, `SELECT COUNT(*) FROM broadcast_recipients`)

@@ -140,8 +140,75 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 				}
 			}
 		}
+		if err := eraseFromLinks(ctx, d, a, teamID, scope.DryRun, &found); err != nil {
+			return found, fmt.Errorf("erase an address from clicked links of team %s: %w", teamID, err)
+		}
 	}
 	return found, nil
+}
+
+// erasedLinks is the name of the counter of clicked links in the report that EraseAddress returns.
+const erasedLinks = "clicked links of broadcasts, in which it was replaced"
+
+// eraseFromLinks replaces an address in the URLs of a team's clicked links. The hash that identifies a link stays, so
+// that a later click counts for the same link and does not store the URL again.
+func eraseFromLinks(ctx context.Context, d *db.DB, a erasure.Address, teamID string, dry bool,
+	found *erasure.Report) error {
+	for after := ""; ; {
+		all, err := broadcastsAfter(ctx, d.Reader, teamID, after)
+		if err != nil || len(all) == 0 {
+			return err
+		}
+		for _, after = range all {
+			err := db.Walk(ctx, d.Reader, "broadcast_links WHERE broadcast_id = $1", "link", []any{after}, func(from,
+				upTo string) error {
+				some, err := linksWith(ctx, d.Reader, a, after, from, upTo)
+				if err != nil || len(some) == 0 {
+					return err
+				}
+				if found.Add(erasedLinks, len(some)); dry {
+					return nil
+				}
+				return d.Update(ctx, func(tx *db.Tx) error {
+					for _, l := range some {
+						tx.Queue(ctx, `UPDATE broadcast_links SET url = $4 WHERE broadcast_id = $1 AND link = $2 AND team_id = $3`,
+							after, l.hash, teamID, a.Replace(l.url))
+					}
+					return nil
+				})
+			})
+			if err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// broadcastsAfter returns the ids of a team's next broadcasts after the given id.
+func broadcastsAfter(ctx context.Context, r db.Reader, teamID, after string) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND id > $2 ORDER BY id LIMIT $3`, teamID,
+		after, eraseRows)
+	return db.Collect(rows, err, func(r db.Row) (id string, err error) {
+		err = r.Scan(&id)
+		return id, err
+	})
+}
+
+type clickedURL struct{ hash, url string }
+
+// linksWith returns a broadcast's clicked links that contain an address and whose hashes are in a range.
+func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID, after, upTo string) (
+	some []clickedURL, err error) {
+	rows, err := r.Query(ctx, `SELECT link, url FROM broadcast_links WHERE broadcast_id = $1 AND link > $2 AND link <= $3
+		AND LOWER(url) LIKE $4 ESCAPE '\' ORDER BY link`, broadcastID, after, upTo, a.Pattern())
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var l clickedURL
+		if err = r.Scan(&l.hash, &l.url); err == nil && a.In(l.url) {
+			some = append(some, l)
+		}
+		return none, err
+	})
+	return some, err
 }
 
 func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *BroadcastRecipient) {
@@ -150,3 +217,7 @@ func replaceAddress(ctx context.Context, tx *db.Tx, teamID string, one *Broadcas
 	tx.Queue(ctx, `UPDATE broadcast_recipients SET address = $3 WHERE broadcast_id = $1 AND contact_id = $2`,
 		one.BroadcastID, one.ContactID, erasure.Placeholder)
 }
+
+// ErasableTexts are the texts of broadcasts in which an erasure replaces an address.
+var ErasableTexts = erasure.Texts{Kind: "names of broadcasts in which it was replaced", Table: "broadcasts",
+	Columns: []string{"name"}}

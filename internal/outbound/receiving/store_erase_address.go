@@ -3,6 +3,7 @@ package receiving
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
@@ -16,6 +17,13 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		err := db.Walk(ctx, s.p.DB.Reader, "received_emails WHERE team_id = $1", "id", []any{teamID}, func(after,
 			upTo string) error {
 			some, err := receivedFrom(ctx, s.p.DB.Reader, a, teamID, after, upTo)
+			if err != nil {
+				return err
+			}
+			others, err := countOthersNaming(ctx, s.p.DB.Reader, a, teamID, after, upTo, some)
+			if others > 0 {
+				found.Leave("received emails from others LEFT: they are stored as they arrived", erasure.LeftAlways, others)
+			}
 			if err != nil {
 				return err
 			}
@@ -59,4 +67,23 @@ func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, a
 		return none, err
 	})
 	return from, err
+}
+
+// countOthersNaming counts a team's received emails with ids in a range whose fields contain an address, except for the
+// given emails, which are from the address. Only stored header fields are searched, and not the raw message.
+func countOthersNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string,
+	from []storedEmail) (n int, err error) {
+	rows, err := r.Query(ctx, `SELECT id, subject, recipients, received_for, files FROM received_emails WHERE team_id = $1
+		AND id > $2 AND id <= $3 AND (LOWER(subject) LIKE $4 ESCAPE '\' OR LOWER(recipients) LIKE $4 ESCAPE '\'
+		OR LOWER(received_for) LIKE $4 ESCAPE '\' OR LOWER(files) LIKE $4 ESCAPE '\')`, teamID, after, upTo, a.Pattern())
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var id, subject, recipients, receivedFor, files string
+		err = r.Scan(&id, &subject, &recipients, &receivedFor, &files)
+		if err == nil && (a.In(subject) || a.In(recipients) || a.In(receivedFor) || a.In(files)) &&
+			!slices.ContainsFunc(from, func(e storedEmail) bool { return e.id == id }) {
+			n++
+		}
+		return none, err
+	})
+	return n, err
 }

@@ -21,7 +21,7 @@
 //
 // # Out of scope
 //
-// Package erasure itself does not read or change rows.
+// Package erasure itself changes only the rows that [Texts] describes.
 package erasure
 
 import (
@@ -77,13 +77,20 @@ func (a Address) Like() string { return like(a.key) }
 // Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every string that contains the
 // address and may match other strings, so callers check the result with [Address.In].
 func (a Address) Pattern() string {
+	// Characters that URLs encode, such as @, may be stored in either form.
+	encodable := func(r rune) rune {
+		if r < utf8.RuneSelf && !alphanumeric(r) && !strings.ContainsRune("-._~", r) {
+			return '"'
+		}
+		return r
+	}
 	labels := strings.Split(a.domains[0], ".")
 	for i, label := range labels {
 		if labels[i] = like(label); strings.HasPrefix(label, "xn--") {
 			labels[i] = "%" // wildcard, because stored strings may contain the domain label in Unicode
 		}
 	}
-	return "%" + like(a.local) + "@" + strings.Join(labels, ".") + "%"
+	return "%" + like(strings.Map(encodable, a.local)) + "%" + strings.Join(labels, ".") + "%"
 }
 
 func like(text string) string {
@@ -125,7 +132,8 @@ func (a Address) Spellings(all []string) []string {
 }
 
 // In reports whether a text contains the address as a whole, not as part of a longer address. The text given to In may
-// be JSON with escapes.
+// be JSON with escapes, or contain percent-encoded URLs. An address before a file extension such as .csv counts as a
+// whole address.
 func (a Address) In(text string) bool {
 	_, _, found := a.next(text, 0)
 	return found
@@ -156,21 +164,53 @@ func (a Address) Replace(text string) string {
 // that contain the address are skipped.
 func (a Address) next(text string, from int) (start, end int, found bool) {
 	for at := from; ; at++ {
-		i := strings.IndexByte(text[at:], '@')
+		i := strings.IndexAny(text[at:], `@%\`)
 		if i < 0 {
 			return 0, 0, false
 		}
 		at += i
-		start, found = cutLocal(text[from:at], a.local)
-		if start += from; !found || continues(text[:start]) {
+		r, size := firstOf(text[at:])
+		if r != '@' || text[at] == '\\' && !begins(text, at) {
 			continue
 		}
+		if start, found = cutLocal(text[from:at], a.local); !found {
+			continue
+		}
+		start += from
 		for _, domain := range a.domains {
-			if end, found = cutDomain(text[at+1:], domain); found && !goesOn(text[at+1+end:]) {
-				return start, at + 1 + end, true
+			end, found := cutDomain(text[at+size:], domain)
+			if end += at + size; found && isWhole(text[:start], text[end:]) {
+				return start, end, true
 			}
 		}
 	}
+}
+
+// isWhole reports whether a match between two texts is a whole address and not part of a longer one. In the name of a
+// file, an address may follow a separator, as in contacts-someone@example.com.csv.
+func isWhole(before, after string) bool {
+	if isExtension(after) {
+		r, size := lastOf(before)
+		return size == 0 || !alphanumeric(r)
+	}
+	return !continues(before) && !goesOn(after)
+}
+
+// fileExtensions are extensions of files whose names may contain an address. None of them is a top-level domain.
+var fileExtensions = []string{"csv", "tsv", "txt", "json", "jsonl", "ndjson", "xml", "html", "htm", "xls", "xlsx", "pdf",
+	"doc", "docx", "odt", "ods", "eml", "msg", "mbox", "vcf", "ics", "log", "gz", "tgz", "png", "jpg", "jpeg", "gif"}
+
+// isExtension reports whether a text starts with one or more file extensions that end the name of a file.
+func isExtension(text string) bool {
+	rest, ok := strings.CutPrefix(text, ".")
+	if !ok {
+		return false
+	}
+	n := 0
+	for n < len(rest) && rest[n] < utf8.RuneSelf && alphanumeric(rune(rest[n])) {
+		n++
+	}
+	return slices.Contains(fileExtensions, strings.ToLower(rest[:n])) && (isExtension(rest[n:]) || !goesOn(rest[n:]))
 }
 
 // cutLocal looks for a local part at the end of the text and returns the offset at which the local part begins.
@@ -251,6 +291,8 @@ const (
 	LeftSoon  Left = "soon"  // the rows can be erased in a few minutes
 	LeftLater Left = "later" // the rows can be erased once pending work has ended
 	LeftKept  Left = "kept"  // the rows can be erased with another [Scope]
+	// LeftAlways means that an erasure never changes the rows. The kind in the report says why.
+	LeftAlways Left = "always"
 )
 
 // Report counts the erased rows by kind. The kinds in a Report are in the order in which they were first added.

@@ -36,6 +36,22 @@ func TestReplace(t *testing.T) {
 		`"\u004Ao.doe@example.com"`:              `"` + p + `"`,
 		`"\u0078jo.doe@example.com"`:             `"\u0078jo.doe@example.com"`,
 		`"\\njo.doe@example.com"`:                `"\\njo.doe@example.com"`,
+
+		// percent-encoding (RFC 3986 section 2.1)
+		"https://a.example/?to=Jo.Doe%40example.com&x": "https://a.example/?to=" + p + "&x",
+		"?q=to%3Djo%2Edoe%40example.com%26x":           "?q=to%3D" + p + "%26x",
+		"?to=%6ao.doe%40ex%61mple.com":                 "?to=" + p,
+		"?to=a%2Bjo.doe%40example.com":                 "?to=a%2Bjo.doe%40example.com",
+		"?to=jo.doe%40example.com%2Eau":                "?to=jo.doe%40example.com%2Eau",
+		"?to=jo.doe%40example.com%C3%BC":               "?to=jo.doe%40example.com%C3%BC",
+
+		// file names
+		"jo.doe@example.com.csv":                   p + ".csv",
+		"contacts-jo.doe@example.com.csv":          "contacts-" + p + ".csv",
+		`"filename":"2026_Jo.Doe@example.com.TXT"`: `"filename":"2026_` + p + `.TXT"`,
+		"xjo.doe@example.com.csv":                  "xjo.doe@example.com.csv",
+		"jo.doe@example.com.csv.au":                "jo.doe@example.com.csv.au",
+		"jo.doe@example.com.csvx":                  "jo.doe@example.com.csvx",
 	} {
 		if got := a.Replace(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
@@ -51,7 +67,7 @@ func TestReplace(t *testing.T) {
 		}
 	}
 	u, err := Parse("a_b%c@x.example")
-	if err != nil || u.Pattern() != `%a\_b\%c@x.example%` || u.Like() != `a\_b\%c@x.example` {
+	if err != nil || u.Pattern() != `%a\_b%c%x.example%` || u.Like() != `a\_b\%c@x.example` {
 		t.Errorf("the patterns are %q and %q, %v", u.Pattern(), u.Like(), err)
 	}
 	_, err = Parse("nobody")
@@ -67,7 +83,7 @@ func TestUnicode(t *testing.T) {
 	if err != nil || a.Key() != "äö.ilga𐐨@xn--mnchen-3ya.example" {
 		t.Fatalf("%q, %v", a.Key(), err)
 	}
-	if a.Pattern() != "%%%._lga%@%.example%" || a.Like() != "%%._lga%@xn--mnchen-3ya.example" {
+	if a.Pattern() != "%%%._lga%%%.example%" || a.Like() != "%%._lga%@xn--mnchen-3ya.example" {
 		t.Errorf("the patterns are %q and %q", a.Pattern(), a.Like())
 	}
 	const p = Placeholder
@@ -80,6 +96,12 @@ func TestUnicode(t *testing.T) {
 	} {
 		if got := a.Replace(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
+		}
+	}
+	for _, text := range []string{"%C3%A4%C3%96.ilga%F0%90%90%80%40m%C3%BCnchen.example",
+		"%c3%a4ö.ilga𐐨%40xn--mnchen-3ya.example"} {
+		if got := a.Replace("?to=" + text + "&x"); got != "?to="+p+"&x" {
+			t.Errorf("%q became %q", text, got)
 		}
 	}
 	got := a.Spellings([]string{"ÄÖ.ilga𐐀@münchen.example", a.Key(), "ao.ilga𐐨@münchen.example", a.Key()})

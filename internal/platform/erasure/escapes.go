@@ -9,9 +9,15 @@ import (
 
 const unicodeEscape = len(`\u0000`)
 
+// percentEscape is the length of a percent-encoded byte, such as %40 (RFC 3986 section 2.1).
+const percentEscape = len("%00")
+
 // firstOf returns the first character of a string and the character's length in bytes, or 0 for an empty string. A JSON
-// escape (RFC 8259 section 7) is decoded.
+// escape (RFC 8259 section 7) and a percent-encoded character are decoded.
 func firstOf(text string) (r rune, size int) {
+	if r, size := firstPercent(text); size > 0 {
+		return r, size
+	}
 	if !strings.HasPrefix(text, `\`) {
 		return utf8.DecodeRuneInString(text)
 	}
@@ -47,7 +53,46 @@ func lastOf(text string) (r rune, size int) {
 			return r, 2
 		}
 	}
+	if r, size := lastPercent(text); size > 0 {
+		return r, size
+	}
 	return utf8.DecodeLastRuneInString(text)
+}
+
+// firstPercent decodes the percent-encoded character at the start of a text. If there is none, the size is 0.
+func firstPercent(text string) (r rune, size int) {
+	var encoded []byte
+	for len(encoded) < utf8.UTFMax {
+		b, ok := percent(text[size:])
+		if !ok {
+			break
+		}
+		encoded, size = append(encoded, b), size+percentEscape
+		if r, n := utf8.DecodeRune(encoded); n == len(encoded) && (r != utf8.RuneError || n > 1) {
+			return r, size
+		}
+	}
+	return 0, 0
+}
+
+// lastPercent is like firstPercent, but decodes the character at the end of the text.
+func lastPercent(text string) (r rune, size int) {
+	for n := 1; n <= utf8.UTFMax && n*percentEscape <= len(text); n++ {
+		tail := text[len(text)-n*percentEscape:]
+		if r, size := firstPercent(tail); size == len(tail) {
+			return r, size
+		}
+	}
+	return 0, 0
+}
+
+// percent decodes the percent-encoded byte at the start of a text.
+func percent(text string) (b byte, ok bool) {
+	if len(text) < percentEscape || text[0] != '%' {
+		return 0, false
+	}
+	n, err := strconv.ParseUint(text[1:percentEscape], 16, 8)
+	return byte(n), err == nil
 }
 
 // short maps the letter of each two-character JSON escape to the character that the escape encodes.

@@ -38,9 +38,24 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return s.d.Repeat(ctx, func(tx *db.Tx) (int64, error) { return eraseTeam(ctx, tx, teamID, sweepBatch) })
 }
 
-// EraseAddress deletes the pending approvals whose emails contain an address. Decided approvals no longer contain
-// recipient addresses.
+// decidedTexts are the texts that remain of a decided approval.
+var decidedTexts = erasure.Texts{Kind: "decided approvals in which it was replaced", Table: "approvals",
+	Condition: "state <> 'pending'", Columns: []string{"sender", "subject", "reason"}}
+
+// EraseAddress deletes the pending approvals whose emails contain an address, and replaces the address in the texts of
+// decided approvals.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
+	err error) {
+	found, err = erasePending(ctx, d, a, scope)
+	if err != nil {
+		return found, err
+	}
+	decided, err := decidedTexts.Erase(ctx, d, a, scope)
+	found.Merge(decided)
+	return found, err
+}
+
+func erasePending(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	const atOnce = 10 // a small page size, because each email may be large
 	for _, teamID := range scope.Teams {

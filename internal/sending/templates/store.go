@@ -10,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -334,3 +335,7 @@ func eraseTemplates(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 	return tx.Exec(ctx, `DELETE FROM templates WHERE id IN (SELECT id FROM templates WHERE team_id = $1 LIMIT $2)`, teamID,
 		eraseRows)
 }
+
+// ErasableTexts are the texts of templates in which an erasure replaces an address.
+var ErasableTexts = erasure.Texts{Kind: "names of templates in which it was replaced", Table: "templates",
+	Columns: []string{"name"}}

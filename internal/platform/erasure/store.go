@@ -1,0 +1,86 @@
+package erasure
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/postrider/postrider/internal/platform/db"
+)
+
+// Texts describes columns with texts that people wrote, such as names and reasons, in a table with the columns id and
+// team_id. A package that owns such a table exports its Texts as an eraser.
+type Texts struct {
+	Kind      string // for the report
+	Table     string
+	Condition string // restricts the rows; may be empty
+	Columns   []string
+	// Keep means that an erasure counts the rows as [LeftAlways] and does not change them. Kind says why.
+	Keep bool
+}
+
+// Erase replaces an address in the texts of the teams in scope.
+func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (found Report, err error) {
+	for _, teamID := range scope.Teams {
+		err := db.Walk(ctx, d.Reader, t.Table+" WHERE team_id = $1", "id", []any{teamID}, func(after, upTo string) error {
+			some, err := t.matching(ctx, d.Reader, a, teamID, after, upTo)
+			if err != nil || len(some) == 0 {
+				return err
+			}
+			if t.Keep {
+				found.Leave(t.Kind, LeftAlways, len(some))
+				return nil
+			}
+			if found.Add(t.Kind, len(some)); scope.DryRun {
+				return nil
+			}
+			return d.Update(ctx, func(tx *db.Tx) error {
+				for _, row := range some {
+					t.replace(ctx, tx, a, teamID, row)
+				}
+				return nil
+			})
+		})
+		if err != nil {
+			return found, fmt.Errorf("erase an address in %s of team %s: %w", t.Table, teamID, err)
+		}
+	}
+	return found, nil
+}
+
+// matching returns the rows that contain the address and have ids in a range. Each row is its id and its texts.
+func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID, after, upTo string) ([][]string, error) {
+	likes := make([]string, len(t.Columns))
+	for i, c := range t.Columns {
+		likes[i] = `LOWER(` + c + `) LIKE $4 ESCAPE '\'`
+	}
+	text := `SELECT id, ` + strings.Join(t.Columns, ", ") + ` FROM ` + t.Table + ` WHERE team_id = $1 AND id > $2
+		AND id <= $3 AND (` + strings.Join(likes, " OR ") + `)`
+	if t.Condition != "" {
+		text += ` AND ` + t.Condition
+	}
+	rows, err := r.Query(ctx, text+` ORDER BY id`, teamID, after, upTo, a.Pattern())
+	all, err := db.Collect(rows, err, func(r db.Row) ([]string, error) {
+		row := make([]string, 1+len(t.Columns))
+		to := make([]any, len(row))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		return row, r.Scan(to...)
+	})
+	return slices.DeleteFunc(all, func(row []string) bool { return !slices.ContainsFunc(row[1:], a.In) }), err
+}
+
+// replace updates a row, unless somebody has changed its texts since they were read.
+func (t Texts) replace(ctx context.Context, tx *db.Tx, a Address, teamID string, row []string) {
+	args := []any{teamID, row[0]}
+	var set, same []string
+	for i, c := range t.Columns {
+		args = append(args, row[1+i], a.Replace(row[1+i]))
+		same = append(same, fmt.Sprintf("%s = $%d", c, len(args)-1))
+		set = append(set, fmt.Sprintf("%s = $%d", c, len(args)))
+	}
+	tx.Queue(ctx, `UPDATE `+t.Table+` SET `+strings.Join(set, ", ")+` WHERE team_id = $1 AND id = $2 AND `+
+		strings.Join(same, " AND "), args...)
+}

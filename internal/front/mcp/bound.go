@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"unicode"
 	"unicode/utf8"
+
+	invisible "github.com/postrider/postrider/internal/lib/visible"
 )
 
 // answerMax is the maximum length of a tool's answer in bytes. A single longer answer could fill a model's context.
@@ -130,14 +131,10 @@ func truncate(s string, most int) string {
 }
 
 // visible returns s without invisible characters, which could contain instructions to a model that a person does not
-// see. Format and control characters, private-use characters, and tags (Unicode 16 section 23.9) are removed. Joiners
-// are kept, because some scripts and emoji need them.
+// see. Joiners are kept, because some scripts and emoji need them.
 func visible(s string) (shown string, hidden int) {
 	shown = strings.Map(func(r rune) rune {
-		switch {
-		case r == '\u200c' || r == '\u200d' || r == '\n' || r == '\r' || r == '\t':
-			return r
-		case unicode.In(r, unicode.Cf, unicode.Co, unicode.Cc), r >= 0xE0100 && r <= 0xE01EF:
+		if invisible.Hidden(r) && !invisible.Joiner(r) {
 			hidden++
 			return -1
 		}

@@ -1,7 +1,10 @@
 package signin
 
 import (
+	"fmt"
 	"net/http"
+	"strconv"
+	"unicode/utf8"
 
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
@@ -15,6 +18,7 @@ import (
 var (
 	approvalsPage = pageOf("approvals.html")
 	approvalPage  = pageOf("approval.html")
+	filePage      = pageOf("file.html")
 )
 
 const (
@@ -75,21 +79,58 @@ func (p *Pages) showApprovals(w http.ResponseWriter, r *http.Request, v web.Visi
 // showApproval shows an approval that belongs to any of the visitor's teams. Visitors follow a link in an email, and
 // the link does not depend on their current team.
 func (p *Pages) showApproval(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	one, a, m, err := p.findApproval(r, &v)
+	if err != nil {
+		return err
+	}
+	return p.approvalPage(w, r, http.StatusOK, m, &a, one, "")
+}
+
+// findApproval returns the approval in the request's path from any of the visitor's teams.
+func (p *Pages) findApproval(r *http.Request, v *web.Visitor) (one approvals.Approval, a teams.Actor,
+	m members.Membership, err error) {
 	for _, m := range v.Teams {
-		a, err := p.inTeam(r, &v, m.TeamID, teams.ApprovalsRead)
+		a, err := p.inTeam(r, v, m.TeamID, teams.ApprovalsRead)
 		if err != nil {
-			return err
+			return one, a, m, err
 		}
 		one, err := p.Approvals.Get(r.Context(), a, pathID(r))
-		if fault.KindOf(err) == fault.NotFound && err != nil {
-			continue
+		if err == nil || fault.KindOf(err) != fault.NotFound {
+			return one, a, m, err
 		}
-		if err != nil {
-			return err
-		}
-		return p.approvalPage(w, r, http.StatusOK, m, &a, one, "")
 	}
-	return errNoPage
+	return one, a, m, errNoPage
+}
+
+// fileChunk is the maximum number of bytes of a file that a page shows.
+const fileChunk = 200_000
+
+// showFile shows part of a file of a pending email as text.
+func (p *Pages) showFile(w http.ResponseWriter, r *http.Request, v web.Visitor) error {
+	one, _, _, err := p.findApproval(r, &v)
+	if err != nil {
+		return err
+	}
+	n, err := strconv.Atoi(r.PathValue("number"))
+	if err != nil || one.Email == nil || n < 0 || n >= len(one.Email.Attachments) {
+		return errNoPage
+	}
+	f := one.Email.Attachments[n]
+	from, _ := strconv.Atoi(r.URL.Query().Get("from"))
+	from = max(min(from, len(f.Content)), 0)
+	to := min(from+fileChunk, len(f.Content))
+	for back := 1; back < utf8.UTFMax && to < len(f.Content) && !utf8.RuneStart(f.Content[to]); back++ {
+		to--
+	}
+	of := struct {
+		fileView
+		ID, Text, Next string
+		From           int
+	}{fileView{f.Filename, f.ContentType, len(f.Content)}, one.ID, string(f.Content[from:to]), "", from}
+	if to < len(f.Content) {
+		of.Next = fmt.Sprintf("/approve/%s/files/%d?from=%d", one.ID, n, to)
+	}
+	return p.Site.Show(w, r, http.StatusOK, filePage, of)
 }
 
 func (p *Pages) approvalPage(w http.ResponseWriter, r *http.Request, status int, m members.Membership, a *teams.Actor,

@@ -1,12 +1,14 @@
 package signin
 
 import (
+	"html"
 	"net/url"
 	"strings"
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/id"
+	mailtext "github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/approvals"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -24,6 +26,10 @@ func TestApprovals(t *testing.T) {
 		in.HTML, in.Bcc = new(`<p>Hi<img src=x onerror=alert(1)></p><script>alert(2)</script>`), []string{"b@reader.example"}
 		in.Subject = `"><script>alert(3)</script>`
 		in.Attachments = []emails.Upload{{Filename: "a.txt", Content: []byte("12345"), HasContent: true}}
+		in.Attachments = append(in.Attachments, emails.Upload{Filename: "\u202egpj.txt", HasContent: true,
+			Content: []byte("<b>bold</b> \u2066hidden\x00" + strings.Repeat("é", 150_000) + "the end")})
+		in.Headers = []mailtext.Field{{Name: "X-Note", Value: "a\u200bb"}}
+		in.Subject = "\u202e" + in.Subject
 		ask := func() approvals.Approval {
 			a, err := x.Approvals.Request(t.Context(), x.Acme, in, emails.Idempotency{})
 			x.Must(err)
@@ -54,6 +60,10 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("the page has the email's HTML: %s", ann.body)
 		}
 
+		ann.want(200, "[U+202E]gpj.txt", "a[U+200B]b", `[U+202E]"><script>`)
+		ann.get("/approve").want(200, `[U+202E]"><script>`)
+		ann.checkFiles(eve, one.ID)
+
 		vic.get("/approve/" + one.ID)
 		if vic.status != 200 || strings.Contains(vic.body, "Approve and send") {
 			t.Errorf("a viewer may decide: %d", vic.status)
@@ -81,6 +91,7 @@ func TestApprovals(t *testing.T) {
 		if ann.path != "/approve?done=email-rejected" || state(two) != approvals.Rejected {
 			t.Errorf("rejected: %s %s", ann.path, state(two))
 		}
+		ann.get("/approve/" + two.ID + "/files/0").want(404) // deleted with the decision
 		if ann.post("/approve/"+two.ID+"/send", form); ann.status != 422 || !strings.Contains(ann.body, "rejected already") {
 			t.Errorf("approved after it was rejected: %d %s", ann.status, ann.body)
 		}
@@ -88,4 +99,26 @@ func TestApprovals(t *testing.T) {
 			t.Errorf("%d emails were sent", n)
 		}
 	})
+}
+
+// checkFiles checks the pages of the files of an approval, which a stranger does not see.
+func (b *browser) checkFiles(stranger *browser, approvalID string) {
+	b.t.Helper()
+	b.get("/approve/"+approvalID+"/files/0").want(200, "a.txt", "12345")
+	b.get("/approve/"+approvalID+"/files/1").want(200, "[U+202E]gpj.txt", "[U+2066]hidden[U+0000]é", "Show more")
+	if strings.Contains(b.body, "<b>bold") || strings.Contains(b.body, "the end") ||
+		strings.Contains(b.body, "\ufffd") {
+		b.t.Error("the page of a file has its HTML, all of it, or half a character")
+	}
+	_, rest, _ := strings.Cut(html.UnescapeString(b.body), "?from=")
+	from, _, _ := strings.Cut(rest, `"`)
+	b.get("/approve/"+approvalID+"/files/1?from="+from).want(200, "éthe end")
+	if strings.Contains(b.body, "\ufffd") || strings.Contains(b.body, "Show more") {
+		b.t.Error("the end of a file is not shown as its end")
+	}
+	for _, path := range []string{approvalID + "/files/2", approvalID + "/files/-1", approvalID + "/files/x",
+		id.New() + "/files/0"} {
+		b.get("/approve/" + path).want(404)
+	}
+	stranger.get("/approve/" + approvalID + "/files/0").want(404)
 }

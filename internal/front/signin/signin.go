@@ -165,6 +165,7 @@ func (p *Pages) routes() []route {
 
 		{pattern: "GET /approve", signedIn: p.showApprovals},
 		{pattern: "GET /approve/{id}", signedIn: p.showApproval},
+		{pattern: "GET /approve/{id}/files/{number}", signedIn: p.showFile},
 		{pattern: "POST /approve/{id}/send", signedIn: p.approve},
 		{pattern: "POST /approve/{id}/reject", signedIn: p.reject},
 

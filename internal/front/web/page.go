@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/postrider/postrider/internal/lib/visible"
 )
 
 var (
@@ -21,7 +23,7 @@ var (
 	styleCSS string
 
 	layout = sync.OnceValue(func() *template.Template {
-		return template.Must(template.New("layout").Funcs(template.FuncMap{"date": date}).Parse(layoutHTML))
+		return template.Must(template.New("layout").Funcs(template.FuncMap{"date": date, "shown": visible.Show}).Parse(layoutHTML))
 	})
 
 	barePolicy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

@@ -28,7 +28,7 @@ func (n *Node) newPages() error {
 			return n.signDeveloperIn(r)
 		}}, n.Users, n.Members, n.Log)
 	pages, err := signin.New(signin.Deps{Site: n.site, DB: n.DB, Users: n.Users, Members: n.Members, Teams: n.Teams,
-		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates})
+		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates, Automations: n.Automations.OfApps})
 	if err == nil {
 		pages.Register(n.mux)
 	}

@@ -71,6 +71,9 @@ func (n *Node) hooks() resources.Hooks {
 		OnSenderStop: func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error {
 			return n.Broadcasts.OnSenderStop(ctx, tx, teamID, by)
 		},
+		OnGrantStop: func(ctx context.Context, tx *db.Tx, teamID, grantID string) error {
+			return n.Automations.StopOfApp(ctx, tx, teamID, grantID)
+		},
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
 		},

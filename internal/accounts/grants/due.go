@@ -30,6 +30,8 @@ func (s *Service) MaySend(ctx context.Context, teamID, grantID string, due teams
 	switch l := g.Limits; {
 	case due.Approved:
 		return has.Has(teams.EmailsSend) || has.Has(teams.ApprovalsRequest), nil
+	case due.Automation:
+		return l.restrict(has).Has(teams.AutomationsWrite), nil
 	case due.Bulk:
 		return has.Has(teams.EmailsSend) && !l.Any(), nil
 	default:

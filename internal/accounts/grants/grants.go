@@ -52,6 +52,7 @@
 package grants
 
 import (
+	"context"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/members"
@@ -136,6 +137,8 @@ type Deps struct {
 	Teams   *teams.Service
 	Members *members.Service
 	Audit   *audit.Log
+	// OnStop stops the automations of a grant, in the transaction that revokes the grant or gives it limits.
+	OnStop func(ctx context.Context, tx *db.Tx, teamID, grantID string) error
 }
 
 // Service implements the operations on clients, grants and tokens.

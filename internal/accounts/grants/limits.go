@@ -155,7 +155,10 @@ func (s *Service) SetLimits(ctx context.Context, by teams.Actor, grantID string,
 		audit.Target(ctx, grantID)
 		audit.Detail(ctx, fmt.Sprintf("before: %s; now: %s", before, g.Limits))
 		s.changed(tx, by.TeamID)
-		return nil
+		if !g.Limits.Any() {
+			return nil
+		}
+		return s.OnStop(ctx, tx, by.TeamID, grantID)
 	})
 	return g, err
 }

@@ -68,7 +68,7 @@ func (s *Service) revokeIn(ctx context.Context, tx *db.Tx, teamID, grantID strin
 		e.Action, e.ActorKind, e.ActorID = audit.GrantReused, string(teams.GrantActor), grantID
 	}
 	s.Audit.Record(ctx, tx, e)
-	return true, nil
+	return true, s.OnStop(ctx, tx, teamID, grantID)
 }
 
 // RevokeUser revokes all grants of a user in a team, in the transaction that ends the membership. RevokeUser deletes

@@ -51,6 +51,7 @@ type ActorRef struct {
 // DueSend describes emails that an actor asked for earlier and that are due now.
 type DueSend struct {
 	Bulk       bool // whether the emails belong to a broadcast
+	Automation bool // whether an automation sends the emails, which needs automations:write
 	Approved   bool // whether a person has approved the email
 	Recipients int  // number of recipients of the email; 0 for a broadcast
 }

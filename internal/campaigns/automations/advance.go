@@ -76,6 +76,9 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	if !found || r.status != Running {
 		return false, s.p.Queue.End(ctx, j)
 	}
+	if halted, err := s.haltIfRefused(ctx, &r); err != nil || halted {
+		return halted, err // when the run is read again, its automation is stopped
+	}
 	at, err := s.loadRunState(ctx, &r)
 	if err != nil {
 		return false, err

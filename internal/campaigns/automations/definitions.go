@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -29,10 +30,11 @@ const (
 // NewAutomation describes an automation to create.
 type NewAutomation struct {
 	Name        string
-	Status      Status  // "" is disabled
-	Reentry     Reentry // "" is always
-	Steps       []byte  // JSON in the format of engine.Parse
-	Connections []byte  // JSON
+	Status      Status         // "" is disabled
+	Reentry     Reentry        // "" is always
+	Steps       []byte         // JSON in the format of engine.Parse
+	Connections []byte         // JSON
+	By          teams.ActorRef // who creates it
 }
 
 // Create creates an automation with its first version.
@@ -49,7 +51,13 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (A
 	if err := s.checkReferences(ctx, teamID, a.Graph); err != nil {
 		return a, err
 	}
-	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &a) })
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.add(ctx, tx, &a); err != nil {
+			return err
+		}
+		setApp(ctx, tx, &a, n.By)
+		return nil
+	})
 	return a, err
 }
 
@@ -169,6 +177,7 @@ type Change struct {
 	Reentry     *Reentry
 	Steps       []byte // JSON; must be changed together with Connections
 	Connections []byte
+	By          teams.ActorRef // who changes it
 }
 
 // Update changes an automation. A new graph creates a new version. New runs use that version, and existing runs keep
@@ -260,6 +269,9 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 		} else if enables {
 			markUsed(ctx, tx, &after)
 		}
+		if other || enables {
+			setApp(ctx, tx, &after, c.By)
+		}
 		save(ctx, tx, &after)
 		return s.writeTriggers(ctx, tx, &after)
 	})
@@ -336,6 +348,7 @@ func (s *Service) Delete(ctx context.Context, teamID, automationID string) error
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		a, err := markDeleted(ctx, tx, teamID, automationID)
 		if err == nil {
+			deleteApp(ctx, tx, teamID, automationID)
 			s.endRuns(ctx, tx, &a)
 		}
 		return err

@@ -71,6 +71,7 @@ func markAllDeleted(ctx context.Context, tx *db.Tx, teamID string) (int64, error
 		return 0, err
 	}
 	tx.Queue(ctx, `DELETE FROM automation_triggers WHERE automation_id = ANY($1) AND team_id || '' = $2`, some, teamID)
+	tx.Queue(ctx, `DELETE FROM automation_apps WHERE automation_id = ANY($1) AND team_id || '' = $2`, some, teamID)
 	return tx.Exec(ctx, `UPDATE automations SET status = $3, epoch = epoch + 1, revision = revision + 1, deleted_at = $4
 		WHERE id = ANY($1) AND team_id || '' = $2`, some, teamID, string(Disabled), tx.Now().UnixMicro())
 }

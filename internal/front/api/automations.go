@@ -177,7 +177,7 @@ func (a *API) createAutomation(ctx context.Context, c *wire.Call, in createAutom
 	}
 	made, err := a.Services.Automations.Create(ctx, c.TeamID, automations.NewAutomation{Name: in.Name,
 		Status: automations.Status(in.Status), Reentry: automations.Reentry(in.Reentry), Steps: in.Steps.text,
-		Connections: in.Connections.text})
+		Connections: in.Connections.text, By: c.Actor.Ref()})
 	return ref{"automation", made.ID}, err
 }
 
@@ -230,7 +230,7 @@ func (a *API) updateAutomation(ctx context.Context, c *wire.Call, in updateAutom
 	}
 	_, err = a.Services.Automations.Update(ctx, c.TeamID, id, automations.Change{Name: in.Name,
 		Status: (*automations.Status)(in.Status), Reentry: (*automations.Reentry)(in.Reentry), Steps: in.Steps.text,
-		Connections: in.Connections.text})
+		Connections: in.Connections.text, By: c.Actor.Ref()})
 	return ref{"automation", id}, err
 }
 

@@ -20,6 +20,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/front/web"
@@ -66,7 +67,8 @@ func (f *fixture) installation() http.RoundTripper {
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, f.Users, f.Members, f.Log)
 	pages := http.NewServeMux()
 	testnode.Must(signin.New(signin.Deps{Site: site, DB: f.DB, Users: f.Users, Members: f.Members, Teams: f.Teams,
-		Audit: f.Audit, Grants: f.Grants, Approvals: f.Approvals, Templates: f.Templates})).Register(pages)
+		Audit: f.Audit, Grants: f.Grants, Approvals: f.Approvals, Templates: f.Templates,
+		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) { return nil, nil }})).Register(pages)
 	grants := oauth.New(oauth.Options{PublicURL: testnode.PublicURL, MCP: Path, Grants: f.Grants,
 		Members: f.Members, Teams: f.Teams, Site: site, Log: f.Log})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

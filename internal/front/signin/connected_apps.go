@@ -7,6 +7,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/grants"
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -41,6 +42,8 @@ type connectedApp struct {
 	MayLimit  bool
 	MayLoosen bool // whether the visitor may also loosen the limits
 	MayRevoke bool
+
+	Automations []automations.AppAutomation
 }
 
 // revokedReasons maps each reason why a grant ended to a description.
@@ -116,6 +119,14 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 			return err
 		}
 	}
+	ids := make([]string, len(all))
+	for i := range all {
+		ids[i] = all[i].ID
+	}
+	owned, err := p.Automations(r.Context(), a.TeamID, ids)
+	if err != nil {
+		return err
+	}
 	who := p.whoGranted(r, a.TeamID)
 	for _, g := range all {
 		by, role, err := who(g.UserID)
@@ -132,6 +143,11 @@ func (p *Pages) connectedAppsPage(w http.ResponseWriter, r *http.Request, v web.
 			x.MayRevoke = a.Scopes.Has(teams.GrantsWrite) || g.UserID == v.User.ID
 		}
 		x.May = grants.DescribeScopes(g.AllowedScopes(may), g.Limits.Any())
+		for _, one := range owned {
+			if one.GrantID == g.ID {
+				x.Automations = append(x.Automations, one)
+			}
+		}
 		of.Apps = append(of.Apps, x)
 	}
 	return p.Site.Show(w, r, status, connectedAppsPage, of)

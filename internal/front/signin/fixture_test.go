@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -65,7 +66,8 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 	site := web.New(web.Config{PublicURL: testnode.PublicURL, Limits: &teams.Limiter{Now: x.tick}}, x.users, x.members,
 		n.Log)
 	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit,
-		Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates})).Register(x.mux)
+		Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates,
+		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) { return nil, nil }})).Register(x.mux)
 	return x
 }
 

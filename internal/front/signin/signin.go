@@ -17,6 +17,7 @@
 package signin
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"net"
@@ -30,6 +31,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/members"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/front/web"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -66,6 +68,8 @@ type Deps struct {
 
 	Approvals *approvals.Service
 	Templates *templates.Service
+	// Automations returns the automations for which the given grants are responsible.
+	Automations func(ctx context.Context, teamID string, grantIDs []string) ([]automations.AppAutomation, error)
 }
 
 // Pages serves the sign-in pages.

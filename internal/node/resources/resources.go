@@ -80,6 +80,8 @@ type Hooks struct {
 	// OnSenderStop pauses the broadcasts of an actor, or of the whole team if by is the zero value. OnSenderStop is called
 	// in the transaction that takes the right to send away.
 	OnSenderStop func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error
+	// OnGrantStop stops the automations of a connected app, in the transaction that revokes or limits the app.
+	OnGrantStop func(ctx context.Context, tx *db.Tx, teamID, grantID string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
@@ -187,9 +189,10 @@ func (r *Resources) newMembers(c Config, h Hooks) (err error) {
 	return err
 }
 
-func (r *Resources) newGrants(c Config, _ Hooks) (err error) {
+func (r *Resources) newGrants(c Config, h Hooks) (err error) {
 	r.Grants, err = grants.New(grants.Config{Issuer: c.PublicURL, Resources: c.GrantResources, Aliases: c.Aliases},
-		grants.Deps{DB: r.DB, Keys: r.Keys, Teams: r.Teams, Members: r.Members, Audit: r.Audit})
+		grants.Deps{DB: r.DB, Keys: r.Keys, Teams: r.Teams, Members: r.Members, Audit: r.Audit,
+			OnStop: h.OnGrantStop})
 	return err
 }
 

@@ -128,6 +128,7 @@ func hooks() resources.Hooks {
 		BeforeEvent:  func(context.Context, string, string, string) error { return nil },
 		Notify:       func(context.Context, *db.Tx, string, string, string) error { return nil },
 		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil },
+		OnGrantStop:  func(context.Context, *db.Tx, string, string) error { return nil },
 		OnEvent:      func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
 	}
 }

@@ -149,7 +149,7 @@ func (t *test) takes(operand Type) bool {
 	switch t.op {
 	case Eq:
 		return operand == AnyField || t.Type == AnyField && operand != SetField || operand == t.Type ||
-			t.Type == NumberField && operand == TextField
+			t.Type == NumberField && operand == TextField || t.Type == TextField && operand == NumberField
 	case Contains, StartsWith, EndsWith:
 		return operand == AnyField || operand == TextField || operand == ChoiceField
 	case Gt, Gte, Lt, Lte:
@@ -210,9 +210,11 @@ func (t *test) compareWith(v Value, now time.Time) (problem string) {
 func (t *test) addOperand(v Value) (problem string) {
 	switch t.Type {
 	case TextField:
-		if v.kind != Text {
-			return "must be a text: put numbers in quotes."
+		text, ok := v.asText()
+		if !ok {
+			return "must be a text."
 		}
+		v = Value{kind: Text, text: text}
 	case ChoiceField, SetField:
 		if v.kind != Text {
 			return "must be a text."

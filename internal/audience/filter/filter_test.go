@@ -180,8 +180,8 @@ func TestCheckRefusesWhatDoesNotFitTheField(t *testing.T) {
 	for _, c := range []struct{ field, operator, value, place, says string }{
 		{"contact.phone", "eq", `"x"`, "filter.field", "no field"},
 		{"event.plan", "eq", `"x"`, "filter.field", "no field"},
-		{"contact.email", "eq", `5`, "filter.value", "quotes"},
-		{"contact.email", "in", `["a", 5]`, "filter.value", "quotes"},
+		{"contact.email", "eq", `true`, "filter.value", "a text"},
+		{"contact.email", "in", `["a", false]`, "filter.value", "a text"},
 		{"contact.email", "gt", `"abc"`, "filter.value", "number"},
 		{"contact.email", "before", `"2026-01-01"`, "filter.operator", "`contact.email` is a text"},
 		{"contact.email", "contains", `5`, "filter.value", "text"},
@@ -217,7 +217,7 @@ func TestCheckRefusesWhatDoesNotFitTheField(t *testing.T) {
 	}
 	for _, c := range []struct{ field, operator, value, place, says string }{
 		{"event.plan", "eq", `{"var": "event.none"}`, "filter.value.var", "no field"},
-		{"event.plan", "eq", `{"var": "event.amount"}`, "filter.value.var", "a number"},
+		{"event.plan", "eq", `{"var": "event.paid"}`, "filter.value.var", "true or false"},
 		{"event.paid", "eq", `{"var": "event.plan"}`, "filter.value.var", "a text"},
 		{"event.due", "within_last", `{"var": "event.plan"}`, "filter.value.var", "cannot be compared"},
 		{"event.due", "contains", `"2026"`, "filter.operator", "a time"},

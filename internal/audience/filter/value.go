@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-json-experiment/json/jsontext"
+
 	"github.com/postrider/postrider/internal/platform/schedule"
 )
 
@@ -119,6 +121,17 @@ func (v Value) asNumber() (float64, bool) {
 		return numeral(v.text)
 	}
 	return 0, false
+}
+
+// asText returns the string in a Text, or the string that emails show for a Number.
+func (v Value) asText() (string, bool) {
+	switch v.kind {
+	case Text:
+		return v.text, true
+	case Number:
+		return jsontext.Float(v.number).String(), true
+	}
+	return "", false
 }
 
 // asTime returns the range of microseconds that a time or date covers; the end of the range is exclusive. A date covers

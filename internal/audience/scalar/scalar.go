@@ -62,6 +62,27 @@ func (v Value) Number() float64 {
 	return n
 }
 
+// As converts a value to the type t if the conversion is exact, and reports whether it is. A number becomes the string
+// that emails show. A string becomes a number only if it is that number's string: "12345" does, but "007" and "1,5" do
+// not.
+func (v Value) As(t Type) (Value, bool) {
+	switch {
+	case v.Type == t:
+		return v, true
+	case v.Type == Number && t == String:
+		return OfText(v.Text), true
+	case v.Type == String && t == Number:
+		n, err := strconv.ParseFloat(v.Text, 64)
+		if err != nil || !(math.Abs(n) <= MaxNumber) {
+			return v, false
+		}
+		if as := OfNumber(n); as.Text == v.Text {
+			return as, true
+		}
+	}
+	return v, false
+}
+
 // CheckLine returns an Invalid fault for a string that has more than limit characters or more than one line.
 func CheckLine(field, text string, limit int) error {
 	if !utf8.ValidString(text) || strings.ContainsAny(text, "\r\n\x00") {

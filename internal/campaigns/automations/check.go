@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -14,9 +15,24 @@ import (
 )
 
 // checkReferences returns an error if a graph refers to an object that the team does not have or that the step cannot
-// use. If a referenced object is deleted later, the steps that refer to it fail. Do not call checkReferences in a
+// use. If the automation is to be enabled, checkReferences also checks that the team may send from the senders of the
+// emails. If a referenced object is deleted later, the steps that refer to it fail. Do not call checkReferences in a
 // transaction, because it reads rows for each reference.
-func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph) error {
+func (s *Service) checkReferences(ctx context.Context, teamID string, g *engine.Graph, enabled bool) error {
+	if err := s.checkObjects(ctx, teamID, g); err != nil || !enabled {
+		return err
+	}
+	for _, r := range g.References() {
+		if r.Kind == engine.RefTemplate {
+			if err := s.checkSender(ctx, teamID, &r); err != nil {
+				return g.ReferenceError(r, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *Service) checkObjects(ctx context.Context, teamID string, g *engine.Graph) error {
 	all := g.References()
 	have, err := s.propertiesAmong(ctx, teamID, all)
 	if err != nil {
@@ -75,11 +91,32 @@ func checkProperty(have map[string]contacts.Property, r *engine.Reference) error
 		return fault.Invalidf(r.Field, "The `%s` field names the contact property %.50s, which the team does not "+
 			"have. Create it first.", r.Field, r.ID)
 	}
-	if r.Value != "" && r.Value != string(p.Type) {
+	if r.Literal == (scalar.Value{}) {
+		return nil
+	}
+	v, ok := r.Literal.As(p.Type)
+	if !ok {
 		return fault.Invalidf(r.Field, "The `%s` field must be a %s, like all values of the contact property %s.",
 			r.Field, p.Type, p.Name)
 	}
-	return nil
+	return v.Check(r.Field, p.Type)
+}
+
+// checkSender returns an error if the team may not send from the sender of an email step. The sender is that of the
+// step or, if the step has none, that of the template. A sender whose address has placeholders is checked only in runs.
+func (s *Service) checkSender(ctx context.Context, teamID string, r *engine.Reference) error {
+	from := r.From
+	if r.Field = strings.TrimSuffix(r.Field, "template.id") + "from"; from == "" {
+		t, err := s.p.Templates.Published(ctx, teamID, r.ID)
+		if err != nil {
+			return fmt.Errorf("read the sender of a template: %w", err)
+		}
+		if from = t.Content.From(nil); from == "" {
+			return fault.New(fault.Missing, r.Field, "Missing `%s` field: neither the step nor its template has a sender.",
+				r.Field)
+		}
+	}
+	return s.p.Emails.CheckSender(ctx, teamID, from)
 }
 
 // checkTemplate returns an error if a referenced template is not published, or if one of its variables would have no
@@ -96,11 +133,16 @@ func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Re
 	case err != nil:
 		return fmt.Errorf("look for the template of a step: %w", err)
 	}
+	prefix := strings.TrimSuffix(r.Field, "id") + "variables."
+	if key, err := t.CheckGiven(prefix, t.Convert(r.Literals)); err != nil {
+		r.Field = prefix + key
+		return err
+	}
 	key := t.MissingVariable(r.Names)
 	if key == "" {
 		return nil
 	}
-	r.Field = strings.TrimSuffix(r.Field, "id") + "variables." + key
+	r.Field = prefix + key
 	return fault.Invalidf(r.Field, "The variable %s of the template has no fallback: give it in `%s`.", key, r.Field)
 }
 

@@ -48,7 +48,7 @@ func (s *Service) Create(ctx context.Context, teamID string, n NewAutomation) (A
 	if a.Graph, err = parse(n.Steps, n.Connections); err != nil {
 		return a, err
 	}
-	if err := s.checkReferences(ctx, teamID, a.Graph); err != nil {
+	if err := s.checkReferences(ctx, teamID, a.Graph, a.Status == Enabled); err != nil {
 		return a, err
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
@@ -242,7 +242,7 @@ func (s *Service) changeOnce(ctx context.Context, teamID, automationID string, c
 	}
 	enables := to.Status == Enabled && before.Status != Enabled
 	if g != nil || enables { // objects that the steps refer to may have been deleted
-		if err := s.checkReferences(ctx, teamID, to.Graph); err != nil {
+		if err := s.checkReferences(ctx, teamID, to.Graph, to.Status == Enabled); err != nil {
 			return before, err
 		}
 	}

@@ -138,6 +138,8 @@ func TestReferences(t *testing.T) {
 		plan := contacts.NewProperty{Name: "plan", Type: scalar.String}
 		_, err = n.Contacts.CreateProperty(ctx, teamID, plan)
 		n.Must(err)
+		_, err = n.Contacts.CreateProperty(ctx, teamID, contacts.NewProperty{Name: "seats", Type: scalar.Number})
+		n.Must(err)
 		byHand, err := n.Contacts.Segments.Create(ctx, teamID, segments.Definition{Name: "x"})
 		n.Must(err)
 		filtered, err := n.Contacts.Segments.Create(ctx, teamID, segments.Definition{Name: "x",
@@ -169,7 +171,12 @@ func TestReferences(t *testing.T) {
 			{"add_to_segment", `{"segment_id":"` + filtered.ID + `"}`, "segment_id", "names a segment with a filter"},
 			{"contact_update", `{"properties":{"plan":"pro"}}`, "", ""},
 			{"contact_update", `{"properties":{"plan":null}}`, "", ""},
-			{"contact_update", `{"properties":{"plan":3}}`, "properties.plan", "must be a string"},
+			{"contact_update", `{"properties":{"plan":3}}`, "", ""},
+			{"contact_update", `{"properties":{"seats":"3"}}`, "", ""},
+			{"contact_update", `{"properties":{"seats":"03"}}`, "properties.seats", "must be a number"},
+			{"send_email", `{"template":{"id":"news","variables":{"NAME":"x","CODE":"x"}}}`, "template.variables.CODE",
+				"must be a number"},
+			{"send_email", `{"template":{"id":"news","variables":{"NAME":7,"CODE":"7"}}}`, "", ""},
 			{"contact_update", `{"properties":{"size":3}}`, "properties.size",
 				"contact property size, which the team does not have"},
 			{"condition", `{"type":"rule","field":"contact.properties.plan","operator":"eq","value":"pro"}`, "", ""},
@@ -300,6 +307,45 @@ func TestEnablingChecksAgain(t *testing.T) {
 		n.change(a.ID, automations.Change{Status: new(automations.Disabled)})
 		_, err = n.a.Update(t.Context(), n.Acme.TeamID, a.ID, automations.Change{Status: new(automations.Enabled)})
 		refused(t, err, "steps[1].config.segment_id", "names no segment")
+	})
+}
+
+// An automation can be enabled only if the team may send from the senders of its emails. A disabled automation may have
+// any sender.
+func TestEnablingChecksSenders(t *testing.T) {
+	eachAuthor(t, func(t *testing.T, n *author) {
+		ctx, teamID, html := t.Context(), n.Acme.TeamID, "<p>x</p>"
+		for alias, from := range map[string]string{"ours": "a@" + testnode.Domain, "theirs": "a@other.example", "none": ""} {
+			_, err := n.Templates.Create(ctx, teamID, templates.NewTemplate{Name: alias, Alias: alias, HTML: &html,
+				From: from, Subject: "s"})
+			n.Must(err)
+			_, err = n.Templates.Publish(ctx, teamID, alias)
+			n.Must(err)
+		}
+		for config, want := range map[string]string{
+			`{"template":{"id":"ours"}}`:                             "",
+			`{"template":{"id":"theirs"}}`:                           "other.example of the `from` field is not verified",
+			`{"template":{"id":"none"}}`:                             "neither the step nor its template has a sender",
+			`{"template":{"id":"none"},"from":"a@acme.example"}`:     "",
+			`{"template":{"id":"ours"},"from":"A <a@else.example>"}`: "else.example of the `from` field is not verified",
+		} {
+			steps := fmt.Sprintf(`[{"key":"start","type":"trigger","config":{"event_name":"signup"}},
+				{"key":"do","type":"send_email","config":%s}]`, config)
+			in := automations.NewAutomation{Name: "x", Steps: []byte(steps), Connections: []byte(`[{"from":"start","to":"do"}]`)}
+			a, err := n.a.Create(ctx, teamID, in)
+			n.Must(err)
+			_, err = n.a.Update(ctx, teamID, a.ID, automations.Change{Status: new(automations.Enabled)})
+			in.Status = automations.Enabled
+			_, again := n.a.Create(ctx, teamID, in)
+			for _, err := range []error{err, again} {
+				if want == "" {
+					n.Must(err)
+					continue
+				}
+				refused(t, err, "steps[1].config.from", want)
+				refused(t, err, "steps[1].config.from", "Step `do`: ")
+			}
+		}
 	})
 }
 

@@ -3,14 +3,18 @@ package automations
 import (
 	"context"
 	"errors"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/contacts"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -56,7 +60,11 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 	if p.suspended = team.Suspended; p.suspended {
 		return p, nil
 	}
-	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: e.Variables, To: address, TopicID: e.TopicID,
+	variables := e.Variables
+	if t, err := s.p.Templates.Published(ctx, teamID, e.TemplateID); err == nil { // MailingByTemplate returns the error
+		variables = t.Convert(variables)
+	}
+	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: variables, To: address, TopicID: e.TopicID,
 		From: e.From, Subject: e.Subject}
 	if e.ReplyTo != "" {
 		in.ReplyTo = []string{e.ReplyTo}
@@ -66,32 +74,58 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 		return nil, err
 	}
 	if err != nil {
-		p.failure = failureOfEmail(err)
+		p.failure = failureOfEmail(err, e)
 	}
 	return p, nil
 }
 
-// failureOfEmail converts the error with which an email was refused into a step failure.
-func failureOfEmail(err error) *engine.Failure {
-	reason, field := "email_invalid", ""
+// failureOfEmail converts the error with which a step's email was refused into a step failure.
+func failureOfEmail(err error, e *engine.Email) *engine.Failure {
+	return &engine.Failure{Reason: emailReason(err, e), Message: err.Error()}
+}
+
+// emailReasons are the reasons for which an email is refused because of a field with an invalid value.
+var emailReasons = map[string]string{
+	"template.id": "template_not_published",
+	"topic_id":    "topic_not_found",
+	"to":          "address_refused",
+	"from":        "from_invalid",
+	"subject":     "subject_invalid",
+	"reply_to":    "reply_to_invalid",
+	"html":        "content_invalid",
+	"text":        "content_invalid",
+	"attachments": "email_too_large",
+}
+
+func emailReason(err error, e *engine.Email) string {
+	field := ""
 	if f, ok := errors.AsType[*fault.Error](err); ok {
 		field = f.Field
 	}
 	switch kind := fault.KindOf(err); {
 	case kind == fault.NotFound:
-		reason = "template_not_found"
+		return "template_not_found"
+	case errors.Is(err, domains.ErrNotAdded):
+		return "domain_not_found"
+	case errors.Is(err, domains.ErrNotVerified):
+		return "domain_not_verified"
+	case errors.Is(err, domains.ErrSendingDisabled):
+		return "domain_sending_disabled"
+	case kind == fault.Forbidden && field == "to":
+		return "recipient_not_allowed"
 	case kind == fault.Forbidden:
-		reason = "sender_not_allowed"
-	case field == "template.id":
-		reason = "template_not_published"
-	case strings.HasPrefix(field, "template.variables"):
-		reason = "variable_missing"
-	case field == "topic_id":
-		reason = "topic_not_found"
-	case field == "to":
-		reason = "address_refused"
+		return "sender_not_allowed"
 	}
-	return &engine.Failure{Reason: reason, Message: err.Error()}
+	if key, ok := strings.CutPrefix(field, "template.variables."); ok {
+		if _, given := e.Variables[key]; given {
+			return "variable_unusable"
+		}
+		return "variable_missing"
+	}
+	if reason, ok := emailReasons[field]; ok {
+		return reason
+	}
+	return "email_invalid"
 }
 
 // do carries out the effect of a step. If do returns stops == true, the step must be continued outside this
@@ -145,7 +179,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 	all, err := s.p.Contacts.AudienceMembers(ctx, w.tx.Reader, teamID, e.TopicID, []string{contactID})
 	if err != nil {
 		if !fault.Ours(err) {
-			out.Failure, err = failureOfEmail(err), nil
+			out.Failure, err = failureOfEmail(err, e), nil
 		}
 		return out, false, err
 	}
@@ -170,7 +204,7 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 		if fault.Ours(err) {
 			return out, false, err
 		}
-		out.Failure = failureOfEmail(err)
+		out.Failure = failureOfEmail(err, e)
 		return out, false, nil
 	}
 	s.p.Contacts.RecordMailed(ctx, w.tx, teamID, []string{contactID})
@@ -180,16 +214,37 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 
 // update changes the run's contact. The step fails if a contact property no longer exists or a value is not allowed.
 func (w *walk) update(ctx context.Context, e *engine.Update) (out engine.Outcome, err error) {
+	values, failure, err := w.fitProperties(ctx, e.Properties)
+	if out.Failure = failure; err != nil || failure != nil {
+		return out, err
+	}
 	_, err = w.s.p.Contacts.UpdateIn(withCause(ctx, &w.row), w.tx, w.row.teamID, w.row.contactID, contacts.Change{
-		FirstName: e.FirstName, LastName: e.LastName, Unsubscribed: e.Unsubscribed, Properties: e.Properties})
+		FirstName: e.FirstName, LastName: e.LastName, Unsubscribed: e.Unsubscribed, Properties: values})
 	if fault.KindOf(err) != fault.Invalid {
 		return out, err
 	}
 	out.Failure = &engine.Failure{Reason: "contact_invalid", Message: err.Error()}
-	if f, ok := errors.AsType[*fault.Error](err); ok && f.Field == "properties" {
-		out.Failure.Reason = "property_not_found"
-	}
 	return out, nil
+}
+
+// fitProperties converts the values that a step sets to the types of the team's contact properties.
+func (w *walk) fitProperties(ctx context.Context, values map[string]scalar.Value) (map[string]scalar.Value,
+	*engine.Failure, error) {
+	if len(values) == 0 {
+		return nil, nil, nil
+	}
+	have, err := w.s.p.Contacts.PropertiesNamed(ctx, w.tx.Reader, w.row.teamID, slices.Sorted(maps.Keys(values)))
+	if err != nil {
+		return nil, nil, err
+	}
+	fit, failure := engine.FitProperties(values, func(name string) (scalar.Type, bool) {
+		i := slices.IndexFunc(have, func(p contacts.Property) bool { return p.Name == name })
+		if i < 0 {
+			return "", false
+		}
+		return have[i].Type, true
+	})
+	return fit, failure, nil
 }
 
 // addToSegment adds the run's contact to a segment.

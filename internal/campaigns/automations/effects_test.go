@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -93,6 +94,11 @@ func TestStepsThatFail(t *testing.T) {
 		_, err = s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "city", Type: scalar.String})
 		s.Must(err)
 		s.template("gone", "x")
+		_, err = s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "seats", Type: scalar.Number})
+		s.Must(err)
+		second := s.Verified(team, domains.NewDomain{Name: "two.example"})
+		s.template("counts", "x", templates.Declaration{Key: "N", Type: "number"})
+		s.template("titled", "{{{TITLE}}}", templates.Declaration{Key: "TITLE", Type: "string"})
 		s.template("needs", "x", templates.Declaration{Key: "NAME", Type: "string"})
 		cases := []struct {
 			name, step string
@@ -111,10 +117,24 @@ func TestStepsThatFail(t *testing.T) {
 				func() { s.Must(s.Contacts.Segments.Delete(ctx, team, gone)) }, "segment_not_found"},
 			{"the property is deleted", step("x", engine.ContactUpdate, `{"properties": {"plan": "pro"}}`),
 				func() { s.Must(s.Contacts.DeleteProperty(ctx, team, property.ID)) }, "property_not_found"},
-			{"a value is of the wrong type", step("x", engine.ContactUpdate, `{"properties": {"city":
-				{"var": "event.sum"}}}`), nil, "contact_invalid"},
-			{"the domain is deleted", sends("x"), func() { s.Must(s.Domains.Delete(ctx, team, s.Sender.ID)) },
-				"sender_not_allowed"},
+			{"a value is of the wrong type", step("x", engine.ContactUpdate, `{"properties": {"seats":
+				{"var": "event.word"}}}`), nil, "property_wrong_type"},
+			{"a value is too long", step("x", engine.ContactUpdate, `{"properties": {"city":
+				{"var": "event.long"}}}`), nil, "property_unusable"},
+			{"a name is too long", step("x", engine.ContactUpdate, `{"first_name": {"var": "event.long"}}`), nil,
+				"name_unusable"},
+			{"a boolean is neither", step("x", engine.ContactUpdate, `{"unsubscribed": {"var": "event.word"}}`), nil,
+				"value_not_boolean"},
+			{"a variable is of the wrong type", step("x", engine.SendEmail, `{"template": {"id": "counts", "variables":
+				{"N": {"var": "event.word"}}}}`), nil, "variable_unusable"},
+			{"the subject is too long", step("x", engine.SendEmail, `{"template": {"id": "titled", "variables":
+				{"TITLE": {"var": "event.title"}}}}`), nil, "subject_invalid"},
+			{"the domain is not verified", step("x", engine.SendEmail, `{"template": {"id": "hello"},
+				"from": "a@two.example"}`), func() { s.Must(s.Domains.Delete(ctx, team, second.ID)) }, "domain_not_found"},
+			{"the domain may not send", sends("x"), func() {
+				s.Must(s.Domains.Update(ctx, team, s.Sender.ID, domains.Change{Capabilities: domains.Capabilities{
+					Sending: new(false), Receiving: new(true)}}))
+			}, "domain_sending_disabled"},
 		}
 		ids := make([]string, len(cases))
 		for i, c := range cases {
@@ -125,7 +145,8 @@ func TestStepsThatFail(t *testing.T) {
 				c.harm()
 			}
 			s.pass(2 * time.Second) // let the cached templates expire
-			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5}`)
+			s.happens(fmt.Sprint("event", i), ann, `{"sum": 5, "word": "five", "long": "`+strings.Repeat("x", 2001)+
+				`", "title": "`+strings.Repeat("x", 1500)+`"}`)
 			s.work()
 			got := s.runs(ids[i])[0]
 			if want := fmt.Sprintf("failed(%s): start x=failed(%[1]s)", c.reason); runLines(got) != want || got.Message == "" {
@@ -133,6 +154,41 @@ func TestStepsThatFail(t *testing.T) {
 			}
 		}
 		s.consistent()
+	})
+}
+
+// A value is converted to the type of a property or a variable if the conversion is exact. In conditions, a number
+// equals the string that emails show for it.
+func TestValuesConvert(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		for name, of := range map[string]scalar.Type{"code": scalar.String, "seats": scalar.Number} {
+			_, err := s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: name, Type: of})
+			s.Must(err)
+		}
+		s.template("both", "x", templates.Declaration{Key: "TEXT", Type: "string"},
+			templates.Declaration{Key: "N", Type: "number"})
+		rule := func(field, value string) string {
+			return `{"type": "rule", "field": "` + field + `", "operator": "eq", "value": ` + value + `}`
+		}
+		id := s.graph(automations.NewAutomation{}, links("start set", "set if", "if mail condition_met"), trigger("go"),
+			step("set", engine.ContactUpdate, `{"properties": {"code": {"var": "event.code"},
+				"seats": {"var": "event.seats"}}}`),
+			step("if", engine.Condition, `{"type": "and", "rules": [`+strings.Join([]string{
+				rule("contact.properties.code", "12345"), rule("contact.properties.code", `{"var": "event.code"}`),
+				rule("contact.properties.code", `"12345"`), rule("contact.properties.seats", `"7"`)}, ",")+`]}`),
+			step("mail", engine.SendEmail, `{"template": {"id": "both", "variables": {"TEXT": {"var": "event.code"},
+				"N": {"var": "event.seats"}}}}`))
+		s.happens("go", ann, `{"code": 12345, "seats": "7"}`)
+		s.work()
+		s.mustRun(id, "completed: start set if mail")
+		literal := s.automation(trigger("literal"), step("set", engine.ContactUpdate,
+			`{"properties": {"code": 12345, "seats": "7"}}`), step("mail", engine.SendEmail,
+			`{"template": {"id": "both", "variables": {"TEXT": 1, "N": "2"}}}`))
+		s.happens("literal", ann, "")
+		s.work()
+		s.mustRun(literal, "completed: start set mail")
 	})
 }
 

@@ -255,7 +255,7 @@ func TestReceivedIsBounded(t *testing.T) {
 			s.work()
 		}
 		s.mustRun(little, "completed: start w0 w1 w2 w3 w4 w5 set")
-		s.mustRun(much, "failed(too_large): start w0 w1 w2 w3 w4=failed(too_large)")
+		s.mustRun(much, "failed(received_too_large): start w0 w1 w2 w3 w4=failed(received_too_large)")
 		size := func(id string) int {
 			return s.Count(`SELECT LENGTH(received) FROM automation_runs WHERE automation_id = $1`, id)
 		}

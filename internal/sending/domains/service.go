@@ -512,17 +512,17 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	case fault.KindOf(err) == fault.NotFound:
 		return Sender{}, fault.Forbiddenf("from",
 			"The domain %s of the `from` field is not verified: this team has not added it. "+
-				"Add and verify exactly this domain; a domain above or below it does not count.", name)
+				"Add and verify exactly this domain; a domain above or below it does not count.", name).Because(ErrNotAdded)
 	case err != nil:
 		return Sender{}, err
 	case !d.Sending:
 		return Sender{}, fault.Forbiddenf("from",
 			"The domain %s of the `from` field is not enabled for sending. Enable its `sending` "+
-				"capability.", name)
+				"capability.", name).Because(ErrSendingDisabled)
 	case !d.MaySend():
 		return Sender{}, fault.Forbiddenf("from",
 			"The domain %s of the `from` field is not verified. Install its DNS records and "+
-				"verify it.", name)
+				"verify it.", name).Because(ErrNotVerified)
 	}
 	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
 }

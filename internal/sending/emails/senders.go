@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -24,6 +25,20 @@ func (s *Service) sender(ctx context.Context, by teams.Actor, d *draft) (domains
 			"restriction, or one of that domain.", d.from.Domain)
 	}
 	return from, s.mayWriteTo(ctx, by.TeamID, from, d.from, d.recipients)
+}
+
+// CheckSender returns a fault if a team may not send emails from the given mailbox. If the mailbox cannot be parsed
+// because its address contains placeholders, CheckSender returns nil.
+func (s *Service) CheckSender(ctx context.Context, teamID, from string) error {
+	a, err := message.ParseFrom(from)
+	if err != nil || strings.ContainsAny(a.Domain, "{}") {
+		if strings.Contains(from, "{{{") {
+			return nil
+		}
+		return fault.Invalidf("from", "Invalid `from` field. %s", err).Because(err)
+	}
+	_, err = s.Domains.Sender(ctx, teamID, a.Domain)
+	return err
 }
 
 // mayWriteTo returns a fault if the sender may write only to test recipients and the email has any other recipient.

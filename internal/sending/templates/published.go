@@ -2,6 +2,7 @@ package templates
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,31 @@ type PublishedTemplate struct {
 // template.variables.
 func (s *PublishedTemplate) Values(given map[string]scalar.Value) (render.Values, error) {
 	return valuesFor(s.Content, s.variables, given, "template.variables")
+}
+
+// Convert returns the given values, converted to the types of the declared variables as far as the conversion is exact;
+// see [scalar.Value.As].
+func (s *PublishedTemplate) Convert(given map[string]scalar.Value) map[string]scalar.Value {
+	all := maps.Clone(given)
+	for _, d := range s.variables {
+		if v, ok := all[d.Key]; ok {
+			all[d.Key], _ = v.As(d.Type)
+		}
+	}
+	return all
+}
+
+// CheckGiven returns a fault if a declared variable cannot have its given value, and the variable's key. CheckGiven
+// does not require that all variables are given.
+func (s *PublishedTemplate) CheckGiven(prefix string, given map[string]scalar.Value) (key string, err error) {
+	for _, d := range s.variables {
+		if v, ok := given[d.Key]; ok {
+			if err := v.Check(prefix+d.Key, d.Type); err != nil {
+				return d.Key, err
+			}
+		}
+	}
+	return "", nil
 }
 
 // MissingVariable returns a variable that [PublishedTemplate.Values] requires but that is not among the given names. If

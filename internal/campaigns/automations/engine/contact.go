@@ -124,11 +124,11 @@ func (c contactUpdate) check(g *Graph, path string) error {
 func (c contactUpdate) references(path string) (all []Reference) {
 	for _, name := range slices.Sorted(maps.Keys(c.properties)) {
 		r := Reference{Field: jsonread.Join(path+".properties", name), Kind: RefProperty, ID: name}
-		switch c.properties[name].literal.(type) {
+		switch v := c.properties[name].literal.(type) {
 		case string:
-			r.Value = string(scalar.String)
+			r.Literal = scalar.OfText(v)
 		case float64:
-			r.Value = string(scalar.Number)
+			r.Literal = scalar.OfNumber(v)
 		}
 		all = append(all, r)
 	}
@@ -181,7 +181,7 @@ func (m *stepContext) resolveName(v *value, name string, to **string, changed *[
 	*changed = append(*changed, name)
 	got, failed := m.resolveScalar(*v, name)
 	if failed == nil && !isContactName(got.Text) {
-		failed = &Failure{WrongValue, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
+		failed = &Failure{NameUnusable, fmt.Sprintf("The value for `%s` is longer than %d characters, or has line "+
 			"breaks.", name, MaxContactName)}
 	}
 	*to = &got.Text
@@ -221,7 +221,7 @@ func (m *stepContext) resolveBool(v value) (*bool, *Failure) {
 	case false, "false":
 		return new(false), nil
 	}
-	return nil, &Failure{WrongValue, "The value `" + v.ref + "` for `unsubscribed` is neither true nor false."}
+	return nil, &Failure{NotBoolean, "The value `" + v.ref + "` for `unsubscribed` is neither true nor false."}
 }
 
 func missing(ref, what string) *Failure {

@@ -111,7 +111,7 @@ func (c email) check(g *Graph, path string) error {
 
 func (c email) references(path string) []Reference {
 	all := []Reference{{Field: path + ".template.id", Kind: RefTemplate, ID: c.template,
-		Names: variableNames(c.variables)}}
+		Names: variableNames(c.variables), Literals: literals(c.variables), From: c.from}}
 	for _, r := range []Reference{
 		{Field: path + ".topic_id", Kind: RefTopic, ID: c.topic},
 		{Field: path + ".from", Kind: RefSender, ID: c.from},
@@ -142,11 +142,11 @@ func (c email) plan(m *stepContext) (Action, error) {
 	}
 	switch {
 	case len(all.values) > maxVariables:
-		return Action{Failure: &Failure{TooLarge, "The objects that the variables name have too many members. Name " +
+		return Action{Failure: &Failure{TooManyVariables, "The objects that the variables name have too many members. Name " +
 			"what the template needs, as in `event.order.total`."}}, nil
 	case all.size > maxVariable:
-		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The variables have more than %d bytes together. Name "+
-			"what the template needs, as in `event.order.total`.", maxVariable)}}, nil
+		return Action{Failure: &Failure{VariablesTooLarge, fmt.Sprintf("The variables have more than %d bytes together. "+
+			"Name what the template needs, as in `event.order.total`.", maxVariable)}}, nil
 	}
 	return Action{Effect: &Email{TemplateID: c.template, TopicID: c.topic, Variables: all.values, From: c.from,
 		Subject: c.subject, ReplyTo: c.replyTo}}, nil

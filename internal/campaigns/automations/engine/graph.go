@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/events"
 )
@@ -130,9 +131,12 @@ type Reference struct {
 	Names []string     // sorted names of the template variables that the step sets
 	Rule  *filter.Rule // the rule of a condition
 
-	// Value is the type of value to which a contact_update step sets a contact property: string or number. Value is empty
-	// if the type is known only during a run, or if the property is read or cleared.
-	Value string
+	// Literal is the value to which a contact_update step sets a contact property. Literal is zero if the value is known
+	// only during a run, or if the property is read or cleared.
+	Literal scalar.Value
+
+	Literals map[string]scalar.Value // those template variables that have a fixed value
+	From     string                  // sender of the email that the step sends from a template; "" for the template's
 }
 
 // References returns all references from the steps, in the order of the steps.

@@ -437,7 +437,7 @@ func TestReferences(t *testing.T) {
 	g := parse(t, everything, everythingConnected)
 	var got []string
 	for _, r := range g.References() {
-		line := strings.Join([]string{r.Step, r.Field, r.Kind, r.ID + r.Value}, " ")
+		line := strings.Join([]string{r.Step, r.Field, r.Kind, r.ID + string(r.Literal.Type)}, " ")
 		if r.Kind == engine.RefRule {
 			line += strings.Join(r.Rule.Fields(), ",")
 		}

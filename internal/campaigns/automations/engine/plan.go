@@ -10,11 +10,19 @@ import (
 
 // Reasons why steps fail. Package automations defines more reasons, for failed effects.
 const (
-	Unresolved  = "value_missing"     // a referenced value does not exist
-	WrongValue  = "value_unusable"    // a value has the wrong type
-	TooLarge    = "too_large"         // the total size of the values exceeds a limit
-	RuleRefused = "condition_invalid" // a rule refers to a deleted object
-	TooFar      = "too_far_ahead"     // the date to wait for is too far in the future
+	Unresolved        = "value_missing"       // a referenced value does not exist
+	WrongValue        = "value_unusable"      // a value is an object, or a list of objects
+	NameUnusable      = "name_unusable"       // a first or last name is too long or has line breaks
+	NotBoolean        = "value_not_boolean"   // the value for unsubscribed is neither true nor false
+	NoProperty        = "property_not_found"  // a contact property does not exist
+	PropertyWrongType = "property_wrong_type" // a value cannot be converted exactly to the property's type
+	PropertyUnusable  = "property_unusable"   // a value for a contact property is too long or too large
+	TooManyVariables  = "variables_too_many"  // an email would have too many variables
+	VariablesTooLarge = "variables_too_large" // the variables of an email are too large together
+	ReceivedTooLarge  = "received_too_large"  // the received events are too large together
+	WebhookTooLarge   = "webhook_too_large"   // the body of a webhook call is too large
+	RuleRefused       = "condition_invalid"   // a rule refers to a deleted object
+	TooFar            = "too_far_ahead"       // the date to wait for is too far in the future
 )
 
 // Reasons why steps are skipped. Package automations defines more reasons, for skipped effects.
@@ -121,7 +129,7 @@ func (g *Graph) Receive(r *Run, e Event) (rec Record, ok bool) {
 		received[s.Key] = kept
 		if payloadBytes(received) > MaxReceived {
 			r.At = ""
-			rec.Status, rec.Failure = StepFailed, &Failure{TooLarge, fmt.Sprintf("The values that later "+
+			rec.Status, rec.Failure = StepFailed, &Failure{ReceivedTooLarge, fmt.Sprintf("The values that later "+
 				"steps use from received events have more than %d KB of JSON. Send smaller events, or use fewer values.",
 				MaxReceived>>10)}
 			return rec, true

@@ -110,7 +110,7 @@ func TestEmail(t *testing.T) {
 	g, r = atStep(t, "send_email", `{"template":{"id":"welcome","variables":{"V":{"var":"event.wide"}}}}`)
 	r.Event.Payload = map[string]any{"wide": wide}
 	a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann()})
-	if a.Failure == nil || a.Failure.Reason != engine.TooLarge || a.Effect != nil {
+	if a.Failure == nil || a.Failure.Reason != engine.TooManyVariables || a.Effect != nil {
 		t.Errorf("300 variables: %+v", a)
 	}
 
@@ -121,7 +121,7 @@ func TestEmail(t *testing.T) {
 	}
 	for _, long := range []any{strings.Repeat("x", 32<<10), []any{strings.Repeat("x", 32<<10)},
 		map[string]any{"y": strings.Repeat("x", 32<<10)}} {
-		for n, want := range map[int]string{15: "", 17: engine.TooLarge} {
+		for n, want := range map[int]string{15: "", 17: engine.VariablesTooLarge} {
 			g, r = atStep(t, "send_email", `{"template":{"id":"welcome","variables":{`+strings.Join(many[:n], ",")+`}}}`)
 			r.Event.Payload = map[string]any{"long": long}
 			got := ""
@@ -150,7 +150,7 @@ func TestContactUpdate(t *testing.T) {
 		`{"first_name":{"var":"event.missing"}}`:       engine.Unresolved,
 		`{"unsubscribed":true}`:                        &engine.Update{Unsubscribed: new(true), Properties: none},
 		`{"unsubscribed":{"var":"event.yes"}}`:         &engine.Update{Unsubscribed: new(true), Properties: none},
-		`{"unsubscribed":{"var":"event.plan"}}`:        engine.WrongValue,
+		`{"unsubscribed":{"var":"event.plan"}}`:        engine.NotBoolean,
 		`{"unsubscribed":{"var":"event.missing"}}`:     engine.Unresolved,
 		`{"properties":{"p":{"var":"event.missing"}}}`: engine.Unresolved,
 		`{"properties":{"a":"x","b":2,"c":null,"d":{"var":"event.yes"},"e":{"var":"properties.seats"},
@@ -175,7 +175,7 @@ func TestContactUpdate(t *testing.T) {
 	for _, name := range []string{strings.Repeat("é", 256), "Ann\nLee", "Ann\rLee"} {
 		r.Event.Payload = map[string]any{"name": name}
 		a := plan(t, g, r, engine.Facts{Now: noon, Contact: ann()})
-		if a.Failure == nil || a.Failure.Reason != engine.WrongValue {
+		if a.Failure == nil || a.Failure.Reason != engine.NameUnusable {
 			t.Errorf("the name %q: %+v", name, a)
 		}
 	}
@@ -223,7 +223,7 @@ func TestWebhook(t *testing.T) {
 	g, r = atStep(t, "webhook", `{"url":"https://acme.example/hook","payload":{"l":[`+
 		strings.TrimSuffix(strings.Repeat(`{"var":"event.long"},`, 100), ",")+`]}}`)
 	r.Event.Payload = map[string]any{"long": strings.Repeat("x", 10_000)}
-	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Failure == nil || a.Failure.Reason != engine.TooLarge {
+	if a := plan(t, g, r, engine.Facts{Now: noon}); a.Failure == nil || a.Failure.Reason != engine.WebhookTooLarge {
 		t.Errorf("a body of a million bytes: %+v", a)
 	}
 }

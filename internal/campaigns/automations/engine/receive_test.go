@@ -90,7 +90,8 @@ func TestTooMuchReceived(t *testing.T) {
 	}
 	r.Waits = &engine.Wait{Until: noon.Add(time.Hour), Event: "e"}
 	rec, ok := g.Receive(r, e)
-	if !ok || rec.Status != engine.StepFailed || rec.Failure.Reason != engine.TooLarge || r.At != "" || r.Waits != nil ||
+	if !ok || rec.Status != engine.StepFailed || rec.Failure.Reason != engine.ReceivedTooLarge || r.At != "" ||
+		r.Waits != nil ||
 		len(r.Received) != 4 {
 		t.Errorf("%+v, at %q with %d events", rec.Failure, r.At, len(r.Received))
 	}

@@ -170,7 +170,7 @@ func (c webhook) plan(m *stepContext) (Action, error) {
 	}
 	text := encode(body)
 	if len(text) > maxBody {
-		return Action{Failure: &Failure{TooLarge, fmt.Sprintf("The step would post %d bytes; the limit is %d. "+
+		return Action{Failure: &Failure{WebhookTooLarge, fmt.Sprintf("The step would post %d bytes; the limit is %d. "+
 			"Name less in its payload.", len(text), maxBody)}}, nil
 	}
 	return Action{Effect: &Call{c.url, c.headers, text}, Output: map[string]any{"url": c.url}}, nil

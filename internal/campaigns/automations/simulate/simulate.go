@@ -9,6 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/audience/filter"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
 	"github.com/postrider/postrider/internal/platform/events"
@@ -59,7 +60,7 @@ func (s *Scenario) check(g *engine.Graph, w *World) error {
 		}
 	}
 	for _, c := range changes {
-		if f := w.checkValues(c.properties); f != nil {
+		if _, f := w.fitValues(c.properties); f != nil {
 			return jsonread.Invalidf(c.path, "is not possible. %s", f.Message)
 		}
 		for _, topic := range slices.Sorted(maps.Keys(c.topics)) {
@@ -277,9 +278,10 @@ func (s *simulation) applyEffect(a engine.Action) (o engine.Outcome, err error) 
 			Headers: effect.Headers, Body: body})
 		o.Output = map[string]any{"status": 200}
 	case *engine.Update:
-		if o.Failure = s.w.checkValues(effect.Properties); o.Failure == nil {
+		var fit map[string]scalar.Value
+		if fit, o.Failure = s.w.fitValues(effect.Properties); o.Failure == nil {
 			s.contact.apply(&change{firstName: effect.FirstName, lastName: effect.LastName,
-				unsubscribed: effect.Unsubscribed, properties: effect.Properties})
+				unsubscribed: effect.Unsubscribed, properties: fit})
 		}
 	case *engine.Addition:
 		if s.w.Segment != nil {

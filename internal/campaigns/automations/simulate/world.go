@@ -2,21 +2,17 @@ package simulate
 
 import (
 	"maps"
-	"slices"
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
-	"github.com/postrider/postrider/internal/campaigns/jsonread"
 )
 
 // Reasons why simulated effects fail or are skipped; they are the same as in real runs.
 const (
-	noProperty     = "property_not_found"
-	contactInvalid = "contact_invalid"
-	noTopic        = "topic_not_found"
-	optedOut       = "topic_opted_out"
-	notOptedIn     = "topic_not_opted_in"
+	noTopic    = "topic_not_found"
+	optedOut   = "topic_opted_out"
+	notOptedIn = "topic_not_opted_in"
 )
 
 // World contains the data about a team that a simulation needs.
@@ -42,26 +38,16 @@ type Property struct {
 	Fallback scalar.Value // zero if the property has no fallback
 }
 
-// checkValues checks the property values that a step sets, by the same rules as package contacts. If a contact cannot
-// have these values, checkValues returns the failure of the step. If the values are valid, checkValues returns nil.
-func (w *World) checkValues(values map[string]scalar.Value) *engine.Failure {
-	for _, name := range slices.Sorted(maps.Keys(values)) {
+// fitValues converts the property values that a step sets, by the same rules as real runs. If a contact cannot have
+// these values, fitValues returns the failure of the step.
+func (w *World) fitValues(values map[string]scalar.Value) (map[string]scalar.Value, *engine.Failure) {
+	return engine.FitProperties(values, func(name string) (scalar.Type, bool) {
 		p, ok := w.Properties[name]
-		switch {
-		case !ok && w.Complete:
-			return &engine.Failure{Reason: noProperty, Message: "The `properties` field names " + jsonread.Quote(name) +
-				", which is no property of " +
-				"this team. Create it first."}
-		case values[name] == (scalar.Value{}):
-			continue
-		case !ok:
-			p.Type = values[name].Type
+		if !ok && !w.Complete {
+			return values[name].Type, true
 		}
-		if err := values[name].Check(jsonread.Join("properties", name), p.Type); err != nil {
-			return &engine.Failure{Reason: contactInvalid, Message: err.Error()}
-		}
-	}
-	return nil
+		return p.Type, ok
+	})
 }
 
 // withFallbacks returns a copy of the values in which missing properties have their fallback values.

@@ -165,12 +165,14 @@ func TestSimulatedTeam(t *testing.T) {
 			[]string{"a completed"}},
 		"the default in rules": {[]string{asks("contact.topics."+topic, "eq", `"opt_out"`), mails}, `{}`,
 			[]string{"a completed", "b completed"}, nil},
-		"a text for a number": {[]string{seats}, `{},"event":{"payload":{"n":"5"}}`, []string{"a failed contact_invalid"},
-			nil},
+		"a text for a number": {[]string{seats, asks("contact.properties.seats", "eq", "5"), mails},
+			`{},"event":{"payload":{"n":"5"}}`, []string{"a completed", "b completed", "c completed"}, nil},
+		"a text that is no number": {[]string{seats}, `{},"event":{"payload":{"n":"05"}}`,
+			[]string{"a failed property_wrong_type"}, nil},
 		"a number": {[]string{seats, asks("contact.properties.seats", "gt", "3"), mails},
 			`{},"event":{"payload":{"n":4}}`, []string{"a completed", "b completed", "c completed"}, nil},
 		"a text that is too long": {[]string{`contact_update {"properties":{"plan":{"var":"event.n"}}}`},
-			`{},"event":{"payload":{"n":"` + strings.Repeat("x", 2001) + `"}}`, []string{"a failed contact_invalid"}, nil},
+			`{},"event":{"payload":{"n":"` + strings.Repeat("x", 2001) + `"}}`, []string{"a failed property_unusable"}, nil},
 		"another property": {[]string{`contact_update {"properties":{"nope":1}}`}, `{}`,
 			[]string{"a failed property_not_found"}, []string{"a completed"}},
 		"a segment": {[]string{`add_to_segment {"segment_id":"` + segment + `"}`}, `{}`,
@@ -284,7 +286,7 @@ func TestTooMuchReceived(t *testing.T) {
 	line = append(line, `webhook {"url":"https://a.example","payload":{"all":[`+strings.Join(refs, ",")+`]}}`)
 	r := run(t, inLine(t, "began", line...), `"contact":{"email":"a@x.example"},"timetable":[`+
 		strings.Join(timetable, ",")+`]`)
-	if r.Status != "failed" || r.Reason != engine.TooLarge || r.Ignored != 1 {
+	if r.Status != "failed" || r.Reason != engine.ReceivedTooLarge || r.Ignored != 1 {
 		t.Errorf("the simulation: %s, %s, %d ignored", r.Status, r.Reason, r.Ignored)
 	}
 }

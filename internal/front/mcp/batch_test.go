@@ -172,7 +172,7 @@ func TestAnswersAreBounded(t *testing.T) {
 func TestLongestAnswer(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, dbtest.SQLite(t))
-	for _, c := range []string{"<", `"`, "\\", "\u2028", "x", "é"} {
+	for _, c := range []string{"<", `"`, "\\", "x", "é"} {
 		text, err := json.Marshal(map[string]any{"data": strings.Repeat(c, (256<<10)/len(c))})
 		f.Must(err)
 		f.Server.API = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.TrimSpace(text)) })

@@ -62,7 +62,7 @@ func TestPages(t *testing.T) {
 					_, err := tx.Exec(t.Context(), `DELETE FROM user_attempts`)
 					return err
 				})
-				at := strings.NewReplacer("{id}", id.New(), "{token}", "unknown").Replace(path)
+				at := strings.NewReplacer("{id}", id.New(), "{token}", "unknown", "{number}", "0").Replace(path)
 				if method == "GET" {
 					v.get(at)
 				} else {

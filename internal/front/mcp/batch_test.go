@@ -182,4 +182,13 @@ func TestLongestAnswer(t *testing.T) {
 			t.Errorf("%q: %d, %d bytes", c, a.StatusCode, len(got))
 		}
 	}
+	// Invisible characters are removed from the answer, which says how many.
+	text, err := json.Marshal(map[string]any{"data": strings.Repeat("\u2028", (256<<10)/3)})
+	f.Must(err)
+	f.Server.API = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.TrimSpace(text)) })
+	a := f.post("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_emails","arguments":{}}}`,
+		"Authorization", "Bearer "+f.Token)
+	if got := readAll(t, a); a.StatusCode != http.StatusOK || !bytes.Contains(got, []byte("87381 invisible characters were removed")) {
+		t.Errorf("hidden characters: %d %.300s", a.StatusCode, got)
+	}
 }

@@ -11,7 +11,8 @@
 //
 // Secrets that [Redact] and [MaskSecrets] recognize are stored neither in the queue nor in the database. Secrets are
 // removed from the bodies, the path and the user agent. Bodies of requests about webhooks and automations are stored
-// without header values and without the queries of URLs. Bodies of requests about approvals are not stored. The queue holds at most [queueBytes], which teams share as
+// without header values and without the queries of URLs. Bodies of requests about approvals are not stored.
+// The queue holds at most [queueBytes], which teams share as
 // package fairshare describes. Bodies that are not JSON are not stored.
 //
 // # Failures

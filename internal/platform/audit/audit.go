@@ -4,7 +4,8 @@
 // # Invariants
 //
 // An entry and the change that it describes are written in the same transaction, so neither exists without the other.
-// Entries never change, except that [EraseAddress] replaces an address in details. Entries contain no secrets and no email content.
+// Entries never change, except that [EraseAddress] replaces an address in details. Entries contain no secrets and
+// no email content.
 //
 // Each request is recorded once. By default, the entry that the request's context carries is written (see [With]). The
 // package that makes a change may record its own entry in place of the context's entry (see [Log.Record]). [Log.Also]

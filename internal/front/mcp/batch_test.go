@@ -188,7 +188,8 @@ func TestLongestAnswer(t *testing.T) {
 	f.Server.API = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write(bytes.TrimSpace(text)) })
 	a := f.post("POST", `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_emails","arguments":{}}}`,
 		"Authorization", "Bearer "+f.Token)
-	if got := readAll(t, a); a.StatusCode != http.StatusOK || !bytes.Contains(got, []byte("87381 invisible characters were removed")) {
+	const said = "87381 invisible characters were removed"
+	if got := readAll(t, a); a.StatusCode != http.StatusOK || !bytes.Contains(got, []byte(said)) {
 		t.Errorf("hidden characters: %d %.300s", a.StatusCode, got)
 	}
 }

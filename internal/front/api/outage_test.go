@@ -163,7 +163,7 @@ func TestEveryOperationWithABadDisk(t *testing.T) {
 // If the database does not respond, the API still responds to every request.
 func TestSilentDatabase(t *testing.T) {
 	t.Parallel()
-	f := newRemote(t, 500*time.Millisecond)
+	f := newRemote(t, 2*time.Second)
 	for _, text := range []string{"GET /emails", "POST /api-keys\n\n{\"name\":\"x\"}", "POST /emails\n\n" +
 		rightBodies["POST /emails"],
 		"POST /emails/batch\n\n" + rightBodies["POST /emails/batch"], "GET /emails\nAuthorization: other"} {

@@ -430,7 +430,7 @@ func TestStatementsOfHits(t *testing.T) {
 // If the database fails at any point, and it remains unknown whether the commit succeeded, each hit is still recorded
 // exactly once.
 func TestWithoutDatabase(t *testing.T) {
-	d, proxy := dbtest.Proxied(t, 300*time.Millisecond)
+	d, proxy := dbtest.Proxied(t, time.Second)
 	c := newCounted(testnode.New(t, d, testnode.Options{}))
 	const n, most = 20, 50
 	unknown := 0

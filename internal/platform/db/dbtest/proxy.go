@@ -22,7 +22,7 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 }
 
 // Proxied opens a new migrated PostgreSQL database through a proxy. If patience is 0, the default from db.Options
-// applies.
+// applies. Opening the database is bounded by patience too, so patience must be at least a second on a busy machine.
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
 	p := Proxy(t)

@@ -84,7 +84,7 @@ type sum struct {
 	more                             string // additional text for the scenario's output line
 }
 
-// sum counts the scenario's emails by fate and by arrival.
+// sum counts the scenario's emails by the response to the client and by the number of copies that arrived.
 func (w *cluster) sum() sum {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -19,8 +19,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
 
-// oldProgram returns the path of an earlier release's program, from an environment variable that make upgrade OLD=path
-// sets.
+// oldProgram returns the path of an earlier release's program. The command "make upgrade OLD=path" passes the path in
+// an environment variable.
 func oldProgram(t *testing.T) string {
 	t.Helper()
 	path := os.Getenv("POSTRIDER_OLD_PROGRAM")

@@ -30,8 +30,8 @@ type mailPort struct {
 	server *smtpserver.Server
 }
 
-// listenSMTP opens an SMTP listener that Run will serve. The parameter setting is the name of the setting that contains
-// addr, for use in error messages. The host name, TLS configuration, trusted proxies and grace period in c are set by
+// listenSMTP opens an SMTP listener that Run will serve. Error messages give setting as the name of the configuration
+// setting that contains addr. The host name, TLS configuration, trusted proxies and grace period in c are set by
 // listenSMTP.
 func (n *Node) listenSMTP(name, setting, addr string, c smtpserver.Config, h smtpserver.Handler) error {
 	var err error

@@ -11,8 +11,9 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/customevents"
 )
 
-// The event that ends a wait also begins the wait directly after it, so an event that follows at once is received, even
-// if no job has run in between. A split and a condition about events between two waits do not delay the second one.
+// If a second wait follows a first wait directly, the event that ends the first wait also begins the second wait. The
+// second wait therefore receives the next event, even if no job has run in between. A split and a condition about
+// events between two waits do not delay the second one.
 func TestWaitsInSuccession(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *fixture) {

@@ -25,7 +25,8 @@ const (
 	firstPage = 100
 	minPage   = 50
 
-	// readMax is the maximum number of contacts that are read for one page if only a few of them receive an email.
+	// readMax is the maximum number of contacts that are read to fill one page. It limits the work when most contacts do
+	// not receive the email.
 	readMax = 2000
 
 	mailingsTTL = 5 * time.Second // interval at which prepareMailings checks whether the broadcast may still be sent

@@ -19,7 +19,8 @@ import (
 type Deps struct {
 	DB       *db.DB
 	Contacts *contacts.Service
-	// BeforeEvent prepares OnEvent for an event of an existing contact. BeforeEvent runs before the transaction.
+	// BeforeEvent runs before the transaction of an event of an existing contact. It makes the look-ups that OnEvent must
+	// not make inside the transaction.
 	BeforeEvent func(ctx context.Context, teamID, event, contactID string) error
 	// OnEvent runs in the transaction that accepts an event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o Occurrence) error

@@ -56,7 +56,7 @@ func TestChangesNameTheirRequest(t *testing.T) {
 }
 
 // TestStrangersCannotLockASession checks that wrong passwords at the sign-in page do not keep a signed-in user from
-// confirming changes. Wrong passwords of the session itself count, in a counter that the session does not share.
+// confirming changes. A wrong password that is given to confirm a change counts for that session only.
 func TestStrangersCannotLockASession(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, x *fixture) {

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzSplit checks that split removes only the fields that must be removed, and keeps all other fields unchanged and in
-// order.
+// FuzzSplit checks that split removes the fields for Postrider, such as X-Postrider-Tag and Bcc, and keeps all other
+// fields unchanged and in order.
 func FuzzSplit(f *testing.F) {
 	for _, s := range []string{"From: a@b.c\r\nBcc: x\r\n y\r\nTo: z\r\n\r\nbody", "From : a\r\n\tb",
 		"X-Postrider-Tag: a=b\r\nFrom:\r\n a@b.c\r\nSender: <a@b.c>\r\n\r\n", "\r\n", "", "Bcc:\r\n", "a:b\r\n \r\n\r\n"} {

@@ -60,7 +60,7 @@ func try(ctx context.Context, server, name string, qtype uint16) (*dns.Msg, erro
 }
 
 // exchange sends a query and returns the response. Over UDP, exchange skips datagrams that do not answer this query,
-// such as late responses, forgeries and malformed datagrams. An attacker therefore cannot make a look-up fail.
+// such as late responses, forgeries and malformed datagrams. Forged datagrams therefore cannot make a look-up fail.
 func exchange(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error) {
 	nc, err := new(net.Dialer).DialContext(ctx, network, server)
 	if err != nil {

@@ -140,8 +140,8 @@ type Result struct {
 }
 
 // Recipient returns the reply that settles the outcome for recipient i: the first refusal or, if there is none, the
-// final reply. After Send has returned an error, Recipient returns a zero Reply if the outcome for the recipient is
-// still unknown; see Error.Sent.
+// final reply. If Send returned an error and the outcome for the recipient is unknown, Recipient returns a zero
+// Reply; see Error.Sent.
 func (r Result) Recipient(i int) Reply {
 	switch {
 	case !r.Mail.Positive():

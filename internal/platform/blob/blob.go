@@ -61,7 +61,7 @@ type Info struct {
 	Modified time.Time
 }
 
-// Store is an open folder, bucket or memory store. A Store is safe for concurrent use.
+// Store keeps blobs in a folder, in a bucket or in memory. A Store is safe for concurrent use.
 type Store struct {
 	b backend
 }

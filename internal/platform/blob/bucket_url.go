@@ -39,8 +39,8 @@ var ignoredParams = []string{"request_checksum_calculation", "response_checksum_
 var (
 	bucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{1,254}$`)
 	regionName = regexp.MustCompile(`^[a-zA-Z0-9-]+$`)
-	// hostBucket matches bucket names that can be used as a label in a host name. A wildcard certificate does not cover
-	// names with dots.
+	// hostBucket matches bucket names that can be used as a label in a host name. A bucket with a dot in its name
+	// is addressed by path instead, because a wildcard certificate covers only one label.
 	hostBucket = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 

@@ -29,9 +29,10 @@ const (
 )
 
 // folder is a store in a folder. A blob is stored in the file <root>/<two hexadecimal digits>/<key with "=" for "/">.
-// The digits are derived from the key's hash. If the digits were the key's first characters, keys that begin with a
-// time would fill one shard after another. Opening the store creates all shards, so that no Put has to make a shard
-// durable. The root also contains the tmpName folder, and the holdName and keptName entries for Hold.
+// The two-digit folders are called shards. The digits are derived from the key's hash. If the digits were the key's
+// first characters, keys that begin with a time would fill one shard after another. Opening the store creates all
+// shards and syncs them to disk, so that no Put has to create a shard. The root also contains the tmpName folder, and
+// the holdName and keptName entries for Hold.
 type folder struct {
 	root string
 }

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// unknownTries is the number of tries with an unknown outcome after which the wait is extended. The outcome of a try
+	// unknownTries is the number of attempts with an unknown outcome after which the retry delay gets longer. The outcome
 	// is unknown if the host has received the whole message but does not answer. A single unknown outcome may be a
 	// coincidence. After two unknown outcomes, the host probably accepts the message each time, so every try delivers
 	// another copy.

@@ -298,8 +298,8 @@ func TestClaimsThatComeToNothing(t *testing.T) {
 	})
 }
 
-// Verification of a placeholder looks up the proof for its claim. After the transfer, the placeholder's records are not
-// verified yet.
+// A placeholder is the row of a domain that a team has claimed from another team. Verifying the placeholder looks up
+// the DNS record that proves the claim. After the transfer, the placeholder's records are not verified yet.
 func TestVerifyingAPlaceholder(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		dns := newZone()

@@ -45,8 +45,8 @@ type Deps struct {
 	Log      *slog.Logger
 	// HasScheduled reports whether a domain has scheduled emails. A claim waits until no more emails are scheduled.
 	HasScheduled func(ctx context.Context, teamID, domainID string) (bool, error)
-	// SentSince reports whether a team has sent emails from a domain since the given time. A claim waits as long as the
-	// owner is sending emails.
+	// SentSince reports whether a team has sent emails from a domain since the given time. While the owner
+	// is still sending emails from the domain, a claim to the domain waits.
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
 	// Notify enqueues an email to the owner of a team, in the transaction that records a claim to the team's domain.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error

@@ -76,6 +76,7 @@ func TestConsentInABrowser(t *testing.T) {
 	n := start(t, nil)
 	p := newProgram(t, n)
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+	r.signsIn(n)
 
 	r.open(authorizePath(p.redirect, grants.CLI, "full_access"))
 	r.sees("Let Resend CLI act for Development?")

@@ -114,6 +114,7 @@ func TestOfficialCLI(t *testing.T) {
 	c := newOfficialCLI(t, n)
 	c.logIn(func(address string) {
 		r := &reader{t: t, url: n.localhost(), tab: chromium(t)}
+		r.signsIn(n)
 		r.open(authority.ReplaceAllString(address, ""))
 		r.sees("Let Resend CLI act for Development?")
 		r.presses("Allow")

@@ -18,6 +18,7 @@ func TestProgramsInABrowser(t *testing.T) {
 	n := start(t, nil)
 	p := newProgram(t, n)
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
+	r.signsIn(n)
 
 	registered, err := http.Post("http://"+n.addr+"/oauth/register", "application/json",
 		strings.NewReader(`{"client_name":"Notes","redirect_uris":["`+p.redirect+`"]}`))

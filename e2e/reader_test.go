@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -43,6 +44,22 @@ func (r *reader) open(path string) {
 	if err := chromedp.Do(r.tab, chromedp.Navigate(r.url+path)); err != nil {
 		r.t.Fatalf("open %s: %v", path, err)
 	}
+}
+
+var developerLink = regexp.MustCompile(`http://localhost:\d+(/dev/sign-in\?token=\w+)`)
+
+// signsIn opens the newest sign-in link that the node has printed.
+func (r *reader) signsIn(n *node) {
+	r.t.Helper()
+	var link string
+	eventually(r.t, 20*time.Second, "the node prints a sign-in link", func() bool {
+		if all := developerLink.FindAllStringSubmatch(n.out.String(), -1); len(all) > 0 {
+			link = all[len(all)-1][1]
+		}
+		return link != ""
+	})
+	r.open(link)
+	r.sees("developer@postrider.localhost")
 }
 
 // sees waits until the page contains the given text.

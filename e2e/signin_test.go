@@ -177,9 +177,11 @@ func TestPasskeyInDevelopment(t *testing.T) {
 	t.Parallel()
 	n := start(t, nil)
 	pages := n.localhost() + "/account"
-	eventually(t, 20*time.Second, "it prints "+pages, func() bool { return strings.Contains(n.out.String(), pages) })
 	r := &reader{t: t, url: "http://" + n.addr, tab: chromium(t)}
 	r.hasPasskeys()
+	r.open("/")
+	r.sees("open the newest sign-in link in the output of `postrider dev`")
+	r.signsIn(n)
 	r.open("/account?x=1")
 	r.sees("developer@postrider.localhost")
 	if at, err := chromedp.Run(r.tab, chromedp.Location()); err != nil || at != pages+"?x=1" {

@@ -83,7 +83,10 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err != nil {
 		return fmt.Errorf("find the team of the development key: %w", err)
 	}
-	if err := n.EnsureDeveloper(ctx, who.TeamID); err != nil {
+	signIn, err := n.EnsureDeveloper(ctx, who.TeamID, func(path string) {
+		fmt.Fprintf(e.out, "\nThe sign-in link was used. To sign in another browser, open %s%s\n", url, path)
+	})
+	if err != nil {
 		return err
 	}
 	verified, err := addVerified(ctx, n, *key, names)
@@ -93,8 +96,8 @@ func dev(ctx context.Context, e *env, args []string) error {
 	if err := errors.Join(n.ListenInboundDev(*smtpIn), n.ListenSubmissionDev(*smtpSubmit)); err != nil {
 		return err
 	}
-	n.ServeOutbox()
-	greet(e, n, url, *key, verified)
+	n.ServeOutbox(*key)
+	greet(e, n, greeting{url, url + signIn, *key, verified})
 	if path := e.getenv(bench.EnvProfile); path != "" {
 		f, err := os.Create(path)
 		if err != nil {
@@ -156,8 +159,14 @@ func domainsLine(n *node.Node, verified []string) string {
 	return "verified: " + strings.Join(verified, ", ") + "\n           " + how
 }
 
-// greet prints the addresses of the node, the API key, and an example request.
-func greet(e *env, n *node.Node, url, key string, verified []string) {
+// greeting holds the parts of the greeting that differ at each start.
+type greeting struct {
+	url, signIn, key string
+	verified         []string // domains
+}
+
+// greet prints the addresses of the node, the link for signing in, the API key, and an example request.
+func greet(e *env, n *node.Node, g greeting) {
 	c, inbound := n.Config, "off: this node does not have the role receiving"
 	if at := n.Port(node.PortInbound); at != "" {
 		inbound = at + "  (SMTP, for domains with the capability receiving)"
@@ -166,7 +175,7 @@ func greet(e *env, n *node.Node, url, key string, verified []string) {
 	if at := n.Port(node.PortSubmit); at != "" {
 		submit = at + "  (user postrider, the key as the password)"
 	}
-	where := "captured in the outbox: " + url + "/dev/outbox"
+	where := "captured in the outbox: " + g.url + "/dev/outbox"
 	if c.Transport != "capture" {
 		where = "sent through " + c.RelayAddr
 		if c.Transport == "direct" {
@@ -176,7 +185,7 @@ func greet(e *env, n *node.Node, url, key string, verified []string) {
 	fmt.Fprintf(e.out, `Postrider is ready for development.
 
   API      %[1]s        (documentation: %[1]s/docs)
-  Pages    %[1]s/account        (you are signed in automatically)
+  Pages    %[8]s        (signs you in; works once)
   Key      %[2]s
   Mail     %[3]s
   SMTP     %[6]s
@@ -193,5 +202,5 @@ List sent emails with their state:
   curl %[1]s/emails -H 'Authorization: Bearer %[2]s'
 
 With an official client, set RESEND_BASE_URL=%[1]s and RESEND_API_KEY=%[2]s.
-`, url, key, where, c.DataDir, inbound, submit, domainsLine(n, verified))
+`, g.url, g.key, where, c.DataDir, inbound, submit, domainsLine(n, g.verified), g.signIn)
 }

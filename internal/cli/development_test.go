@@ -2,12 +2,15 @@ package cli
 
 import (
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
 
-// Development pages are served only under loopback host names, which prevents DNS rebinding.
+// TestDevelopmentPagesAreForThisMachine checks that the outbox answers without a key only if the peer and the Host
+// header are this machine. Checking the Host header prevents DNS rebinding.
 func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -24,12 +27,13 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 			}
 			return id != ""
 		})
-		get := func(path, host string) (int, string) {
+		get := func(path, host string, header http.Header) (int, string) {
 			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, n.url+path, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			r.Host = host
+			maps.Copy(r.Header, header)
 			answer, err := http.DefaultClient.Do(r)
 			if err != nil {
 				t.Fatal(err)
@@ -41,24 +45,57 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 			}
 			return answer.StatusCode, string(text)
 		}
-		for host, want := range map[string]int{
-			"": 200, "localhost": 200, "LocalHost:3000": 200, "localhost.": 200, "mail.localhost:3000": 200, "127.0.0.1": 200,
-			"127.8.9.1:80": 200, "[::1]": 200, "[::1]:3000": 200, "[::ffff:127.0.0.1]:3000": 200,
-			"evil.example": 421, "evil.example:3000": 421, "localhost.evil.example": 421, "notlocalhost": 421,
-			"127.0.0.1.evil.example": 421,
-			"10.0.0.1":               421, "0.0.0.0:3000": 421, "[::]": 421, "[2001:db8::1]:3000": 421, "2130706433": 421,
-			"0x7f.1": 421,
-		} {
+		check := func(what string, want int, get func(path string) (int, string)) {
+			t.Helper()
 			for _, path := range []string{"/dev/outbox", "/dev/waiting", "/dev/outbox/" + id, "/dev/nothing", "/dev/"} {
-				status, body := get(path, host)
+				status, body := get(path)
 				shown := want
 				if want == 200 && (path == "/dev/nothing" || path == "/dev/") {
 					shown = 404
 				}
-				if status != shown || want == 421 && (strings.Contains(body, id) || strings.Contains(body, "b@one.example")) {
-					t.Errorf("%s at %q: %d %s", path, host, status, body)
+				if status != shown || want == 401 && (strings.Contains(body, id) || strings.Contains(body, "b@one.example")) {
+					t.Errorf("%s at %s: %d %s", path, what, status, body)
 				}
 			}
 		}
+		withKey := http.Header{"Authorization": {"Bearer " + devTestKey}}
+		for host, want := range map[string]int{
+			"": 200, "localhost": 200, "LocalHost:3000": 200, "localhost.": 200, "mail.localhost:3000": 200, "127.0.0.1": 200,
+			"127.8.9.1:80": 200, "[::1]": 200, "[::1]:3000": 200, "[::ffff:127.0.0.1]:3000": 200,
+			"evil.example": 401, "evil.example:3000": 401, "localhost.evil.example": 401, "notlocalhost": 401,
+			"127.0.0.1.evil.example": 401, "127.0.0.1.nip.io:3000": 401,
+			"10.0.0.1": 401, "0.0.0.0:3000": 401, "[::]": 401, "[2001:db8::1]:3000": 401, "2130706433": 401,
+			"0x7f.1": 401, "127.1": 401, "localhost@evil.example": 401,
+		} {
+			check(host, want, func(path string) (int, string) { return get(path, host, nil) })
+			check(host+" with the key", 200, func(path string) (int, string) { return get(path, host, withKey) })
+		}
+		for name, header := range map[string]http.Header{
+			"X-Forwarded-For": {"X-Forwarded-For": {"127.0.0.1"}}, "Forwarded": {"Forwarded": {"for=127.0.0.1"}},
+			"Via": {"Via": {"1.1 proxy"}}, "X-Real-IP": {"X-Real-Ip": {"127.0.0.1"}},
+			"an empty header":    {"X-Forwarded-For": {""}},
+			"an unusual header":  {"X-Forwarded-Client": {"x"}},
+			"another key":        {"Via": {"1.1 proxy"}, "Authorization": {"Bearer " + key}},
+			"an empty key":       {"Via": {"1.1 proxy"}, "Authorization": {"Bearer "}},
+			"basic":              {"Via": {"1.1 proxy"}, "Authorization": {"Basic " + devTestKey}},
+			"a part of the key":  {"Via": {"1.1 proxy"}, "Authorization": {"Bearer " + devTestKey[:10]}},
+			"a key in the Query": {"Via": {"1.1 proxy"}, "X-Key": {devTestKey}},
+		} {
+			check(name, 401, func(path string) (int, string) { return get(path, "localhost", header) })
+		}
+		from := func(peer string, header http.Header) func(path string) (int, string) {
+			return func(path string) (int, string) {
+				r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost"+path, nil)
+				r.RemoteAddr, r.Header = peer, header
+				w := httptest.NewRecorder()
+				n.Handler().ServeHTTP(w, r)
+				return w.Code, w.Body.String()
+			}
+		}
+		for _, peer := range []string{"192.0.2.1:99", "[2001:db8::1]:99", "10.0.0.1:99", "@", ""} {
+			check("peer "+peer, 401, from(peer, http.Header{}))
+			check("peer "+peer+" with the key", 200, from(peer, withKey))
+		}
+		check("this machine", 200, from("[::ffff:127.0.0.1]:99", http.Header{}))
 	})
 }

@@ -97,6 +97,9 @@ func (p *installation) config() config.Config {
 	return c
 }
 
+// devTestKey is the development key of the tests' nodes. It opens the outbox from other machines.
+const devTestKey = "re_development_key"
+
 // started is a running node.
 type started struct {
 	*node.Node
@@ -123,7 +126,7 @@ func (p *installation) start(before ...func(n *node.Node)) *started {
 	if err := n.ListenSubmission(); err != nil {
 		p.t.Fatal(err)
 	}
-	n.ServeOutbox()
+	n.ServeOutbox(devTestKey)
 	for _, f := range before {
 		f(n)
 	}

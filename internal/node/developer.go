@@ -2,9 +2,13 @@ package node
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/subtle"
 	"fmt"
+	"net"
 	"net/http"
-	"net/netip"
+	"strings"
+	"sync"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/accounts/users"
@@ -14,68 +18,133 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// developer is the email address of the development user. In development, visitors are automatically signed in as this
-// user. The address does not receive mail.
-const developer = "developer@postrider.localhost"
+const (
+	// developerAddress is the email address of the development user. The address does not receive mail.
+	developerAddress = "developer@postrider.localhost"
+
+	// developerPath is the path of the link that signs a browser in as the development user.
+	developerPath = "/dev/sign-in"
+)
+
+var errDeveloperLink = fault.New(fault.BadCredential, "", "This link does not work: it was used, or it belongs to an "+
+	"earlier start of `postrider dev`. Open the newest sign-in link in the output of `postrider dev`, or restart "+
+	"`postrider dev` to get a new one.")
+
+// developer signs browsers in as the development user. A browser must open a link with a token. Each token works once,
+// and only until the node stops. The address and the headers of a request do not matter, because a proxy on this
+// machine can pass on requests from anywhere.
+type developer struct {
+	user users.User
+	show func(path string) // shows the next link to the operator
+
+	mu    sync.Mutex
+	token string // the current link's token
+}
 
 // newPages builds the HTML pages, such as those for sign-in and settings, and registers them with the mux.
 func (n *Node) newPages() error {
-	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits,
-		Auto: func(r *http.Request) (string, bool) {
-			if n.developer == nil {
-				return "", false
-			}
-			return n.signDeveloperIn(r)
-		}}, n.Users, n.Members, n.Log)
+	n.site = web.New(web.Config{PublicURL: n.Config.PublicURL, Limits: n.limits, SignInHint: func() string {
+		if n.developer == nil {
+			return ""
+		}
+		return "To sign in as the development user, open the newest sign-in link in the output of `postrider dev`. " +
+			"Then open this page again."
+	}}, n.Users, n.Members, n.Log)
 	pages, err := signin.New(signin.Deps{Site: n.site, DB: n.DB, Users: n.Users, Members: n.Members, Teams: n.Teams,
 		Audit: n.Audit, Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates, Automations: n.Automations.OfApps})
 	if err == nil {
 		pages.Register(n.mux)
+		n.site.Handle(n.mux, "GET /{$}", n.showStart)
+		n.site.Handle(n.mux, "GET "+developerPath, n.signDeveloperIn)
 	}
 	return err
 }
 
-// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team. After a call
-// to EnsureDeveloper, visitors from this machine are signed in as the development user.
-func (n *Node) EnsureDeveloper(ctx context.Context, teamID string) error {
-	u, err := n.Users.ByEmail(ctx, developer)
+// EnsureDeveloper creates the development user if it does not exist, and adds it as an owner of the team.
+// EnsureDeveloper returns the path of a link that signs a browser in as the development user. The link works once.
+// After a browser has used the link, the node calls show with the path of the next link.
+func (n *Node) EnsureDeveloper(ctx context.Context, teamID string, show func(path string)) (path string, err error) {
+	u, err := n.Users.ByEmail(ctx, developerAddress)
 	if fault.KindOf(err) == fault.NotFound {
-		u, err = n.Users.Create(ctx, users.NewUser{Email: developer, Name: "Developer"})
+		u, err = n.Users.Create(ctx, users.NewUser{Email: developerAddress, Name: "Developer"})
 	}
 	if err != nil {
-		return fmt.Errorf("create the development user: %w", err)
+		return "", fmt.Errorf("create the development user: %w", err)
 	}
 	if _, err = n.Members.Actor(ctx, u.ID, teamID); fault.KindOf(err) == fault.NotFound {
 		err = n.DB.Update(ctx, func(tx *db.Tx) error { return n.Members.AddIn(ctx, tx, teamID, u.ID, teams.Owner) })
 	}
 	if err != nil {
-		return fmt.Errorf("make the development user an owner of the team: %w", err)
+		return "", fmt.Errorf("make the development user an owner of the team: %w", err)
 	}
-	n.developer = &u
-	return nil
+	n.developer = &developer{user: u, show: show, token: rand.Text()}
+	return pathOf(n.developer.token), nil
 }
 
-// signDeveloperIn starts a session as the development user for a visitor on this machine. As with the outbox, requests
-// are refused if their host name is not a loopback name. Requests forwarded by a proxy are also refused, because the
-// client may be on another machine.
-func (n *Node) signDeveloperIn(r *http.Request) (token string, ok bool) {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {
-		return "", false
+func pathOf(token string) string { return developerPath + "?token=" + token }
+
+// use reports whether the token is the current link's token. If it is, use replaces the token and shows the next link.
+func (d *developer) use(token string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if subtle.ConstantTimeCompare([]byte(token), []byte(d.token)) != 1 {
+		return false
 	}
-	for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "Via"} {
-		if r.Header.Get(name) != "" {
-			return "", false
+	d.token = rand.Text()
+	d.show(pathOf(d.token))
+	return true
+}
+
+// servesStart reports whether a request is for the start page. Only a node for development has a start page. All
+// programs, and browsers of other nodes, get the API's response for the same path.
+func (n *Node) servesStart(r *http.Request) bool {
+	return n.developer != nil && r.URL.Path == "/" && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+// showStart redirects a signed-in user to the account page, and other visitors to the page that explains how to sign
+// in.
+func (n *Node) showStart(w http.ResponseWriter, r *http.Request) error {
+	_, ok, err := n.site.Visitor(r)
+	if err != nil {
+		return err
+	}
+	if ok {
+		return web.Redirect(w, r, "/account")
+	}
+	return web.Redirect(w, r, "/sign-in")
+}
+
+// signDeveloperIn starts a session as the development user if the link's token is valid. HEAD requests, which programs
+// send to look at a link, do not use the token.
+func (n *Node) signDeveloperIn(w http.ResponseWriter, r *http.Request) error {
+	if n.developer == nil {
+		return fault.NotFoundf("There is no page at this address.")
+	}
+	if r.Method != http.MethodGet || !n.developer.use(r.URL.Query().Get("token")) {
+		_, ok, err := n.site.Visitor(r)
+		if err == nil && !ok {
+			err = errDeveloperLink
 		}
+		if err != nil {
+			return err
+		}
+		return web.Redirect(w, r, "/account") // for example, for a browser that reopens its tabs
 	}
+	from, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		from = r.RemoteAddr
+	}
+	var session string
 	err = n.DB.Update(r.Context(), func(tx *db.Tx) (err error) {
-		token, err = n.Users.StartIn(r.Context(), tx, *n.developer, "development", users.Client{
-			Address: from.Addr().String(), UserAgent: r.UserAgent()})
+		session, err = n.Users.StartIn(r.Context(), tx, n.developer.user, "development",
+			users.Client{Address: from, UserAgent: r.UserAgent()})
 		return err
 	})
-	if err != nil {
-		n.Log.Error("could not sign in the development user", "error", err)
-		return "", false
+	if err == nil {
+		err = n.site.SignIn(w, r, session)
 	}
-	return token, true
+	if err != nil {
+		return err
+	}
+	return web.Redirect(w, r, "/account")
 }

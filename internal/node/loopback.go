@@ -1,29 +1,61 @@
 package node
 
 import (
+	"crypto/subtle"
 	"errors"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/postrider/postrider/internal/lib/config"
 )
 
-// onlyLoopback refuses requests whose Host header is not a loopback name or address. The development pages do not
-// require an API key, so only this check protects them against DNS rebinding.
-func onlyLoopback(h http.Handler) http.Handler {
+// forDeveloper refuses requests for the development pages that come from another machine, unless they have the
+// development key as a bearer token.
+func (n *Node) forDeveloper(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !isLoopbackName(r.Host) {
-			http.Error(w, "Open this page at localhost or 127.0.0.1; it is not served at other host names.",
-				http.StatusMisdirectedRequest)
+		if !isFromHere(r) && !n.hasDevelopmentKey(r) {
+			w.Header().Set("WWW-Authenticate", `Bearer realm="postrider dev"`)
+			http.Error(w, "Open this page on the machine that runs `postrider dev`, at localhost or 127.0.0.1. From "+
+				"elsewhere, send the header `Authorization: Bearer` with the key that `postrider dev` prints.",
+				http.StatusUnauthorized)
 			return
 		}
 		h.ServeHTTP(w, r)
 	})
 }
+
+// hasDevelopmentKey reports whether the bearer token is the development key.
+func (n *Node) hasDevelopmentKey(r *http.Request) bool {
+	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	return n.outboxKey != "" && strings.EqualFold(scheme, "Bearer") &&
+		subtle.ConstantTimeCompare([]byte(strings.TrimSpace(token)), []byte(n.outboxKey)) == 1
+}
+
+// isFromHere reports whether a request comes directly from a program on this machine. The Host header must be a
+// loopback name or address too, because DNS rebinding makes a browser on this machine send requests for an attacker's
+// web page. Headers that proxies add show that the client may be on another machine.
+func isFromHere(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil || !from.Addr().Unmap().IsLoopback() || !isLoopbackName(r.Host) {
+		return false
+	}
+	for name := range r.Header {
+		if slices.Contains(proxyHeaders, name) || strings.HasPrefix(name, "X-Forwarded") {
+			return false
+		}
+	}
+	return true
+}
+
+// proxyHeaders lists headers that proxies add to requests, besides those whose names start with X-Forwarded.
+var proxyHeaders = []string{"Forwarded", "Via", "X-Real-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip",
+	"Client-Ip", "Cf-Connecting-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "X-Original-Forwarded-For",
+	"X-Original-Host", "X-Envoy-External-Address", "Tailscale-User-Login"}
 
 // ListenHere listens at an address and returns the URL that programs on this machine can use. If the address is
 // 127.0.0.1 and the machine has IPv6, ListenHere also listens at ::1, because browsers may resolve localhost to either

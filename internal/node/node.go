@@ -68,7 +68,8 @@ type Node struct {
 	mux       *http.ServeMux
 	handler   http.Handler
 	site      *web.Site
-	developer *users.User      // development user that visitors are signed in as; may be nil
+	developer *developer       // signs browsers in by a link; nil unless the node is for development
+	outboxKey string           // development key, which opens the outbox from other machines; may be empty
 	limits    *teams.Limiter   // shared by the API and SMTP submission
 	dns       resolve.Resolver // with a cache
 	certs     *certificates

@@ -23,9 +23,11 @@ table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8
 </table></body></html>
 `))
 
-// ServeOutbox adds the development pages that show captured emails to the HTTP handler. Only browsers and programs on
-// this machine can open the development pages.
-func (n *Node) ServeOutbox() {
+// ServeOutbox adds the development pages that show captured emails to the HTTP handler. Browsers and programs on this
+// machine can open the development pages. Clients on other machines need the development key, because the pages show
+// the emails of all teams. If the key is empty, other machines cannot open the pages.
+func (n *Node) ServeOutbox(key string) {
+	n.outboxKey = key
 	n.mux.HandleFunc("GET /dev/outbox", func(w http.ResponseWriter, r *http.Request) {
 		all, err := n.Delivery.Outbox(r.Context())
 		if err != nil {

@@ -39,7 +39,7 @@ func (n *Node) newProtocols() error {
 // choose returns the handler for all HTTP requests. The JSON API gets every path that no other server claims.
 func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http.HandlerFunc {
 	tracked := links.NewTracked(n.Emails, n.Tracking)
-	development, pages := onlyLoopback(n.mux), byName(n.Config.PublicURL, n.mux)
+	development, pages := n.forDeveloper(n.mux), byName(n.Config.PublicURL, n.mux)
 	return func(w http.ResponseWriter, r *http.Request) {
 		path := r.URL.Path
 		switch {
@@ -51,7 +51,7 @@ func (n *Node) choose(rest *api.API, tools *mcp.Server, auth *oauth.Server) http
 			auth.ServeHTTP(w, r)
 		case tools.Serves(path):
 			tools.ServeHTTP(w, r)
-		case signin.Serves(path):
+		case signin.Serves(path), path == developerPath, n.servesStart(r):
 			pages.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/dev/"):
 			development.ServeHTTP(w, r)

@@ -58,8 +58,10 @@ func (p *Pages) signInPage(w http.ResponseWriter, r *http.Request, status int, f
 	return p.Site.Show(w, r, status, signInPage, struct {
 		Form                 *web.Form
 		Next, Done, Provider string
+		Hint                 string
 		Passkeys             bool
-	}{f, web.Local(next), doneMessage(r), p.Users.OIDCName(), p.Users.PasskeysEnabled()}, web.Script(passkeysJS))
+	}{f, web.Local(next), doneMessage(r), p.Users.OIDCName(), p.Site.SignInHint(), p.Users.PasskeysEnabled()},
+		web.Script(passkeysJS))
 }
 
 func (p *Pages) showSignIn(w http.ResponseWriter, r *http.Request) error {

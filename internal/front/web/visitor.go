@@ -75,25 +75,6 @@ func (s *Site) visitor(ctx context.Context, token string) (v Visitor, ok bool, e
 	return v, err == nil, err
 }
 
-// auto signs a visitor in with the token that [Config.Auto] returns.
-func (s *Site) auto(w http.ResponseWriter, r *http.Request) (Visitor, bool, error) {
-	if s.c.Auto == nil || r.Method != http.MethodGet {
-		return Visitor{}, false, nil
-	}
-	token, ok := s.c.Auto(r)
-	if !ok {
-		return Visitor{}, false, nil
-	}
-	v, ok, err := s.visitor(r.Context(), token)
-	if ok {
-		s.setCookie(w, "", token, cookieLifetime)
-		if of, _ := r.Context().Value(visitKey{}).(*visit); of != nil {
-			of.asked, of.visitor, of.ok = true, v, true
-		}
-	}
-	return v, ok, err
-}
-
 // SignIn sets the session cookie to a token that package users has just created. SignIn also ends any earlier session
 // of the browser, so that an attacker who planted that session cannot use it.
 func (s *Site) SignIn(w http.ResponseWriter, r *http.Request, token string) error {

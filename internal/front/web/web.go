@@ -41,9 +41,8 @@ type Config struct {
 	// limited.
 	Limits *teams.Limiter
 
-	// Auto, if not nil, is called when a visitor without a session requests a page registered with [Site.HandleSignedIn].
-	// Auto returns the token for a new session, and is meant only for development.
-	Auto func(r *http.Request) (token string, ok bool)
+	// SignInHint returns a sentence about signing in, which the sign-in page shows, or "". SignInHint may be nil.
+	SignInHint func() string
 }
 
 // pagesPerSecond is the maximum number of pages that a user may request in a second. Users do not normally reach this
@@ -85,15 +84,12 @@ func (s *Site) Handle(mux *http.ServeMux, pattern string, f func(w http.Response
 }
 
 // HandleSignedIn registers f for a pattern and calls it only for signed-in users. All other visitors must sign in
-// first. After signing in, a visitor who requested the page with GET returns to it. In development, visitors are signed
-// in automatically. Users who request too many pages must wait.
+// first. After signing in, a visitor who requested the page with GET returns to it. Users who request too many pages must
+// wait.
 func (s *Site) HandleSignedIn(mux *http.ServeMux, pattern string,
 	f func(w http.ResponseWriter, r *http.Request, v Visitor) error) {
 	s.Handle(mux, pattern, func(w http.ResponseWriter, r *http.Request) error {
 		v, ok, err := s.Visitor(r)
-		if err == nil && !ok {
-			v, ok, err = s.auto(w, r)
-		}
 		if err != nil {
 			return err
 		}
@@ -119,6 +115,14 @@ func client(r *http.Request) audit.Entry {
 		host = r.RemoteAddr
 	}
 	return audit.Entry{Address: host, UserAgent: r.UserAgent()}
+}
+
+// SignInHint returns a sentence about signing in, or "".
+func (s *Site) SignInHint() string {
+	if s.c.SignInHint == nil {
+		return ""
+	}
+	return s.c.SignInHint()
 }
 
 func (s *Site) askToSignIn(w http.ResponseWriter, r *http.Request) error {

@@ -25,7 +25,8 @@ type Audience struct {
 // Member is a contact in an audience.
 type Member struct {
 	Contact
-	Properties map[string]scalar.Value // by property name; missing values are not replaced by fallbacks
+	Properties map[string]scalar.Value // by property name; only MemberIn replaces missing values by fallbacks
+	Fallbacks  map[string]bool         // names of the properties whose value is the fallback
 }
 
 // Walk returns a page of up to limit contacts in an audience, sorted by id and starting after the given id. A page is

@@ -101,19 +101,21 @@ func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID s
 	if err != nil {
 		return m, err
 	}
-	m.Properties = withFallbacks(values[m.ID], properties)
+	m.Properties, m.Fallbacks = withFallbacks(values[m.ID], properties)
 	return m, nil
 }
 
-// withFallbacks adds the fallbacks of the properties that are missing from the given values.
-func withFallbacks(values map[string]scalar.Value, of []Property) map[string]scalar.Value {
+// withFallbacks adds the fallbacks of the properties that are missing from the given values, and returns the names of
+// those properties.
+func withFallbacks(values map[string]scalar.Value, of []Property) (map[string]scalar.Value, map[string]bool) {
 	if values == nil {
 		values = map[string]scalar.Value{}
 	}
+	added := map[string]bool{}
 	for _, p := range of {
 		if _, has := values[p.Name]; !has && p.Fallback != (scalar.Value{}) {
-			values[p.Name] = p.Fallback
+			values[p.Name], added[p.Name] = p.Fallback, true
 		}
 	}
-	return values
+	return values, added
 }

@@ -2,6 +2,7 @@ package automations
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +13,9 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // checkReferences returns an error if a graph refers to an object that the team does not have or that the step cannot
@@ -116,7 +120,7 @@ func (s *Service) checkSender(ctx context.Context, teamID string, r *engine.Refe
 				r.Field)
 		}
 	}
-	return s.p.Emails.CheckSender(ctx, teamID, from)
+	return s.p.Emails.CheckSender(ctx, teamID, content.Compile(&content.Content{From: from}).From(nil))
 }
 
 // checkTemplate returns an error if a referenced template is not published, or if one of its variables would have no
@@ -134,6 +138,22 @@ func (s *Service) checkTemplate(ctx context.Context, teamID string, r *engine.Re
 		return fmt.Errorf("look for the template of a step: %w", err)
 	}
 	prefix := strings.TrimSuffix(r.Field, "id") + "variables."
+	for _, name := range r.Names {
+		if templates.IsReserved(name) && !render.IsContactField(name) {
+			r.Field = prefix + name
+			return fault.Invalidf(r.Field, "The variable %s is reserved and cannot be given (`%s`).", name, r.Field)
+		}
+	}
+	o := templates.Overrides{From: r.From, Subject: r.Subject}
+	if r.ReplyTo != "" {
+		o.ReplyTo = []string{r.ReplyTo}
+	}
+	if err := t.CheckOverrides(strings.TrimSuffix(r.Field, "template.id"), o, nil); err != nil {
+		if f, ok := errors.AsType[*fault.Error](err); ok {
+			r.Field = f.Field
+		}
+		return err
+	}
 	if key, err := t.CheckGiven(prefix, t.Convert(r.Literals)); err != nil {
 		r.Field = prefix + key
 		return err
@@ -179,7 +199,11 @@ func (s *Service) checkNamed(ctx context.Context, teamID string, r *engine.Refer
 	return err
 }
 
+// checkMailbox checks the address that a step gives. An address with placeholders is parsed only in runs.
 func checkMailbox[T any](r *engine.Reference, parse func(string) (T, error)) error {
+	if t := render.Compile(r.ID); !t.Fixed() {
+		return nil
+	}
 	if _, err := parse(r.ID); err != nil {
 		return fault.Invalidf(r.Field, "The `%s` field must be an address such as Acme <hello@acme.example>: %s",
 			r.Field, err).Because(err)

@@ -14,13 +14,17 @@ import (
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
+	"github.com/postrider/postrider/internal/sending/render"
 )
 
 // prepared is an email that a step may send, together with its mailing or the reason why it cannot be sent.
 type prepared struct {
 	email     engine.Email
+	fields    []string      // the placeholders of contact fields
+	contact   render.Values // the values of the fields
 	mailing   *emails.Mailing
 	failure   *engine.Failure
 	suspended bool
@@ -42,7 +46,7 @@ func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 			return err
 		}
 		if e, ok := a.Effect.(*engine.Email); ok {
-			if at.prepared[key], err = s.prepare(ctx, at.row.teamID, at.contact.Address, e); err != nil {
+			if at.prepared[key], err = s.prepare(ctx, at.row.teamID, at.contact, e); err != nil {
 				return err
 			}
 		}
@@ -50,8 +54,8 @@ func (s *Service) prepareEmails(ctx context.Context, at *runState) error {
 	return nil
 }
 
-// prepare prepares a step's email for an address.
-func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine.Email) (*prepared, error) {
+// prepare prepares a step's email for a contact.
+func (s *Service) prepare(ctx context.Context, teamID string, m *contacts.Member, e *engine.Email) (*prepared, error) {
 	p := &prepared{email: *e}
 	team, err := s.p.Teams.Get(ctx, teamID)
 	if err != nil {
@@ -60,12 +64,13 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 	if p.suspended = team.Suspended; p.suspended {
 		return p, nil
 	}
-	variables := e.Variables
-	if t, err := s.p.Templates.Published(ctx, teamID, e.TemplateID); err == nil { // MailingByTemplate returns the error
-		variables = t.Convert(variables)
-	}
-	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: variables, To: address, TopicID: e.TopicID,
+	in := emails.ByTemplate{TemplateID: e.TemplateID, Variables: e.Variables, To: m.Address, TopicID: e.TopicID,
 		From: e.From, Subject: e.Subject}
+	if t, err := s.p.Templates.Published(ctx, teamID, e.TemplateID); err == nil { // MailingByTemplate returns the error
+		p.findFields(t.Content)
+		p.contact = p.values(m)
+		in.Variables, in.Contact = splitVariables(t.Convert(e.Variables), p.contact)
+	}
 	if e.ReplyTo != "" {
 		in.ReplyTo = []string{e.ReplyTo}
 	}
@@ -77,6 +82,41 @@ func (s *Service) prepare(ctx context.Context, teamID, address string, e *engine
 		p.failure = failureOfEmail(err, e)
 	}
 	return p, nil
+}
+
+// findFields finds the placeholders of contact fields in the email's template and in the fields that its step sets.
+func (p *prepared) findFields(template *content.Compiled) {
+	e := &p.email
+	own := content.Compile(&content.Content{From: e.From, Subject: e.Subject, ReplyTo: []string{e.ReplyTo}})
+	p.fields = slices.DeleteFunc(append(template.Names(), own.Names()...), func(name string) bool {
+		return !render.IsContactField(name)
+	})
+}
+
+// values returns the contact's values for the fields. The fallback of a placeholder precedes the fallback of the
+// contact property, as in broadcasts.
+func (p *prepared) values(m *contacts.Member) render.Values {
+	values := emails.ContactValues(m, p.fields)
+	for _, name := range p.fields {
+		if text, ok := values[name]; ok && m.Fallbacks[emails.ContactProperty(name)] {
+			values.SetFallback(name, text)
+			delete(values, name)
+		}
+	}
+	return values
+}
+
+// splitVariables separates variables with the names of contact fields from the others. A variable that the step gives
+// replaces the value of the contact.
+func splitVariables(all map[string]scalar.Value, contact render.Values) (map[string]scalar.Value, render.Values) {
+	contact = maps.Clone(contact)
+	for name, v := range all {
+		if render.IsContactField(name) {
+			delete(all, name)
+			contact[name] = v.Text
+		}
+	}
+	return all, contact
 }
 
 // failureOfEmail converts the error with which a step's email was refused into a step failure.
@@ -165,7 +205,9 @@ func (w *walk) do(ctx context.Context, a *engine.Action) (out engine.Outcome, st
 // email enqueues a step's prepared email if the contact may receive it now.
 func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engine.Outcome, stops bool, err error) {
 	p := w.ready[key]
-	if p == nil || !reflect.DeepEqual(p.email, *e) {
+	// An earlier step of the same transaction may have changed the contact after the email was prepared.
+	if p == nil || !reflect.DeepEqual(p.email, *e) ||
+		!maps.Equal(p.contact, p.values(w.contact)) {
 		return out, true, nil
 	}
 	if p.suspended {

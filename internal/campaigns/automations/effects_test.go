@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/segments"
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
+	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
@@ -189,6 +190,54 @@ func TestValuesConvert(t *testing.T) {
 		s.happens("literal", ann, "")
 		s.work()
 		s.mustRun(literal, "completed: start set mail")
+	})
+}
+
+// Emails of automations fill the fields of the contact, as broadcasts do. A value that an earlier step of the same
+// transaction sets counts.
+func TestContactFields(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *fixture) {
+		ctx, team := t.Context(), s.Acme.TeamID
+		for _, p := range []contacts.NewProperty{{Name: "plan", Type: scalar.String, Fallback: scalar.OfText("R&D")},
+			{Name: "city", Type: scalar.String}, {Name: "company", Type: scalar.String}} {
+			_, err := s.Contacts.CreateProperty(ctx, team, p)
+			s.Must(err)
+		}
+		_, _, err := s.Contacts.Upsert(ctx, team, ann, contacts.Change{FirstName: new("Old"), LastName: new("Doe, <Ann>"),
+			Properties: map[string]scalar.Value{"city": scalar.OfText(""),
+				"company": scalar.OfText("Doe, Inc.")}})
+		s.Must(err)
+		_, err = s.Templates.Create(ctx, team, templates.NewTemplate{Name: "Fields", Alias: "fields",
+			From: "{{{contact.company}}} at Acme <hello@" + testnode.Domain + ">", Subject: "{{{FIRST_NAME}}}",
+			HTML: new("<p>{{{FIRST_NAME}}} {{{contact.last_name}}} {{{raw LAST_NAME}}} {{{RESEND_EMAIL}}} {{{contact.plan}}} " +
+				"{{{contact.city|nowhere}}} {{{HTML}}} {{{contact.none}}}</p>"),
+			Text:      new("{{{LAST_NAME}}} {{{contact.plan|own}}}"),
+			Variables: []templates.Declaration{{Key: "HTML", Type: "string"}}})
+		s.Must(err)
+		_, err = s.Templates.Publish(ctx, team, "fields")
+		s.Must(err)
+		id := s.automation(trigger("go"), step("rename", engine.ContactUpdate, `{"first_name": "Ann"}`),
+			step("own", engine.SendEmail, `{"template": {"id": "fields", "variables": {"HTML": "<b>x</b>"}}}`),
+			step("given", engine.SendEmail, `{"template": {"id": "fields", "variables": {"HTML": "", "FIRST_NAME":
+				{"var": "event.name"}}}, "subject": "{{{FIRST_NAME}}}: {{{HTML}}}{{{contact.plan}}}{{{NONE|!}}}",
+				"from": "\"{{{FIRST_NAME}}}\" <hello@`+testnode.Domain+`>", "reply_to": "{{{LAST_NAME}}} <{{{EMAIL}}}>"}`))
+		s.happens("go", ann, `{"name": "Say \"A\" & B"}`)
+		s.work()
+		s.mustRun(id, "completed: start rename own given")
+		sent := s.runs(id)[0].Steps
+		own := s.Email(sent[2].Output["email_id"].(string))
+		if own.Subject != "Ann" || own.From != `"Doe, Inc. at Acme" <hello@`+testnode.Domain+`>` ||
+			*own.HTML != "<p>Ann Doe, &lt;Ann&gt; Doe, <Ann> "+ann+" R&D nowhere <b>x</b> </p>" ||
+			*own.Text != "Doe, <Ann> own" {
+			t.Errorf("the email is %q, %q, %q, %q", own.From, own.Subject, *own.HTML, *own.Text)
+		}
+		given := s.Email(sent[3].Output["email_id"].(string))
+		if given.Subject != `Say "A" & B: R&D!` || given.From != `"Say \"A\" & B" <hello@`+testnode.Domain+`>` ||
+			!slices.Equal(given.ReplyTo, []string{`"Doe, <Ann>" <` + ann + `>`}) ||
+			!strings.HasPrefix(*given.HTML, "<p>Say &#34;A&#34; &amp; B Doe, ") {
+			t.Errorf("the email is %q, %q, %q, %q", given.From, given.ReplyTo, given.Subject, *given.HTML)
+		}
 	})
 }
 

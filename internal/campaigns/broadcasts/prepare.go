@@ -9,31 +9,11 @@ import (
 
 	xhtml "golang.org/x/net/html"
 
-	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/render"
 )
-
-// builtIn maps each placeholder that is not a contact property to the function that returns the placeholder's value.
-// Placeholders in capitals are an older form.
-var builtIn = map[string]func(*contacts.Contact) string{
-	"FIRST_NAME": firstName, "contact.first_name": firstName,
-	"LAST_NAME": lastName, "contact.last_name": lastName,
-	"EMAIL": address, "contact.email": address,
-}
-
-func firstName(c *contacts.Contact) string { return c.FirstName }
-func lastName(c *contacts.Contact) string  { return c.LastName }
-func address(c *contacts.Contact) string   { return c.Address }
-
-// propertyOf returns the name of the contact property that fills a placeholder, or "" if no property does.
-func propertyOf(placeholder string) string {
-	if placeholder == render.UnsubscribeURL || builtIn[placeholder] != nil {
-		return ""
-	}
-	return strings.TrimPrefix(placeholder, "contact.")
-}
 
 // contentOf converts a text into the content to be sent, whose HTML includes the preview text. Placeholders without
 // their own fallback get the fallback of their contact property from the map fallbacks.
@@ -43,7 +23,7 @@ func contentOf(t Text, teamID string, fallbacks map[string]string) *content.Cont
 		c.HTML = new(withPreview(*t.HTML, t.PreviewText))
 	}
 	fallback := func(placeholder string) (string, bool) {
-		text, ok := fallbacks[propertyOf(placeholder)]
+		text, ok := fallbacks[emails.ContactProperty(placeholder)]
 		return text, ok
 	}
 	c.From, c.Subject = render.WithFallbacks(c.From, fallback), render.WithFallbacks(c.Subject, fallback)
@@ -105,27 +85,12 @@ func placeholdersOf(all []*content.Compiled) (placeholders, properties []string)
 	for _, c := range all {
 		for _, name := range c.Names() {
 			found[name] = true
-			if p := propertyOf(name); p != "" {
+			if p := emails.ContactProperty(name); p != "" {
 				of[p] = true
 			}
 		}
 	}
 	return slices.Sorted(maps.Keys(found)), slices.Sorted(maps.Keys(of))
-}
-
-// valuesOf returns a contact's values for the placeholders, and omits placeholders for which the contact has no value.
-func valuesOf(m *contacts.Member, placeholders []string) render.Values {
-	values := make(render.Values, len(placeholders))
-	for _, name := range placeholders {
-		if of := builtIn[name]; of != nil {
-			if text := of(&m.Contact); text != "" {
-				values[name] = text
-			}
-		} else if v, ok := m.Properties[propertyOf(name)]; ok && v.Text != "" {
-			values[name] = v.Text
-		}
-	}
-	return values
 }
 
 // textsOf returns the texts of a broadcast's variants, or the broadcast's own text if it has no variants.

@@ -104,5 +104,5 @@ func (s *Service) testValues(ctx context.Context, teamID, contact string, c *con
 		return nil, err
 	}
 	placeholders, _ := placeholdersOf([]*content.Compiled{c})
-	return valuesOf(&m, placeholders), nil
+	return emails.ContactValues(&m, placeholders), nil
 }

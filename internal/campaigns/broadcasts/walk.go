@@ -419,7 +419,7 @@ func (p *batch) fill(members []contacts.Member, most int, placeholders []string)
 			p.held = append(p.held, m)
 		case now:
 			p.to[variant] = append(p.to[variant], emails.MailingRecipient{Address: m.Address, ContactID: m.ID,
-				Values: valuesOf(m, placeholders)})
+				Values: emails.ContactValues(m, placeholders)})
 			p.of[variant] = append(p.of[variant], m)
 			p.n++
 		}

@@ -67,8 +67,9 @@ type Content struct {
 type Compiled struct {
 	Ref
 
-	from, subject render.Template
-	replyTo       []render.Template
+	from          mailbox
+	subject       render.Template
+	replyTo       []mailbox
 	headers       []message.Field
 	values        []render.Template // templates for the values of headers
 	html          *render.HTML      // nil if no HTML was given
@@ -88,10 +89,10 @@ type Ref struct {
 
 // Compile parses a Content so that it can be filled with values.
 func Compile(c *Content) *Compiled {
-	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[recordedUse])}, from: render.Compile(c.From),
+	k := &Compiled{Ref: Ref{c.ID, c.TeamID, new(atomic.Pointer[recordedUse])}, from: compileMailbox(c.From),
 		subject: render.Compile(c.Subject), headers: c.Headers}
 	for _, text := range c.ReplyTo {
-		k.replyTo = append(k.replyTo, render.Compile(text))
+		k.replyTo = append(k.replyTo, compileMailbox(text))
 	}
 	for _, f := range c.Headers {
 		k.values = append(k.values, render.Compile(f.Value))
@@ -162,7 +163,7 @@ func tooLong(field string) error {
 }
 
 // From returns the sender, filled with an email's values.
-func (c *Compiled) From(v render.Values) string { return c.from.Line(v) }
+func (c *Compiled) From(v render.Values) string { return c.from.fill(v) }
 
 // Subject returns the subject, filled with an email's values.
 func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
@@ -170,7 +171,7 @@ func (c *Compiled) Subject(v render.Values) string { return c.subject.Line(v) }
 // ReplyTo returns the reply-to addresses, filled with an email's values, or nil if there are none.
 func (c *Compiled) ReplyTo(v render.Values) (all []string) {
 	for i := range c.replyTo {
-		all = append(all, c.replyTo[i].Line(v))
+		all = append(all, c.replyTo[i].fill(v))
 	}
 	return all
 }
@@ -268,8 +269,8 @@ func (c *Compiled) SameHeaders() bool {
 // Names returns the distinct names of all placeholders, sorted.
 func (c *Compiled) Names() []string { return slices.Sorted(maps.Keys(c.names)) }
 
-func (c *Compiled) has(name string) bool {
-	_, ok := c.names[name]
+func (c *Compiled) has(key string) bool {
+	_, ok := c.names[render.NameOf(key)]
 	return ok
 }
 
@@ -293,15 +294,16 @@ func (c *Compiled) UsedValues(v render.Values) render.Values {
 // SameEnvelope reports whether the sender, the reply-to addresses and the subject are the same for all values.
 func (c *Compiled) SameEnvelope() bool {
 	return c.from.Fixed() && c.subject.Fixed() &&
-		!slices.ContainsFunc(c.replyTo, func(t render.Template) bool { return !t.Fixed() })
+		!slices.ContainsFunc(c.replyTo, func(m mailbox) bool { return !m.Fixed() })
 }
 
 func (c *Compiled) templates() (all []*render.Template) {
-	all = append(all, &c.from, &c.subject)
-	for _, list := range [][]render.Template{c.replyTo, c.values} {
-		for i := range list {
-			all = append(all, &list[i])
-		}
+	all = append(all, &c.from.Template, &c.subject)
+	for i := range c.replyTo {
+		all = append(all, &c.replyTo[i].Template)
+	}
+	for i := range c.values {
+		all = append(all, &c.values[i])
 	}
 	return append(all, c.bodyTemplates()...)
 }
@@ -315,4 +317,14 @@ func (c *Compiled) bodyTemplates() (all []*render.Template) {
 		all = append(all, c.text)
 	}
 	return all
+}
+
+// CheckPlaceholders returns an Invalid fault if a field's text has three opening braces that do not begin a well-formed
+// placeholder.
+func CheckPlaceholders(field, text string) error {
+	if err := render.Check(text); err != nil {
+		return fault.Invalidf(field, "The `%s` field has a placeholder that is not well formed: %s. Write "+
+			"{{{NAME}}} or {{{NAME|fallback}}}.", field, err).Because(err)
+	}
+	return nil
 }

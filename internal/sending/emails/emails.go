@@ -163,6 +163,7 @@ type Send struct {
 
 	template *templateVersion // set by resolveTemplate
 	values   render.Values    // values for the template's placeholders
+	contact  render.Values    // values of contact fields; set by MailingByTemplate
 
 	// Broken is a rule violation found by the decoder of the request. If Broken is not nil, the email is refused with this
 	// fault.

@@ -123,12 +123,12 @@ func TestMailingByTemplateReplaces(t *testing.T) {
 			t.Fatal(entered.Err)
 		}
 		e := s.get(entered.ID)
-		if e.From != in.From || e.Subject != in.Subject || !slices.Equal(e.ReplyTo, in.ReplyTo) || e.TopicID != topic.ID ||
+		if e.From != in.From || e.Subject != "Own Tea" || !slices.Equal(e.ReplyTo, in.ReplyTo) || e.TopicID != topic.ID ||
 			!slices.Equal(e.Tags, in.Tags) || *e.HTML != "<p>Tea for 9.5</p>" {
 			t.Errorf("%+v", e)
 		}
 		text := s.composed(entered.ID, rita.Address)
-		for _, want := range []string{"From: Rob <rob@acme.example>\r\n", "Subject: Own {{{ITEM}}}\r\n",
+		for _, want := range []string{"From: Rob <rob@acme.example>\r\n", "Subject: Own Tea\r\n",
 			"Reply-To: rob@elsewhere.example\r\n", "<p>Tea for 9.5</p>"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("the message has no %q: %s", want, text)

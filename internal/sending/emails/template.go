@@ -2,11 +2,16 @@ package emails
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/render"
+	"github.com/postrider/postrider/internal/sending/templates"
 )
 
 // templateVersion is the published version of a template that an email uses. A templateVersion does not contain the
@@ -30,7 +35,8 @@ func (s *Service) draft(ctx context.Context, teamID string, in Send, batch bool)
 }
 
 // resolveTemplate finds the template of an email, pins its published version, and sets the sender, the subject and the
-// reply-to addresses if the request leaves them out. The returned content is that of the published version. If the
+// reply-to addresses if the request leaves them out. resolveTemplate fills the placeholders in those that the request
+// gives. The returned content is that of the published version. If the
 // email has no template, or the request has an error that check will return, resolveTemplate returns nil.
 func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) (*content.Compiled, error) {
 	if !in.HasTemplate || in.TemplateID == "" || in.Broken != nil || in.HTML != nil || in.Text != nil {
@@ -45,7 +51,11 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 		return nil, err
 	}
 	c := t.Content
+	maps.Copy(all, in.contact)
 	in.values = c.UsedValues(all)
+	if err := fillOverrides(t, in, all); err != nil {
+		return nil, err
+	}
 	in.template = &templateVersion{t.TemplateID, c.Ref, c.HasHTML(), c.Size(in.values), c.Empty(in.values)}
 	// Only the fields that are taken from the template are checked here. For example, the template's subject is not used
 	// if the request has a subject.
@@ -70,6 +80,26 @@ func (s *Service) resolveTemplate(ctx context.Context, teamID string, in *Send) 
 	return c, nil
 }
 
+// fillOverrides fills the placeholders in the sender, the subject and the reply-to addresses that the request gives
+// itself.
+func fillOverrides(t *templates.PublishedTemplate, in *Send, all render.Values) error {
+	if !slices.ContainsFunc(append([]string{in.From, in.Subject}, in.ReplyTo...), hasBraces) {
+		return nil
+	}
+	if err := t.CheckOverrides("", templates.Overrides{From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo},
+		all); err != nil {
+		return err
+	}
+	c := content.Compile(&content.Content{From: in.From, Subject: in.Subject, ReplyTo: in.ReplyTo})
+	if err := c.CheckLines(all); err != nil {
+		return err
+	}
+	in.From, in.Subject, in.ReplyTo = c.From(all), c.Subject(all), c.ReplyTo(all)
+	return nil
+}
+
+func hasBraces(text string) bool { return strings.Contains(text, "{{") }
+
 // useTemplates records that the emails use the content of their templates, with one statement per content.
 func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) {
 	var used map[string]bool
@@ -91,11 +121,12 @@ func (s *Service) useTemplates(ctx context.Context, tx *db.Tx, drafts []*draft) 
 type ByTemplate struct {
 	TemplateID string // id or alias
 	Variables  map[string]scalar.Value
-	To         string // address with or without a display name
-	TopicID    string // "" for none
+	Contact    render.Values // values of the contact's fields; see ContactValues
+	To         string        // address with or without a display name
+	TopicID    string        // "" for none
 	Tags       []Tag
 
-	// Non-empty values of these fields replace the template's values.
+	// Non-empty values of these fields replace the template's values. Their placeholders are filled too.
 	From    string
 	Subject string
 	ReplyTo []string
@@ -106,7 +137,8 @@ type ByTemplate struct {
 // because the contact's address has changed. The email is bulk mail only if it has a topic.
 func (s *Service) MailingByTemplate(ctx context.Context, by teams.Actor, in ByTemplate) (*Mailing, error) {
 	send := Send{From: in.From, To: []string{in.To}, ReplyTo: in.ReplyTo, Subject: in.Subject, Tags: in.Tags,
-		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables}
+		TopicID: in.TopicID, TemplateID: in.TemplateID, HasTemplate: true, Variables: in.Variables,
+		contact: in.Contact}
 	c, err := s.resolveTemplate(ctx, by.TeamID, &send)
 	if err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package emails_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -149,7 +150,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 		in.ScheduledAt = "in 1 hour"
 		emailID := s.Send(in)
 		e := s.get(emailID)
-		if e.From != in.From || e.Subject != "Own {{{ITEM}}}" || e.ReplyTo[0] != "own-reply@acme.example" ||
+		if e.From != in.From || e.Subject != "Own Tea" || e.ReplyTo[0] != "own-reply@acme.example" ||
 			*e.HTML != "<p>Tea for 12</p>" || len(e.Cc) != 1 || len(e.Bcc) != 1 || len(e.Tags) != 1 ||
 			e.LastEvent != emails.Scheduled || e.TemplateID != s.id {
 			t.Errorf("the email is %+v", e)
@@ -160,7 +161,7 @@ func TestSendByTemplateWithAllElse(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := s.composed(emailID, "bob@one.example")
-		for _, part := range []string{"From: Own <own@acme.example>\r\n", "Subject: Own {{{ITEM}}}\r\n",
+		for _, part := range []string{"From: Own <own@acme.example>\r\n", "Subject: Own Tea\r\n",
 			"X-Entity-Ref-ID: 1\r\n", "Precedence: bulk\r\n", "<p>Tea for 12</p>", "aGVsbG8=", "Cc: carol@one.example\r\n"} {
 			if !strings.Contains(text, part) {
 				t.Errorf("%q is not in\n%s", part, text)
@@ -437,4 +438,40 @@ func BenchmarkSendByTemplate(b *testing.B) {
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "emails/s")
 		})
 	}
+}
+
+// The sender, the subject and the reply-to addresses in a request are filled from the template's variables. Without a
+// template, braces are ordinary text.
+func TestOverridesAreFilled(t *testing.T) {
+	eachStencil(t, func(t *testing.T, s *stencil) {
+		in := tea()
+		in.Variables["SHOP"] = scalar.OfText(`Tea, "Inc"`)
+		in.From, in.Subject = "{{{SHOP}}} via Acme <orders@acme.example>", "{{{ITEM}}} {{{PRICE}}} {{{NONE|x}}}{{{EMAIL}}}{"
+		in.ReplyTo = []string{"{{{SHOP}}} <help@acme.example>", "plain@acme.example"}
+		e := s.get(s.Send(in))
+		if e.From != `"Tea, \"Inc\" via Acme" <orders@acme.example>` || e.Subject != "Tea 9.5 x{" ||
+			!slices.Equal(e.ReplyTo, []string{`"Tea, \"Inc\"" <help@acme.example>`, "plain@acme.example"}) {
+			t.Errorf("the email is %q, %q, %q", e.From, e.Subject, e.ReplyTo)
+		}
+		in.Variables["SHOP"] = scalar.OfText("")
+		if e := s.get(s.Send(in)); e.From != "via Acme <orders@acme.example>" {
+			t.Errorf("an empty value is a value, but the sender is %q", e.From)
+		}
+		for text, want := range map[string]string{
+			"{{{NONE}}}": "The `subject` field uses the variable NONE, which the template does not declare. Declare it there, " +
+				"correct its name, or write {{{NONE|fallback}}}.",
+			"{{{ITEM": "The `subject` field has a placeholder that is not well formed: line 1, column 1: the placeholder that " +
+				"begins with \"{{{ITEM\" is not closed by }}}. Write {{{NAME}}} or {{{NAME|fallback}}}.",
+		} {
+			in.Subject = text
+			if _, err := s.Emails.Send(t.Context(), s.Acme, in, emails.Idempotency{}); err == nil || err.Error() != want {
+				t.Errorf("%s: %v", text, err)
+			}
+		}
+		plain := emails.Send{From: "Acme <orders@acme.example>", To: []string{"bob@one.example"}, Text: new("x"),
+			Subject: "{{{ITEM}}} {{{"}
+		if e := s.get(s.Send(plain)); e.Subject != plain.Subject {
+			t.Errorf("without a template, the subject is %q", e.Subject)
+		}
+	})
 }

@@ -44,6 +44,28 @@ func TestEscape(t *testing.T) {
 	}
 }
 
+// Fields of contacts are escaped in HTML, and only once, unless the author asks for raw values.
+func TestContactFieldsAreEscaped(t *testing.T) {
+	values := render.Values{"raw": "<r>"}
+	for _, name := range []string{"FIRST_NAME", "RESEND_LAST_NAME", "POSTRIDER_EMAIL", "contact.plan", "PLAN", "contactx"} {
+		values[name] = "<&>"
+	}
+	for text, want := range map[string]string{
+		"{{{FIRST_NAME}}}": "&lt;&amp;&gt;", "{{{escape FIRST_NAME}}}": "&lt;&amp;&gt;", "{{{raw FIRST_NAME}}}": "<&>",
+		"{{{RESEND_LAST_NAME}}}": "&lt;&amp;&gt;", "{{{POSTRIDER_EMAIL|x}}}": "&lt;&amp;&gt;",
+		"{{{contact.plan}}}": "&lt;&amp;&gt;", "{{{ raw contact.plan | x }}}": "<&>", "{{{contact.none|<i>}}}": "<i>",
+		"{{{PLAN}}}": "<&>", "{{{raw PLAN}}}": "<&>", "{{{contactx}}}": "<&>", "{{{raw}}}": "<r>",
+	} {
+		asHTML, asText := render.CompileHTML(text), render.Compile(text)
+		if got := asHTML.Fill(values); got != want || asHTML.Len(values) != len(want) {
+			t.Errorf("%s as HTML becomes %q, want %q", text, got, want)
+		}
+		if got := asText.Fill(values); strings.Contains(got, "&lt;") {
+			t.Errorf("%s as text becomes %q", text, got)
+		}
+	}
+}
+
 // The unsubscribe URL has three placeholder names, and its placeholders may have double braces.
 func TestUnsubscribeURL(t *testing.T) {
 	values := render.Values{render.UnsubscribeURL: "U", "NAME": "N"}

@@ -11,7 +11,8 @@
 //
 // In an HTML template, escape replaces the value's special characters, so that the value is plain text between tags and
 // in a quoted attribute. The fallback is written by the template's author and is not escaped. In templates that are not
-// HTML, escape has no effect.
+// HTML, escape has no effect. Fields of contacts ([IsContactField]) are always escaped, because strangers type them
+// into forms, unless the author writes {{{raw contact.first_name}}}.
 //
 // Double braces are ordinary text, with one exception: the placeholder of the unsubscribe URL ([UnsubscribeURL]) may
 // have double or triple braces.
@@ -22,7 +23,7 @@
 //
 // [HTML] also finds the links in HTML, and can replace them with tracked links.
 //
-// Apart from UnsubscribeURL, package render does not interpret names and values.
+// Apart from UnsubscribeURL and the names of contact fields, package render does not interpret names and values.
 package render
 
 import (
@@ -41,8 +42,17 @@ const (
 // aliases of UnsubscribeURL.
 const UnsubscribeURL = "POSTRIDER_UNSUBSCRIBE_URL"
 
-// Values holds the placeholders' values by name. Names are case-sensitive.
+// Values holds the placeholders' values by name, and fallbacks (see SetFallback). Names are case-sensitive.
 type Values map[string]string
+
+// fallbackMark cannot occur in a placeholder's name.
+const fallbackMark = "|"
+
+// SetFallback sets a fallback for those placeholders with a name that have no fallback of their own.
+func (v Values) SetFallback(name, text string) { v[fallbackMark+name] = text }
+
+// NameOf returns the name of the placeholders that a key of Values fills.
+func NameOf(key string) string { return strings.TrimPrefix(key, fallbackMark) }
 
 // Template is a compiled text with placeholders. The zero Template is the empty text.
 type Template struct {
@@ -56,7 +66,7 @@ type slot struct {
 	start, end     int
 	name, fallback string
 	optional       bool // whether the placeholder has a fallback, which may be empty
-	escape         bool
+	escape, raw    bool // raw is true only if the placeholder says so
 }
 
 // form is the kind of text into which values are inserted.
@@ -123,8 +133,12 @@ func parse(text string) (s slot, ok bool) {
 		return s, false
 	}
 	s.name, s.fallback = strings.TrimSpace(s.name), strings.TrimSpace(s.fallback)
-	if name, found := strings.CutPrefix(s.name, "escape"); found && name != strings.TrimSpace(name) {
-		s.name, s.escape = strings.TrimSpace(name), true
+	if name, found := cutKeyword(s.name, "escape"); found {
+		s.name, s.escape = name, true
+	} else if name, s.raw = cutKeyword(s.name, "raw"); s.raw {
+		s.name = name
+	} else {
+		s.escape = IsContactField(s.name)
 	}
 	if s.name == "" || len(s.name) > MaxName || strings.ContainsFunc(s.name, notOfName) {
 		return s, false
@@ -133,6 +147,26 @@ func parse(text string) (s slot, ok bool) {
 		s.name = UnsubscribeURL
 	}
 	return s, true
+}
+
+// cutKeyword removes a keyword and the white space after it from the start of a placeholder.
+func cutKeyword(text, keyword string) (name string, found bool) {
+	rest, found := strings.CutPrefix(text, keyword)
+	if name = strings.TrimSpace(rest); !found || name == rest {
+		return text, false
+	}
+	return name, true
+}
+
+// IsContactField reports whether a placeholder's name refers to a field of the contact to whom an email is sent:
+// FIRST_NAME, LAST_NAME or EMAIL, which may have the prefix POSTRIDER_ or RESEND_, or a name that begins with contact.
+func IsContactField(name string) bool {
+	if rest, found := strings.CutPrefix(name, "POSTRIDER_"); found {
+		name = rest
+	} else if rest, found := strings.CutPrefix(name, "RESEND_"); found {
+		name = rest
+	}
+	return name == "FIRST_NAME" || name == "LAST_NAME" || name == "EMAIL" || strings.HasPrefix(name, "contact.")
 }
 
 func notOfName(r rune) bool {
@@ -231,6 +265,9 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {
 		return value, true
+	}
+	if !s.optional {
+		return values[fallbackMark+s.name], false
 	}
 	return s.fallback, false
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/sending/content"
 	"github.com/postrider/postrider/internal/sending/render"
 )
 
@@ -126,9 +127,8 @@ func (v *Version) checkPublish() error {
 		return fault.Invalidf("html", "The `html` field is empty. Give the template HTML before it is published.")
 	}
 	for _, p := range v.textFields() {
-		if err := render.Check(p.text); err != nil {
-			return fault.Invalidf(p.field, "The `%s` field has a placeholder that is not well formed: %s. Write "+
-				"{{{NAME}}} or {{{NAME|fallback}}}.", p.field, err).Because(err)
+		if err := content.CheckPlaceholders(p.field, p.text); err != nil {
+			return err
 		}
 		t := render.Compile(p.text)
 		for _, name := range t.Names() {
@@ -144,6 +144,6 @@ func (v *Version) checkPublish() error {
 // isKnownName reports whether a placeholder with this name has a value, because the name is reserved, refers to contact
 // data, or is a declared variable.
 func (v *Version) isKnownName(name string) bool {
-	return isReserved(name) || strings.HasPrefix(name, "contact.") ||
+	return IsReserved(name) || strings.HasPrefix(name, "contact.") ||
 		slices.ContainsFunc(v.Variables, func(d Variable) bool { return d.Key == name })
 }

@@ -65,6 +65,40 @@ func (s *PublishedTemplate) CheckGiven(prefix string, given map[string]scalar.Va
 	return "", nil
 }
 
+// Overrides are fields that an email sets itself, in place of those of its template. Empty fields are not set.
+type Overrides struct {
+	From, Subject string
+	ReplyTo       []string
+}
+
+// CheckOverrides returns a fault if a placeholder in the overrides is not well formed, or if it would have neither a
+// value nor a fallback. The map values has the values that are known; a nil map means that the values are not known yet.
+// Field names in errors begin with the given prefix.
+func (s *PublishedTemplate) CheckOverrides(prefix string, o Overrides, values render.Values) error {
+	for i, text := range append([]string{o.From, o.Subject}, o.ReplyTo...) {
+		field := prefix + []string{"from", "subject", "reply_to"}[min(i, 2)]
+		if err := content.CheckPlaceholders(field, text); err != nil {
+			return err
+		}
+		t := render.Compile(text)
+		for _, name := range t.Required() {
+			if _, given := values[name]; given || IsReserved(name) || render.IsContactField(name) {
+				continue
+			}
+			declared := slices.ContainsFunc(s.variables, func(d Variable) bool { return d.Key == name })
+			switch {
+			case !declared:
+				return fault.Invalidf(field, "The `%s` field uses the variable %s, which the template does not declare. Declare "+
+					"it there, correct its name, or write {{{%s|fallback}}}.", field, name, name)
+			case values != nil:
+				return fault.Invalidf(field, "The `%s` field uses the variable %s, which is not given and has no fallback: give "+
+					"it in `template.variables.%s`.", field, name, name)
+			}
+		}
+	}
+	return nil
+}
+
 // MissingVariable returns a variable that [PublishedTemplate.Values] requires but that is not among the given names. If
 // no variable is missing, MissingVariable returns "".
 func (s *PublishedTemplate) MissingVariable(names []string) string {

@@ -23,7 +23,7 @@
 // # Out of scope
 //
 // The package does not send emails; package emails reads published versions from package templates. The package renders
-// only declared variables. Contact data is rendered by the packages that send email to contacts.
+// only declared variables. The packages that send email to contacts supply the fields of contacts.
 package templates
 
 import (

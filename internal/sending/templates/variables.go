@@ -35,7 +35,8 @@ type Declaration struct {
 // Reserved keys refer to contact data and to values that Postrider sets.
 var reserved = []string{"FIRST_NAME", "LAST_NAME", "EMAIL", "UNSUBSCRIBE_URL", "contact", "this"}
 
-func isReserved(key string) bool {
+// IsReserved reports whether templates cannot declare a variable with the key.
+func IsReserved(key string) bool {
 	for _, prefix := range []string{"POSTRIDER_", "RESEND_"} {
 		if rest, ok := strings.CutPrefix(key, prefix); ok {
 			return slices.Contains(reserved, rest)
@@ -70,7 +71,7 @@ func (d *Declaration) check(field string) error {
 	case len(d.Key) > maxKey || strings.ContainsFunc(d.Key, notKeyRune):
 		return fault.Invalidf(field+".key", "The key of a variable must have 1 to %d characters, each an ASCII letter, a "+
 			"digit or an underscore (`%s.key`).", maxKey, field)
-	case isReserved(d.Key):
+	case IsReserved(d.Key):
 		return fault.Invalidf(field+".key", "The key %s is reserved (`%s.key`). Choose another name; reserved are %s, "+
 			"also with POSTRIDER_ or RESEND_ before them.", d.Key,
 			field, strings.Join(reserved, ", "))
@@ -123,7 +124,7 @@ func sameVariables(a, b []Variable) bool {
 func valuesFor(c *content.Compiled, declared []Variable, given map[string]scalar.Value,
 	prefix string) (render.Values, error) {
 	for _, key := range slices.Sorted(maps.Keys(given)) {
-		if isReserved(key) {
+		if IsReserved(key) {
 			return nil, fault.Invalidf(prefix+"."+key, "The variable %s is reserved and cannot be given (`%s.%s`).", key, prefix,
 				key)
 		}

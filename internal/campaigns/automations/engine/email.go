@@ -111,7 +111,8 @@ func (c email) check(g *Graph, path string) error {
 
 func (c email) references(path string) []Reference {
 	all := []Reference{{Field: path + ".template.id", Kind: RefTemplate, ID: c.template,
-		Names: variableNames(c.variables), Literals: literals(c.variables), From: c.from}}
+		Names: variableNames(c.variables), Literals: literals(c.variables), From: c.from,
+		Subject: c.subject, ReplyTo: c.replyTo}}
 	for _, r := range []Reference{
 		{Field: path + ".topic_id", Kind: RefTopic, ID: c.topic},
 		{Field: path + ".from", Kind: RefSender, ID: c.from},

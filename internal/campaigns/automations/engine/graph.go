@@ -136,7 +136,10 @@ type Reference struct {
 	Literal scalar.Value
 
 	Literals map[string]scalar.Value // those template variables that have a fixed value
-	From     string                  // sender of the email that the step sends from a template; "" for the template's
+
+	// From, Subject and ReplyTo are the fields that a step sets for the email that it sends from a template. An empty
+	// field is that of the template.
+	From, Subject, ReplyTo string
 }
 
 // References returns all references from the steps, in the order of the steps.

@@ -167,7 +167,10 @@ func (m *mailbox) finish(c net.Conn, life string, number int, data []byte, end f
 			}
 		}
 	}
-	time.Sleep(think)
+	select {
+	case <-time.After(think):
+	case <-m.t.Context().Done():
+	}
 	answer := "250 ok\r\n"
 	if how == refuse {
 		answer = "451 4.7.1 later\r\n"

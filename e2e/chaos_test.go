@@ -30,6 +30,7 @@ var chaos = []struct {
 	{"disk-full", both, diskFull},
 	{"blobs-gone", both, blobsGone},
 	{"hosts", both, badHosts},
+	{"slow-hosts", both, slowHosts},
 }
 
 var (

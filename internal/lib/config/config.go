@@ -60,9 +60,9 @@ type Config struct {
 	DeliveryWorkers int             `toml:"delivery_workers" default:"0" doc:"Number of concurrent deliveries. 0: four per CPU, at least 16."`
 	Signers         int             `toml:"signers" default:"0" doc:"Number of concurrent DKIM signatures. 0: one per CPU."`
 	RetrySchedule   []time.Duration `toml:"retry_schedule" default:"1m,5m,15m,30m,1h,2h,4h,8h,8h,8h,8h,8h" doc:"Waits between delivery attempts, each with a small random variation. The email bounces after the last one."`
-	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Maximum number of concurrent connections to one destination, of all nodes of a database together. It also limits the connections to one address, even if several destinations lead to it. Postrider begins with one connection and adds others while the destination answers promptly."`
+	LaneConcurrency int             `toml:"lane_concurrency" default:"20" doc:"Maximum number of concurrent connections to one destination, of all nodes of a database together. It also limits the connections to one address, even if several destinations lead to it. Postrider begins with one connection, and each answer of the destination adds others. A relay gets this many connections at once and more if it answers slowly, up to connections_max."`
 	LaneRate        float64         `toml:"lane_rate" default:"0" doc:"Messages per second to one destination, from all nodes of a database together. 0: no limit."`
-	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Maximum number of concurrent connections from this node to all destinations."`
+	ConnectionsMax  int             `toml:"connections_max" default:"500" doc:"Maximum number of concurrent connections from this node to all destinations. A relay may use all of them."`
 
 	WebhookSchedule     []time.Duration `toml:"webhook_schedule" default:"5s,5m,30m,2h,5h,10h,10h" doc:"Waits between attempts to deliver a webhook, each with a small random variation. After the last one the delivery has failed, and can be replayed."`
 	WebhookDisableAfter time.Duration   `toml:"webhook_disable_after" default:"120h" doc:"A webhook endpoint is disabled after it has only failed for this long."`

@@ -193,8 +193,9 @@ func (s *Service) transmit(ctx context.Context, t *try, r *route, destination st
 		return nil
 	}
 	took := time.Since(t.started)
+	s.shape.learn(destination, r.out)
 	verdicts, err := s.record(ctx, t, r.out)
-	s.shape.recordVerdicts(destination, verdicts, took, time.Now())
+	s.shape.recordVerdicts(destination, verdicts, took, s.shape.now())
 	return err
 }
 

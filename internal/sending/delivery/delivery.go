@@ -36,8 +36,8 @@
 // The backoff grows with each failure of the address (hosts). After a database failure, the job is retried according to
 // a separate schedule. A database failure never counts as a bounce.
 //
-// At first a team has one connection to a destination. Each prompt answer from a destination allows one more connection
-// (window). Each IP address also has a connection window, which is shared by all destinations that use the address. A
+// At first a team has one connection to a destination. Each answer from a destination allows more connections, however
+// long it took (window). The operator's relay has no such windows; see relay.go. Each IP address also has a connection window, which is shared by all destinations that use the address. A
 // stalled conversation keeps its connection, because closing it after the final dot could cause a second copy. During a
 // stall, no more connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
 //
@@ -204,11 +204,14 @@ func newService(c Config, p Deps) *Service {
 	}
 	connections, known, shape := newPool(c.MaxConnections, c.ConnectionMessages), newHosts(c.LaneConnections),
 		newShaper(c.LaneConnections, c.LaneRate)
-	known.useShares(p.Shares, connections)
-	shape.useShares(p.Shares, p.OnLimitRaised)
 	if c.Transport == Relay {
-		known.backoffMax = backoffFirst // a short maximum backoff, because all mail waits for the relay
+		known.trust(c.MaxConnections)
+		known.useShares(nil, connections)
+		shape.trust(c.MaxConnections, c.LaneConnections)
+	} else {
+		known.useShares(p.Shares, connections)
 	}
+	shape.useShares(p.Shares, p.OnLimitRaised)
 	return &Service{c: c, p: p, pool: connections, hosts: known,
 		shape: shape, outbox: &outbox{blobs: p.Blobs}, guard: netguard.New(o),
 		memory: fairshare.New(memory, memoryGreed), preparing: fairshare.NewTurns(c.Workers, c.Workers/8),
@@ -220,10 +223,14 @@ func newService(c Config, p Deps) *Service {
 func (s *Service) Kind() jobs.Kind {
 	// Running jobs spend most of their time waiting for a host and use few resources. With few workers, a few stalled
 	// hosts would block all other mail.
-	return jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
+	k := jobs.Kind{Name: emails.DeliveryKind, Handle: s.deliver, Workers: max(s.c.MaxConnections, s.c.Workers,
 		prefetch*s.c.LaneConnections),
 		PerLane: prefetch * s.c.LaneConnections, Group: s.group, Owner: emails.LaneTeam, Bulk: emails.IsBulk, Limit: s.limit,
 		Share: s.share, Lease: lease, Schedule: errorSchedule()}
+	if s.c.Transport == Relay { // The relay is the only destination, so no workers are kept free for others.
+		k.PerLane, k.Share = max(k.PerLane, s.c.MaxConnections), nil
+	}
+	return k
 }
 
 // errorSchedule returns the waits after consecutive failures on our side, such as database failures. The waits add up
@@ -254,7 +261,7 @@ func (s *Service) limit(group string) (int, time.Time) {
 	if s.contactsNoHost(group) {
 		return s.c.LaneConnections, time.Time{}
 	}
-	return s.shape.limit(group, time.Now())
+	return s.shape.limit(group, s.shape.now())
 }
 
 // contactsNoHost reports whether mail for a group gets its outcome without any contact with a host.
@@ -268,7 +275,7 @@ func (s *Service) share(group, team string) jobs.Share {
 	if s.contactsNoHost(group) {
 		return jobs.Share{Most: prefetch * s.c.LaneConnections}
 	}
-	return s.shape.share(group, team, time.Now())
+	return s.shape.share(group, team, s.shape.now())
 }
 
 // Run closes connections that are idle for too long. When ctx ends, Run closes all idle connections and returns.

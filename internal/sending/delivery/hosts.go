@@ -38,6 +38,8 @@ type hosts struct {
 	backoffFirst, backoffMax time.Duration
 	patience                 time.Duration      // stallAfter
 	full                     int                // maximum number of concurrent conversations with an address
+	dials                    int                // dialsMax
+	trusted                  bool               // whether windows do not limit conversations; see trust
 	shares                   *nodelimits.Shares // nil if this node may use the full limits
 	pool                     *pool              // connections in this pool count against the limits
 
@@ -85,7 +87,7 @@ type failure struct {
 // newHosts returns an empty hosts table. The parameter full is the maximum number of conversations with an address.
 func newHosts(full int) *hosts {
 	return &hosts{backoffFirst: backoffFirst, backoffMax: backoffMax, patience: stallAfter, full: full,
-		entries:       map[string]*host{},
+		dials: dialsMax, entries: map[string]*host{},
 		conversations: map[connKey]*conversations{}, plain: map[string]time.Time{}}
 }
 
@@ -116,7 +118,7 @@ func (h *hosts) demand(addr string) (want, held int) {
 	want = one.talking
 	next := map[*conversations]int{}
 	for _, w := range one.waiting {
-		if w.conversations.talking+next[w.conversations] < w.conversations.allowed() {
+		if w.conversations.talking+next[w.conversations] < h.allowed(w.conversations) {
 			next[w.conversations]++
 			want++
 		}
@@ -238,7 +240,7 @@ func (h *hosts) claimDial(addr string, now time.Time) (may bool, news <-chan str
 	}
 	suspect, most := one.failed(now), 1
 	if !suspect && now.Sub(one.reached) < reachableFor {
-		most = dialsMax
+		most = h.dials
 	}
 	switch {
 	case one.dialing < most:
@@ -324,11 +326,11 @@ func (h *hosts) begin(addr, team string, now time.Time) (may bool, news <-chan s
 	one, l := h.entry(addr, now), h.conversationsOf(addr, team, now)
 	one.share, _ = h.shares.Places(nodelimits.Key{Kind: addressShares, Name: addr}, h.full)
 	switch {
-	case l.stalls(now, h.patience):
+	case h.stalls(l, now):
 		why := ownReply(451, "4.4.2", "the host leaves other messages without an answer at present")
 		return false, nil, failure{times: 1, at: l.lastProgress, until: now, why: answer{stage: smtpclient.StageConnect,
 			reply: why}}
-	case l.talking < l.allowed() && (one.talking < one.share || l.talking == 0 && one.share > 0):
+	case l.talking < h.allowed(l) && (one.talking < one.share || l.talking == 0 && one.share > 0):
 		l.begin(now)
 		one.talking++
 		return true, nil, failure{}
@@ -355,8 +357,8 @@ func (h *hosts) wakeWaiters(one *host, now time.Time) {
 	free, woken := one.share-one.talking, map[*conversations]int{}
 	one.waiting = slices.DeleteFunc(one.waiting, func(w waiter) bool {
 		l, more := w.conversations, woken[w.conversations]
-		if !l.stalls(now, h.patience) {
-			if l.talking+more >= l.allowed() || free <= 0 && (l.talking+more > 0 || one.share == 0) {
+		if !h.stalls(l, now) {
+			if l.talking+more >= h.allowed(l) || free <= 0 && (l.talking+more > 0 || one.share == 0) {
 				return false
 			}
 			woken[l]++

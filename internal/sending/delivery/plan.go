@@ -146,7 +146,7 @@ func (s *Service) prefer(hops []hop) {
 	if len(hops) < 2 {
 		return
 	}
-	now := time.Now()
+	now := s.shape.now()
 	rank := make(map[string]int, len(hops))
 	for _, h := range hops {
 		n := int(h.pref) * 2

@@ -18,6 +18,7 @@ type outcome struct {
 	answers      []answer // one answer per recipient
 	withheld     error    // why the final dot was not sent
 	response     response
+	took         time.Duration // how long the last conversation took, without the opening of the connection
 }
 
 // record evaluates the outcome of a try and stores it. In one transaction, record finishes or reschedules the job and

@@ -44,6 +44,9 @@ type shaper struct {
 	shares        *nodelimits.Shares // nil if this node may use the full limits
 	onShareRaised func(destination string)
 	patience      time.Duration // stallAfter
+	first         int           // if positive, the destination is the operator's relay; see trust
+	silence       time.Duration // relaySilence
+	now           func() time.Time
 
 	mu     sync.Mutex
 	shapes map[string]*shape
@@ -54,10 +57,12 @@ type shape struct {
 	allowed    int              // estimate of how many connections the host accepts
 	share      int              // maximum number of connections for this node
 	unknown    bool             // this node's share is not known yet
-	turns      *fairshare.Turns // teams take turns; the limit is the smaller of allowed and share
+	useful     int              // how many connections the duration of the conversations makes useful; see relay.go
+	turns      *fairshare.Turns // teams take turns; the limit is the smallest of allowed, share and useful
 	inProgress int              // jobs that have a slot or wait for one
 
 	windows map[string]*window // by team
+	pace    pace
 
 	quick      bool // the last conversation took less than the constant quick
 	strikes    int  // weighted sum of refusals since the last delivery
@@ -72,13 +77,17 @@ type shape struct {
 }
 
 func newShaper(connections int, rate float64) *shaper {
-	return &shaper{connections: connections, rate: rate, patience: stallAfter, shapes: map[string]*shape{}}
+	return &shaper{connections: connections, rate: rate, patience: stallAfter, silence: relaySilence, now: time.Now,
+		shapes: map[string]*shape{}}
 }
 
 // useShares restricts this node to its shares of the limits. Call useShares before any other method. The function grown
 // is called after this node's share of the connections to a destination has grown.
 func (s *shaper) useShares(shares *nodelimits.Shares, grown func(destination string)) {
 	s.shares, s.onShareRaised = shares, grown
+	if s.first > 0 {
+		return // connections to the relay are limited for each node
+	}
 	limit := func(string) int { return s.connections }
 	shares.Register(connectionShares, nodelimits.Places{Limit: limit, Use: s.demand, Changed: s.shareChanged,
 		Busy: s.busy})
@@ -88,11 +97,13 @@ func (s *shaper) entry(destination string) *shape {
 	h := s.shapes[destination]
 	if h == nil {
 		if len(s.shapes) >= shapesMax {
-			s.forget(time.Now())
+			s.forget(s.now())
 		}
-		h = &shape{allowed: s.connections, share: s.connections, turns: fairshare.NewTurns(s.connections,
-			reservedConnections(s.connections)),
-			windows: map[string]*window{}}
+		h = &shape{allowed: s.connections, share: s.connections, useful: s.connections, windows: map[string]*window{}}
+		if s.first > 0 {
+			h.useful = s.first
+		}
+		h.turns = fairshare.NewTurns(h.useful, reservedConnections(h.useful))
 		s.shapes[destination] = h
 	}
 	return h
@@ -101,6 +112,9 @@ func (s *shaper) entry(destination string) *shape {
 // refreshShare updates a destination's share of the connections, and reports to shares that the destination has mail.
 func (s *shaper) refreshShare(destination string) *shape {
 	h := s.entry(destination)
+	if s.first > 0 {
+		return h
+	}
 	n, known := s.shares.Places(nodelimits.Key{Kind: connectionShares, Name: destination}, s.connections)
 	h.unknown = !known
 	h.setShare(n)
@@ -271,21 +285,23 @@ func (s *shaper) acquire(ctx context.Context, destination, team, turn string) (s
 		h.inProgress--
 		return slot{}, err
 	}
-	now := time.Now()
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h.window(team).begin(now)
+	s.watch(destination, h)
 	return slot{s, h, team, turn, now}, nil
 }
 
 // release frees the slot and records what kind of response the host gave. If used is false, no message was sent, and
 // the slot does not count against the rate limit.
 func (p slot) release(used bool, what response) {
-	now := time.Now()
+	now := p.s.now()
 	p.h.turns.Release(p.turn)
 	p.s.mu.Lock()
 	defer p.s.mu.Unlock()
 	p.h.inProgress--
+	p.h.pace.ended++
 	p.h.window(p.team).end(what, now.Sub(p.since), p.s.patience, p.s.connections, now)
 	if !used {
 		p.h.tokens++
@@ -306,7 +322,7 @@ func (h *shape) window(team string) *window {
 }
 
 // connections returns the maximum number of connections from this node to the destination.
-func (h *shape) connections() int { return min(h.allowed, h.share) }
+func (h *shape) connections() int { return min(h.allowed, h.share, h.useful) }
 
 // setAllowed sets the estimate of how many connections the host accepts.
 func (h *shape) setAllowed(n int) {

@@ -57,7 +57,7 @@ func (s *Service) talk(ctx context.Context, r *route, env smtpclient.Envelope,
 // allInBackoff returns an outcome and true if all hosts on a route are in backoff. If allInBackoff returns true, the
 // message does not have to be composed.
 func (s *Service) allInBackoff(r *route, recipients int) (out outcome, ok bool) {
-	now := time.Now()
+	now := s.shape.now()
 	for _, h := range r.hops {
 		f, ok := s.hosts.backoff(h.addr, r.team, now)
 		if !ok || s.pool.has(h.key()) {
@@ -81,7 +81,7 @@ func inBackoff(h hop, f failure, recipients int, now time.Time) outcome {
 // talk.
 func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclient.Envelope, msg [][]byte) (out outcome,
 	news <-chan struct{}, again bool) {
-	began := time.Now()
+	began := s.shape.now()
 	may, news, f := s.hosts.begin(h.addr, team, began)
 	if news != nil {
 		return out, news, true
@@ -89,11 +89,14 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 	if !may {
 		return inBackoff(h, f, len(env.To), began), nil, true
 	}
-	defer func() { s.hosts.end(h.addr, team, out.response, time.Since(began), time.Now()) }()
+	defer func() {
+		now := s.shape.now()
+		s.hosts.end(h.addr, team, out.response, now.Sub(began), now)
+	}()
 	for {
 		l := s.pool.get(h.key())
 		kept := l != nil
-		if now := time.Now(); !kept {
+		if now := s.shape.now(); !kept {
 			if f, ok := s.hosts.backoff(h.addr, team, now); ok {
 				return inBackoff(h, f, len(env.To), now), nil, true
 			}
@@ -110,12 +113,14 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 			}
 		}
 		out.host = h.String()
+		sending := s.shape.now()
 		result, err := s.send(ctx, l, env, msg)
+		out.took = s.shape.now().Sub(sending)
 		out.tls = describeTLS(l.TLSState())
 		out.conversation = l.conversation(out.host, out.tls, kept)
 		s.pool.put(l)
 		if err == nil {
-			s.hosts.recordAnswer(h.addr, team, time.Now())
+			s.hosts.recordAnswer(h.addr, team, s.shape.now())
 			out.response = replied
 			out.answers = make([]answer, len(env.To))
 			for i := range out.answers {
@@ -137,7 +142,7 @@ func (s *Service) tryHost(ctx context.Context, h hop, team string, env smtpclien
 		}
 		out.setResponse(e)
 		if e.Timeout() {
-			s.hosts.recordStall(h.addr, team, out.answers[0], time.Now())
+			s.hosts.recordStall(h.addr, team, out.answers[0], s.shape.now())
 		}
 		return out, nil, again
 	}
@@ -159,7 +164,7 @@ func (o *outcome) setResponse(e *smtpclient.Error) {
 func (s *Service) open(ctx context.Context, h hop, team string,
 	env smtpclient.Envelope) (l *pooledConn, out outcome, again bool) {
 	what, why := inconclusive, answer{}
-	defer func() { s.hosts.endDial(h.addr, what, why, time.Now()) }()
+	defer func() { s.hosts.endDial(h.addr, what, why, s.shape.now()) }()
 	var counted *socket
 	l, err := s.pool.dial(h.key(), func() (*smtpclient.Conn, error) { return s.dial(ctx, h, team, &counted) })
 	if err == nil {
@@ -178,7 +183,7 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		what = noGreeting
 	case e.Timeout(): // a TLS handshake timeout counts only against the team, because the team chose the TLS mode
 		what = greeted
-		s.hosts.recordStall(h.addr, team, why, time.Now())
+		s.hosts.recordStall(h.addr, team, why, s.shape.now())
 	default:
 		what = greeted
 	}
@@ -322,12 +327,12 @@ func (s *Service) dial(ctx context.Context, h hop, team string, counted **socket
 	if s.pool.permits.Held(team) > int64(s.c.MaxConnections/8) {
 		o.Timeouts.Greeting = atMost(o.Timeouts.Greeting, s.shortGreeting)
 	}
-	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, time.Now()) {
+	if h.mode == smtpclient.TLSOpportunistic && s.hosts.plainOnly(h.addr, s.shape.now()) {
 		o.TLS = smtpclient.TLSNone
 	}
 	c, err := smtpclient.Dial(ctx, h.addr, o)
 	if e, ok := errors.AsType[*smtpclient.Error](err); ok && e.RetryPlain && ctx.Err() == nil {
-		s.hosts.rememberPlain(h.addr, time.Now())
+		s.hosts.rememberPlain(h.addr, s.shape.now())
 		o.TLS = smtpclient.TLSNone
 		c, err = smtpclient.Dial(ctx, h.addr, o)
 	}

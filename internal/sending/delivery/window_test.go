@@ -149,16 +149,38 @@ func TestWindow(t *testing.T) {
 	if f.allowed() != 1 || f.doubt(now, stallAfter) != jobs.Stuck || f.stalls(now, stallAfter) {
 		t.Errorf("%d places after it stalled, doubt %d", f.allowed(), f.doubt(now, stallAfter))
 	}
-	for range 10 {
-		talk(f.allowed(), replied, stallAfter)
+	for round, want := range []int{1, 4, 16, 20, 20} { // each slow answer counts for more than a prompt answer
+		if f.allowed() != want {
+			t.Fatalf("round %d: %d places where answers take long, want %d", round, f.allowed(), want)
+		}
+		talk(want, replied, 2*stallAfter)
+		if f.doubt(now, stallAfter) != jobs.Unknown {
+			t.Errorf("round %d: doubt %d where answers take long", round, f.doubt(now, stallAfter))
+		}
 	}
-	if f.allowed() != slowMax || f.doubt(now, stallAfter) != jobs.Stuck {
-		t.Errorf("%d places where answers take long", f.allowed())
+	f.begin(now) // the host gets twice the time that it took last
+	if late := now.Add(4 * stallAfter); f.stalls(late.Add(-1), stallAfter) || !f.stalls(late, stallAfter) {
+		t.Error("a host that takes long stalls too early or too late")
 	}
-	talk(1, replied, time.Second)
-	if f.allowed() != slowMax+1 || f.doubt(now, stallAfter) != jobs.Sure ||
-		f.doubt(now.Add(reachableFor), stallAfter) != jobs.Unknown {
+	f.end(replied, time.Second, stallAfter, 20, now)
+	if f.doubt(now, stallAfter) != jobs.Sure || f.doubt(now.Add(reachableFor), stallAfter) != jobs.Unknown {
 		t.Errorf("%d places once answers come soon", f.allowed())
+	}
+	talk(2, replied, time.Second)
+	f.begin(now) // prompt answers make the host's time as short as before
+	if !f.stalls(now.Add(stallAfter), stallAfter) {
+		t.Error("a host that took long once is never stalled")
+	}
+	for range 2 {
+		talk(1, replied, time.Hour)
+	}
+	f.begin(now)
+	if f.stalls(now.Add(talkMax-1), stallAfter) || !f.stalls(now.Add(talkMax), stallAfter) {
+		t.Error("the time of a host that takes an hour is not bounded")
+	}
+	f.end(unanswered, time.Hour, stallAfter, 20, now)
+	if f.allowed() != 1 || f.doubt(now, stallAfter) != jobs.Stuck || f.usual != 0 {
+		t.Errorf("%d places after a slow host stalled", f.allowed())
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -129,21 +130,22 @@ func TestKeysAreMadeInAdvance(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, _ := build(t, dbtest.SQLite(t), resolve.Fake{}, domains.Config{})
 		oneKey(t, s)
-		key, made := s.GenerateRSA, 0
-		s.GenerateRSA = func() (*dkim.Key, error) { made++; return key() }
+		key := s.GenerateRSA
+		var made atomic.Int64 // the simulated clock does not order the reads below before Run's next key
+		s.GenerateRSA = func() (*dkim.Key, error) { made.Add(1); return key() }
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.Run(ctx) }()
-		if synctest.Wait(); made != 0 {
-			t.Errorf("%d keys are made at the start", made)
+		if synctest.Wait(); made.Load() != 0 {
+			t.Errorf("%d keys are made at the start", made.Load())
 		}
 		for want, name := range []string{1: "one.example", 2: "two.example"} {
 			if name == "" {
 				continue
 			}
 			time.Sleep(time.Minute) // simulated time
-			if synctest.Wait(); made != want {
-				t.Errorf("%d keys are made before %s is added, want %d", made, name, want)
+			if synctest.Wait(); made.Load() != int64(want) {
+				t.Errorf("%d keys are made before %s is added, want %d", made.Load(), name, want)
 			}
 			mustCreate(t, s, domains.NewDomain{Name: name})
 		}

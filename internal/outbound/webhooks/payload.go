@@ -117,16 +117,17 @@ type approvalData struct {
 	ExpiresAt   isoTime `json:"expires_at"`
 }
 
-// contactData is the data object of contact events (webhook reference 4).
+// contactData is the data object of contact events (webhook reference 4). A contact without segments has no audience_id,
+// and empty names are omitted, because the public schema does not allow null in their place.
 type contactData struct {
 	ID           string   `json:"id"`
-	AudienceID   *string  `json:"audience_id"`
+	AudienceID   string   `json:"audience_id,omitzero"`
 	SegmentIDs   []string `json:"segment_ids"`
 	CreatedAt    isoTime  `json:"created_at"`
 	UpdatedAt    isoTime  `json:"updated_at"`
 	Email        string   `json:"email"`
-	FirstName    *string  `json:"first_name"`
-	LastName     *string  `json:"last_name"`
+	FirstName    string   `json:"first_name,omitzero"`
+	LastName     string   `json:"last_name,omitzero"`
 	Unsubscribed bool     `json:"unsubscribed"`
 }
 
@@ -290,9 +291,9 @@ func receivedToData(d *events.Received) receivedData {
 func contactToData(d *events.Contact) contactData {
 	data := contactData{ID: d.ID, SegmentIDs: d.SegmentIDs, CreatedAt: isoTime(d.CreatedAt),
 		UpdatedAt: isoTime(d.UpdatedAt),
-		Email:     d.Email, FirstName: orNull(d.FirstName), LastName: orNull(d.LastName), Unsubscribed: d.Unsubscribed}
+		Email:     d.Email, FirstName: d.FirstName, LastName: d.LastName, Unsubscribed: d.Unsubscribed}
 	if len(d.SegmentIDs) > 0 {
-		data.AudienceID = &d.SegmentIDs[0]
+		data.AudienceID = d.SegmentIDs[0]
 	}
 	return data
 }

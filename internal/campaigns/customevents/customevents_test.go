@@ -51,6 +51,9 @@ func TestDefinitions(t *testing.T) {
 		if f, ok := err.(*fault.Error); !ok || f.Kind != fault.Invalid || f.Field != "name" {
 			t.Errorf("a name twice: %v", err)
 		}
+		if _, err = s.Create(ctx, team, " trial.started ", nil); fault.KindOf(err) != fault.Invalid || err == nil {
+			t.Errorf("a name twice, with spaces: %v", err)
+		}
 		if _, err := s.Create(ctx, team, "Trial.started", nil); err != nil {
 			t.Errorf("another case is another name: %v", err)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -39,8 +40,9 @@ func New(d Deps) (*Service, error) {
 	return &Service{Deps: d}, nil
 }
 
-// Create defines an event. Create returns an Invalid fault if the team has already defined the name.
+// Create defines an event; spaces around the name are removed. Create returns an Invalid fault if the team has already defined the name.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
+	name = events.TrimName(name)
 	def := Definition{TeamID: teamID, Name: name, Schema: schema}
 	if err := CheckName("name", name); err != nil {
 		return def, err
@@ -130,9 +132,10 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event and calls OnEvent. If Send returns an error, the event was not accepted, unless the error says
+// Send accepts an event, without the spaces around its name, and calls OnEvent. If Send returns an error, the event was not accepted, unless the error says
 // that the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
+	in.Event = events.TrimName(in.Event)
 	o := Occurrence{TeamID: teamID, Name: in.Event}
 	if err := CheckName("event", in.Event); err != nil {
 		return err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -117,5 +118,5 @@ func (a *API) sendEvent(ctx context.Context, c *wire.Call, in sendEventIn) (even
 		return a.Services.Events.Send(ctx, c.TeamID, customevents.NewEvent{Event: in.Event, ContactID: in.ContactID,
 			Address: in.Email, Payload: in.Payload, Also: remember})
 	})
-	return eventSent{"event", in.Event}, err
+	return eventSent{"event", strings.TrimSpace(in.Event)}, err
 }

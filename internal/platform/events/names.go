@@ -43,6 +43,14 @@ func CanonicalName(event string) string {
 	return event
 }
 
+// TrimName returns an event name without the white space around it. Requests that send, define or wait for events trim
+// their names, so that a stray space cannot separate an event from its definition and its automations.
+func TrimName(name string) string { return strings.TrimFunc(name, isSpace) }
+
+// isSpace reports whether TrimName removes a character. Line breaks and tabs are not removed, because [CheckName]
+// refuses them as control characters.
+func isSpace(r rune) bool { return unicode.IsSpace(r) && !unicode.IsControl(r) }
+
 // CheckName returns an Invalid or a Missing fault if a string is not a valid event name. Names with a reserved prefix
 // are valid; callers that reject such names use [ReservedPrefix]. The field parameter names the request field that
 // contains the name.

@@ -51,3 +51,14 @@ func TestCheckName(t *testing.T) {
 		}
 	}
 }
+
+// TrimName removes spaces, but leaves control characters, which CheckName refuses.
+func TestTrimName(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"a": "a", " two  words\u00a0": "two  words", " ": "", "a\n": "a\n",
+		"\t a": "\t a", "\u2003a ": "a"} {
+		if got := events.TrimName(name); got != want {
+			t.Errorf("TrimName(%q) = %q, want %q", name, got, want)
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 // Counting is limited because a count reads the whole segment. For a segment with a filter, it reads the contacts that
 // each rule of the filter selects.
 const (
+	usageAtOnce = 100_000     // Usage counts at most this many contacts on each request
 	countAtOnce = 10_000      // segments with at most this many contacts are counted on each request
 	countAge    = time.Minute // a request triggers a new count of a larger segment if its last count is older than this
 	countQueue  = 50          // maximum number of waiting segments per team; requests beyond that are dropped
@@ -30,6 +31,7 @@ const (
 // so that long counts never occupy all read slots.
 type countScheduler struct {
 	directLimit int
+	usageLimit  int
 	running     chan struct{} // holds an element while a count runs
 
 	mu      sync.Mutex
@@ -40,8 +42,8 @@ type countScheduler struct {
 }
 
 func newCountScheduler() *countScheduler {
-	return &countScheduler{directLimit: countAtOnce, running: make(chan struct{}, 1), waiting: map[string][]string{},
-		active: map[string]string{}, wake: make(chan struct{}, 1)}
+	return &countScheduler{directLimit: countAtOnce, usageLimit: usageAtOnce, running: make(chan struct{}, 1),
+		waiting: map[string][]string{}, active: map[string]string{}, wake: make(chan struct{}, 1)}
 }
 
 // enqueue schedules a new count of a segment, unless one is already scheduled or the team's queue is full.
@@ -154,20 +156,48 @@ func (s *Service) CountSegment(ctx context.Context, g segments.Segment) (segment
 
 // Usage is the number of contacts and segments that a team has.
 type Usage struct {
-	Contacts int // from the last count; 10,001 if a large team has not been counted yet
+	Contacts int // if there are more than 100,000, a count that is at most a minute old (see [Service.Usage])
 	Segments int
 }
 
-// Usage returns how many contacts and segments a team has.
+// Usage returns how many contacts and segments a team has. Usage counts up to 100,000 contacts on each request. More
+// contacts are counted again if the last count is over a minute old; if that takes too long, Usage returns the last count
+// or, without one, 100,001.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
 	if u.Segments, err = s.Segments.Total(ctx, teamID); err != nil {
 		return u, err
 	}
-	c, err := s.CountSegment(ctx, segments.AllContacts(teamID))
-	if u.Contacts = c.Contacts; c.At.IsZero() {
-		u.Contacts = s.counts.directLimit + 1
+	if u.Contacts, err = countUpTo(ctx, s.DB.Reader, teamID, "", s.counts.usageLimit+1); err != nil {
+		return u, err
 	}
-	return u, err
+	if u.Contacts <= s.counts.usageLimit {
+		return u, nil
+	}
+	all := segments.AllContacts(teamID)
+	kept, err := segments.LastCount(ctx, s.DB.Reader, teamID, all.ID)
+	if err != nil {
+		return u, err
+	}
+	if s.DB.Now().Sub(kept.At) > countAge {
+		of, err := s.contactsOf(ctx, s.DB.Reader, all)
+		if err != nil {
+			return u, err
+		}
+		switch c, err := s.count(ctx, &of, s.long(teamID)); {
+		case err == nil:
+			kept = c
+			save := func(tx *db.Tx) error { segments.SaveCount(ctx, tx, all, c); return nil }
+			if err := s.DB.Update(db.WithoutAddition(ctx), save); err != nil {
+				return u, err
+			}
+		case !errors.Is(err, db.ErrTooLong) && !errors.Is(err, db.ErrCrowded):
+			return u, err
+		}
+	}
+	if !kept.At.IsZero() {
+		u.Contacts = kept.Contacts
+	}
+	return u, nil
 }
 
 // count counts a source's contacts in a long read.
@@ -185,12 +215,9 @@ func (s *Service) count(ctx context.Context, of *source, l db.Long) (c segments.
 
 // recount counts a segment and saves the count.
 func (s *Service) recount(ctx context.Context, teamID, segmentID string) error {
-	g := segments.AllContacts(teamID)
-	var err error
-	if segmentID != teamID {
-		if g, err = s.Segments.Get(ctx, teamID, segmentID); err != nil {
-			return err
-		}
+	g, err := s.Segments.Get(ctx, teamID, segmentID)
+	if err != nil {
+		return err
 	}
 	of, err := s.contactsOf(ctx, s.DB.Reader, g)
 	if err != nil || s.slow.contains(of.filterKey, s.DB.Now()) {

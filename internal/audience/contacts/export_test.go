@@ -7,7 +7,7 @@ import (
 )
 
 // SetCountAtOnce sets the largest segment size that is counted on each request.
-func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit = n }
+func (s *Service) SetCountAtOnce(n int) { s.counts.directLimit, s.counts.usageLimit = n, n }
 
 // SetParts sets the number of contacts in a part, and the estimated cost, in parts, of finding contacts through the
 // indexes on values.

@@ -12,6 +12,15 @@ import (
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
+// maxCount is the number of runs at which CountRuns stops.
+const maxCount = 100_000
+
+// CountRuns returns how many of a team's runs began at or after a given time; it counts up to 100,000. Runs that were
+// deleted because of the team's retention, and runs of deleted automations, are not counted.
+func (s *Service) CountRuns(ctx context.Context, teamID string, since time.Time) (int, error) {
+	return countRuns(ctx, s.p.DB.Reader, teamID, since, maxCount)
+}
+
 // Runs returns a page of an automation's runs, newest first and without their steps. An empty list of statuses selects
 // all runs. If only a few of very many rows match, a page may have fewer runs than its limit, even though more runs
 // exist. If a page ends early, the result next is the cursor for continuing in the same direction.

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/page"
 )
@@ -21,6 +23,18 @@ const (
 		r.waits_until, r.waits_for, r.created_at, r.ended_at, v.number`
 	shownFrom = ` FROM automation_runs r JOIN automation_versions v ON v.id = r.version_id`
 )
+
+// countRuns counts the runs of a team's automations that began at or after a given time. The count stops at the given
+// maximum.
+func countRuns(ctx context.Context, r db.Reader, teamID string, since time.Time, most int) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM automations a JOIN automation_runs r
+		ON r.automation_id = a.id AND r.id >= $2 WHERE a.team_id = $1 AND a.deleted_at = 0 LIMIT $3) x`, teamID,
+		id.First(since), most).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count the runs of automations: %w", err)
+	}
+	return n, nil
+}
 
 // shownRow is the destination for scanning shownColumns.
 type shownRow struct {

@@ -237,6 +237,14 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broad
 	return all, more, s.markTopics(ctx, teamID, of)
 }
 
+// maxCount is the number of broadcasts at which Count stops.
+const maxCount = 100_000
+
+// Count returns the number of a team's broadcasts, including drafts; it counts up to 100,000.
+func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
+	return countUpTo(ctx, s.p.DB.Reader, teamID, maxCount)
+}
+
 // Change describes a change to a draft. A nil field leaves the draft's value unchanged.
 type Change struct {
 	Name        *string

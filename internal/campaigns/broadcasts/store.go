@@ -93,6 +93,16 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 		Args: []any{teamID}}, p, scan)
 }
 
+// countUpTo counts a team's broadcasts. The count stops at the given maximum.
+func countUpTo(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 LIMIT $2) x`, teamID,
+		most).Scan(&n)
+	if err != nil {
+		return 0, fmt.Errorf("count broadcasts: %w", err)
+	}
+	return n, nil
+}
+
 // sendingBroadcasts returns the ids of up to limit broadcasts of a team that are being sent, in order. Unless by is the
 // zero value, only the broadcasts that this actor sent are returned. The query repeats the condition of its index,
 // because SQLite does not derive it from the other condition.

@@ -120,7 +120,7 @@ func (in *metricsIn) row(n map[string]int) map[string]float64 {
 // data returns one row for each combination of dimension values. If the period is the only dimension, periods without
 // events are included.
 func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[string]any, error) {
-	type key struct{ period, domain, name, email, broadcast string }
+	type key struct{ period, domain, name, email, broadcast, broadcastName string }
 	rows := map[key]map[string]int{}
 	if in.ByPeriod != nil && len(in.dimensions) == 1 {
 		for name := range in.periods() {
@@ -131,7 +131,7 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 		}
 	}
 	for _, n := range counts {
-		k := key{n.Period, n.DomainID, n.DomainName, n.EmailID, n.BroadcastID}
+		k := key{n.Period, n.DomainID, n.DomainName, n.EmailID, n.BroadcastID, n.BroadcastName}
 		if in.ByBroadcast && n.BroadcastID == "" {
 			continue
 		}
@@ -167,7 +167,7 @@ func (in *metricsIn) data(ctx context.Context, counts []metrics.Count) ([]map[st
 			row["email_id"] = k.email
 		}
 		if in.ByBroadcast {
-			row["broadcast_id"], row["broadcast_name"] = k.broadcast, ""
+			row["broadcast_id"], row["broadcast_name"] = k.broadcast, k.broadcastName
 		}
 		data = append(data, row)
 	}

@@ -79,3 +79,57 @@ type metricsOutForTest struct {
 	Totals map[string]float64 `json:"totals"`
 	Data   []map[string]any   `json:"data"`
 }
+
+// Metrics by broadcast contain the names of broadcasts, and usage counts broadcasts and this month's automation runs.
+func TestUsageOfCampaigns(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		f.verified("acme.example")
+		segment := f.segment("ann@reader.example")
+		made := f.created(t, "POST /broadcasts\n\n"+`{"segment_id":"`+segment+
+			`","name":"October news","from":"a@acme.example","subject":"s","text":"t","send":true}`)
+		f.created(t, "POST /broadcasts\n\n"+`{"segment_id":"`+segment+
+			`","from":"a@acme.example","subject":"draft","text":"t"}`)
+		f.sendBroadcasts()
+		var sent string
+		f.Must(d.QueryRow(t.Context(), `SELECT id FROM emails`).Scan(&sent))
+		f.Happen(events.Event{TeamID: f.Acme.TeamID, EmailID: sent, BroadcastID: made, Type: events.EmailSent})
+		automation := f.created(t, "POST /automations\n\n"+`{"name":"A","status":"enabled","steps":[{"key":"start",`+
+			`"type":"trigger","config":{"event_name":" user.created "}},{"key":"wait","type":"delay",`+
+			`"config":{"duration":"1 day"}}],"connections":[{"from":"start","to":"wait"}]}`)
+		for range 2 {
+			if w := f.do(t, "POST /events/send\n\n"+`{"event":"user.created ","email":"ann@reader.example"}`); w.Code != 202 ||
+				w.Body.String() != `{"object":"event","event":"user.created"}` {
+				t.Fatalf("%d %s", w.Code, w.Body)
+			}
+		}
+		type used struct{ Used int }
+		var usage struct {
+			Contacts, Broadcasts used
+			AutomationRuns       used `json:"automation_runs"`
+		}
+		read := func() {
+			t.Helper()
+			f.Must(json.Unmarshal(f.do(t, "GET /usage").Body.Bytes(), &usage, json.MatchCaseInsensitiveNames(true)))
+		}
+		read()
+		if usage.Contacts.Used != 1 || usage.Broadcasts.Used != 2 || usage.AutomationRuns.Used != 2 {
+			t.Errorf("usage %+v", usage)
+		}
+		f.Update(func(tx *db.Tx) error { // the runs began long ago
+			_, err := tx.Exec(t.Context(), `UPDATE automation_runs SET id = '0199' || SUBSTR(id, 5) WHERE automation_id = $1`,
+				automation)
+			return err
+		})
+		if read(); usage.AutomationRuns.Used != 0 {
+			t.Errorf("usage %+v after the month of the run", usage)
+		}
+		var got metricsOutForTest
+		f.Must(json.Unmarshal(f.do(t, "GET /emails/metrics?dimensions=broadcast&metrics=sent").Body.Bytes(), &got))
+		want := []map[string]any{{"broadcast_id": made, "broadcast_name": "October news", "sent": 1.0}}
+		if diff := gocmp.Diff(want, got.Data); diff != "" {
+			t.Error(diff)
+		}
+	})
+}

@@ -19,7 +19,7 @@ type usageWire struct {
 	} `json:"emails"`
 	Contacts       usageOf     `json:"contacts"`
 	Segments       usageOf     `json:"segments"`
-	Broadcasts     usageOf     `json:"broadcasts"`
+	Broadcasts     usageOf     `json:"broadcasts" doc:"All broadcasts of the team, including drafts, up to 100,000."`
 	AICredits      creditUsage `json:"ai_credits"`
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
@@ -57,7 +57,7 @@ type creditUsage struct {
 }
 
 type runUsage struct {
-	Used     int          `json:"used"`
+	Used     int          `json:"used" doc:"Runs that began in this UTC month and are still stored, up to 100,000."`
 	Limit    *int         `json:"limit"`
 	ResetsAt wire.ISOTime `json:"resets_at"`
 }
@@ -92,6 +92,12 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	}
 	audience, err := a.Services.Contacts.Usage(ctx, c.TeamID)
 	if err != nil {
+		return out, err
+	}
+	if out.Broadcasts.Used, err = a.Services.Broadcasts.Count(ctx, c.TeamID); err != nil {
+		return out, err
+	}
+	if out.AutomationRuns.Used, err = a.Services.Automations.CountRuns(ctx, c.TeamID, month); err != nil {
 		return out, err
 	}
 	out.Contacts.Used, out.Segments = audience.Contacts, usageOf{audience.Segments, new(segments.Max)}

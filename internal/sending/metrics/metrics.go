@@ -71,7 +71,8 @@ type Query struct {
 
 // Count is one row of a breakdown.
 type Count struct {
-	Period, DomainID, DomainName, EmailID, BroadcastID string // a field is empty unless the query groups by that field
+	// A field is empty unless the query groups by that field. The names of deleted domains and broadcasts are empty too.
+	Period, DomainID, DomainName, EmailID, BroadcastID, BroadcastName string
 
 	Type       string // an event's type without "email."
 	Detail     string // the type of a bounce; "machine" for an open or click by a bot

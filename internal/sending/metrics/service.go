@@ -116,21 +116,36 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 // counting all events is equally fast.
 const dirtyMax = 300
 
-// toCounts adds the names of periods and domains to rows, and merges rows with the same names.
+// names returns the names in a table of the ids that rows have.
+func (s *Service) names(ctx context.Context, table, teamID string, rows []row, idOf func(*row) string) (map[string]string,
+	error) {
+	seen := map[string]bool{"": true}
+	var ids []string
+	for i := range rows {
+		if of := idOf(&rows[i]); !seen[of] {
+			seen[of] = true
+			ids = append(ids, of)
+		}
+	}
+	names, err := namesOf(ctx, s.d.Reader, table, teamID, ids)
+	if err != nil {
+		return nil, fmt.Errorf("read the names of %s: %w", table, err)
+	}
+	return names, nil
+}
+
+// toCounts adds the names of periods, domains and broadcasts to rows, and merges rows with the same names.
 func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []row) ([]Count, error) {
-	names := map[string]string{}
+	var domains, broadcasts map[string]string
+	var err error
 	if q.ByDomain {
-		var ids []string
-		for _, r := range rows {
-			if _, ok := names[r.domain]; !ok {
-				names[r.domain] = ""
-				ids = append(ids, r.domain)
-			}
-		}
-		var err error
-		if names, err = domainNames(ctx, s.d.Reader, teamID, ids); err != nil {
-			return nil, fmt.Errorf("read the names of domains: %w", err)
-		}
+		domains, err = s.names(ctx, "domains", teamID, rows, func(r *row) string { return r.domain })
+	}
+	if q.ByBroadcast && err == nil {
+		broadcasts, err = s.names(ctx, "broadcasts", teamID, rows, func(r *row) string { return r.broadcast })
+	}
+	if err != nil {
+		return nil, err
 	}
 	periods := map[int64]string{}
 	index := map[Count]int{}
@@ -139,8 +154,8 @@ func (s *Service) toCounts(ctx context.Context, teamID string, q Query, rows []r
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		c := Count{DomainID: r.domain, DomainName: names[r.domain], EmailID: r.email, BroadcastID: r.broadcast, Type: r.typ,
-			Detail: r.detail}
+		c := Count{DomainID: r.domain, DomainName: domains[r.domain], EmailID: r.email, BroadcastID: r.broadcast,
+			BroadcastName: broadcasts[r.broadcast], Type: r.typ, Detail: r.detail}
 		if q.ByPeriod != nil {
 			if periods[r.slot] == "" {
 				periods[r.slot] = q.ByPeriod(time.UnixMicro(r.slot * slot.Microseconds()))

@@ -265,11 +265,12 @@ func nextEvent(ctx context.Context, r db.Reader, teamID string, from int64) (at 
 	return at, err == nil, err
 }
 
-// domainNames returns the names of a team's domains by id. Deleted domains are not in the map.
-func domainNames(ctx context.Context, r db.Reader, teamID string, ids []string) (map[string]string, error) {
+// namesOf returns the names of a team's domains or broadcasts by id; table is "domains" or "broadcasts". Deleted ones
+// are not in the map.
+func namesOf(ctx context.Context, r db.Reader, table, teamID string, ids []string) (map[string]string, error) {
 	names := map[string]string{}
 	for some := range slices.Chunk(ids, 500) {
-		rows, err := r.Query(ctx, `SELECT id, name FROM domains WHERE team_id = $1 AND id = ANY($2)`, teamID, some)
+		rows, err := r.Query(ctx, `SELECT id, name FROM `+table+` WHERE team_id = $1 AND id = ANY($2)`, teamID, some)
 		if _, err := db.Collect(rows, err, func(r db.Row) (x struct{}, err error) {
 			var id, name string
 			err = r.Scan(&id, &name)

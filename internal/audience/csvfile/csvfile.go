@@ -22,8 +22,15 @@
 // # Failures
 //
 // If a record cannot be read, Read returns a [*RecordError]. The next call to Read continues with the line after the
-// misplaced quote, or with the record after the one that was too long. A quoted field without a closing quote extends
-// to the next quote in the file. If a file is not text, Sniff returns a fault that tells the user what to do. All other
+// misplaced quote, or with the record after the one that was too long.
+//
+// A quoted field without a closing quote would extend to the next quote in the file, and swallow all rows up to there.
+// If a field with line breaks does not end correctly, the next call to Read therefore continues with the line after the
+// one on which the field begins. A field ends incorrectly if the file ends, if other text follows the closing quote, or
+// if the record exceeds [MaxRecord]. An unclosed quote is not noticed if the next quote in the file happens to end a
+// field.
+//
+// If a file is not text, Sniff returns a fault that tells the user what to do. All other
 // errors come from the underlying reader.
 //
 // # Out of scope
@@ -86,6 +93,8 @@ const (
 	TooLong       Problem = iota + 1 // the record is longer than MaxRecord
 	TooManyFields                    // the record has more fields than MaxFields
 	StrayQuote                       // other text follows a closing quote
+	StrayEnd                         // like StrayQuote, if the quoted field begins on an earlier line
+	TooLongQuote                     // like TooLong, within a quoted field that begins on an earlier line
 	Unclosed                         // the file ends inside a quoted field
 )
 
@@ -94,6 +103,8 @@ type RecordError struct {
 	Problem Problem
 	Line    int64 // the line on which the record begins
 	Last    int64 // the last line that was skipped along with the record
+
+	stray int64 // for StrayEnd: the line with the text after the closing quote
 }
 
 // Error describes the problem for the person who uploaded the file.
@@ -109,6 +120,11 @@ func (e *RecordError) Error() string {
 		return fmt.Sprintf("The row (%s) has more than %d fields.", where, MaxFields)
 	case StrayQuote:
 		return fmt.Sprintf("The row (%s) has text after a closing quote. Within quotes, write a quote twice.", where)
+	case StrayEnd:
+		return fmt.Sprintf("The row (%s) opens a quote that ends in line %d, where other text follows. Close the quote, or "+
+			"write the quotes within it twice. The lines after the row were read as rows of their own.", where, e.stray)
+	case TooLongQuote:
+		return fmt.Sprintf("The row (%s) opens a quote that is not closed within %d bytes.", where, MaxRecord)
 	}
 	return fmt.Sprintf("The row (%s) opens a quote that is never closed.", where)
 }

@@ -162,15 +162,31 @@ func TestBrokenRecords(t *testing.T) {
 			[]string{"The row (line 2) has text after a closing quote. Within quotes, write a quote twice.", `3 ["d" "e"]`}},
 		"a quote in a field": {"5\" pipe,c\n", []string{`2 ["5\" pipe" "c"]`}},
 		"never closed, with a line end": {"a,\"b\nc,d\n",
-			[]string{"The row (lines 2 to 3) opens a quote that is never closed."}},
+			[]string{"The row (line 2) opens a quote that is never closed.", `3 ["c" "d"]`}},
 		"never closed in the last line": {"a,\"b\n", []string{"The row (line 2) opens a quote that is never closed."}},
-		"never closed": {"a,\"b\nc,d\ne",
-			[]string{"The row (lines 2 to 4) opens a quote that is never closed."}},
+		"never closed without a line end": {"c,d\na,\"b", []string{`2 ["c" "d"]`,
+			"The row (line 3) opens a quote that is never closed."}},
+		"never closed": {"a,\"b\r\nc,\"\"\r\ne",
+			[]string{"The row (line 2) opens a quote that is never closed.", `3 ["c" ""]`, `4 ["e"]`}},
+		"never closed, after a field of two lines": {"\"a\nb\",\"c\nd,e\n",
+			[]string{"The row (lines 2 to 3) opens a quote that is never closed.", `4 ["d" "e"]`}},
+		"closed by another row's quote": {"a,\"b\nc,d\ne,\"f, g\",\"h\"\ni,j\n",
+			[]string{"The row (line 2) opens a quote that ends in line 4, where other text follows. Close the quote, or write " +
+				"the quotes within it twice. The lines after the row were read as rows of their own.", `3 ["c" "d"]`,
+				`4 ["e" "f, g" "h"]`, `5 ["i" "j"]`}},
+		"never closed, in each row": {"\"a\n\"b\n\"c\nd\n", []string{
+			"The row (line 2) opens a quote that ends in line 3, where other text follows. Close the quote, or write " +
+				"the quotes within it twice. The lines after the row were read as rows of their own.",
+			"The row (line 3) opens a quote that ends in line 4, where other text follows. Close the quote, or write " +
+				"the quotes within it twice. The lines after the row were read as rows of their own.",
+			"The row (line 4) opens a quote that is never closed.", `5 ["d"]`}},
+		"a long line that ends within quotes": {"\"" + long + "x\nc,d\n",
+			[]string{"The row (line 2) is longer than 1048576 bytes. Is a quote not closed?", `3 ["c" "d"]`}},
 		"too long": {long + "x,c\nd,e\n",
 			[]string{"The row (line 2) is longer than 1048576 bytes. Is a quote not closed?", `3 ["d" "e"]`}},
 		"too long, of many lines": {"\"" + strings.Repeat("\n", MaxRecord+1) + "\",c\nd,e\n",
-			[]string{"The row (lines 2 to 1048579) is longer than 1048576 bytes. Is a quote not closed?",
-				`1048580 ["d" "e"]`}},
+			[]string{"The row (line 2) opens a quote that is not closed within 1048576 bytes.",
+				"The row (line 1048579) opens a quote that is never closed.", `1048580 ["d" "e"]`}},
 		"as long as can be": {long + "\nd,e", []string{`2 ["` + long + `"]`, `3 ["d" "e"]`}},
 		"too wide": {strings.Repeat(",", MaxFields) + "\nd,e\n",
 			[]string{"The row (line 2) has more than 1000 fields.", `3 ["d" "e"]`}},
@@ -220,14 +236,18 @@ func TestReadErrors(t *testing.T) {
 // The memory use of a Reader does not depend on the size of the file.
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	for name, line := range map[string]string{"one line": "x", "one field": "\"", "fields": ",", "lines": "\n\"x\","} {
+	for name, line := range map[string]string{"one line": "x", "one field": "\"", "an open field": "\"\"\"\n\"\"",
+		"fields": ",", "lines": "\n\"x\",",
+		"a field of lines": "\"\"\n", "fields, then lines": strings.Repeat(",", MaxFields+1) + "\"" +
+			strings.Repeat("\"\"\n", MaxRecord)} {
 		r := NewReader(io.LimitReader(repeated(line), 8<<20), Form{Charset: UTF8, Comma: ','}, 0, 0)
 		var err error
 		for n := 0; n < 1000 && !errors.Is(err, io.EOF); n++ {
 			_, err = r.Read()
 		}
-		if cap(r.text) > 2*MaxRecord || cap(r.ends) > 2*MaxFields || cap(r.out) > 2*MaxFields {
-			t.Errorf("%s: holds %d bytes and %d fields", name, cap(r.text), cap(r.ends))
+		if cap(r.text) > 2*MaxRecord || cap(r.ends) > 2*MaxFields || cap(r.out) > 2*MaxFields ||
+			cap(r.tape.kept) > 8*MaxRecord {
+			t.Errorf("%s: holds %d and %d bytes and %d fields", name, cap(r.text), cap(r.tape.kept), cap(r.ends))
 		}
 	}
 }

@@ -17,6 +17,9 @@ type Reader struct {
 	at    int64 // offset of the next byte in the file
 	lines int64 // number of lines that end before that offset
 	begun bool  // whether part of the current line has been read
+	tape  tape
+	stray int64 // the line with the text after a closing quote
+	full  bool  // whether text has MaxRecord bytes, and the record has more
 	text  []byte
 	ends  []int // offset in text at which each field ends
 	out   []string
@@ -47,7 +50,7 @@ func (r *Reader) Read() (Record, error) {
 			if r.begun {
 				last++ // the last line has no line ending
 			}
-			return rec, &RecordError{problem, rec.Line, last}
+			return rec, &RecordError{problem, rec.Line, last, r.stray}
 		case err != nil && !errors.Is(err, io.EOF):
 			return rec, err
 		case len(r.text) == 0 && len(r.ends) == 1:
@@ -87,7 +90,8 @@ const (
 )
 
 // record reads one record into r.text and r.ends. record returns the problem with the record, if any, and io.EOF at the
-// end of the file.
+// end of the file. If a quoted field is not closed correctly, record goes back to the end of the line on which the field
+// begins.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {
@@ -95,14 +99,25 @@ func (r *Reader) record() (problem Problem, err error) {
 			problem = p
 		}
 	}
+	r.full = false
+	r.tape.stop()
 	for state := fieldStart; ; {
 		c, err := r.next(state == quoted)
 		if err != nil {
 			if state == quoted {
 				note(Unclosed)
+				if errors.Is(err, io.EOF) {
+					r.rewind()
+				}
 			}
 			note(r.end())
 			return problem, err
+		}
+		if state == quoted && !r.begun && !r.tape.on {
+			if r.full { // a line that is too long, and that ends within quotes
+				return problem, nil
+			}
+			r.tape.start(r.at, r.lines)
 		}
 		switch {
 		case c == '\n' && state != quoted:
@@ -113,12 +128,17 @@ func (r *Reader) record() (problem Problem, err error) {
 			note(r.add(c))
 			state = quoted
 		case state == closing && c != r.form.Comma:
+			if r.stray = r.lines + 1; r.rewind() {
+				note(StrayEnd)
+				return problem, nil
+			}
 			note(StrayQuote)
 			state = skipLine
 		case c == r.form.Comma && state != quoted:
 			note(r.end())
 			state = fieldStart
 		case c == '"' && state == fieldStart:
+			r.tape.stop()
 			state = quoted
 		case c == '"' && state == quoted:
 			state = closing
@@ -128,7 +148,24 @@ func (r *Reader) record() (problem Problem, err error) {
 			}
 			note(r.add(c))
 		}
+		if r.full && state == quoted && r.rewind() {
+			if problem == TooLong {
+				problem = TooLongQuote
+			}
+			return problem, nil
+		}
 	}
+}
+
+// rewind goes back to the end of the line on which the current quoted field begins. If that line has not ended yet,
+// rewind does nothing and returns false.
+func (r *Reader) rewind() bool {
+	if !r.tape.on {
+		return false
+	}
+	r.tape.rewind()
+	r.at, r.lines, r.begun = r.tape.at, r.tape.lines, false
+	return true
 }
 
 // next returns the next byte. Outside quotes, each line ending is returned as one newline; inside quotes, line endings
@@ -141,7 +178,7 @@ func (r *Reader) next(within bool) (byte, error) {
 	r.begun = true
 	switch {
 	case c == '\r':
-		if next, err := r.r.Peek(1); err == nil && next[0] == '\n' {
+		if next, err := r.tape.peek(r.r); err == nil && next == '\n' {
 			if within {
 				return c, nil // the newline that ends the line
 			}
@@ -159,7 +196,7 @@ func (r *Reader) next(within bool) (byte, error) {
 
 // readByte returns the next byte of UTF-8 text and advances the offset in the file.
 func (r *Reader) readByte() (byte, error) {
-	c, err := r.r.ReadByte()
+	c, err := r.tape.next(r.r)
 	switch {
 	case err != nil:
 		return 0, err
@@ -175,6 +212,7 @@ func (r *Reader) readByte() (byte, error) {
 
 func (r *Reader) add(c byte) Problem {
 	if len(r.text) == MaxRecord {
+		r.full = true
 		return TooLong
 	}
 	r.text = append(r.text, c)

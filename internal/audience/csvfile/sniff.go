@@ -63,7 +63,7 @@ func header(head []byte, form Form, lines int64) (Record, error) {
 	switch {
 	case errors.Is(err, io.EOF):
 		return rec, fault.Invalidf("file", "The `file` is empty. Its first line must name the columns.")
-	case len(head) >= HeadSize && rec.End >= int64(len(head)):
+	case len(head) >= HeadSize && (rec.End >= int64(len(head)) || broken != nil && broken.Problem == Unclosed):
 		return rec, fault.Invalidf("file", "The first line of the `file`, which must name the columns, does not end "+
 			"within %d bytes. Is this CSV?", HeadSize)
 	case broken != nil:

@@ -94,6 +94,35 @@ func (f *fixture) imported(t testing.TB, importID string) (i contactImportWire, 
 	return contactImportWire{Status: got.Status, Counts: got.Counts, Error: got.Error, Processed: got.Processed}, text
 }
 
+// An unclosed quote costs only its own row, whether or not later rows have quotes, and the failed row names its lines.
+func TestImportWithUnclosedQuote(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		const rows = 3000
+		for name, says := range map[string]string{"last": "\n3,The row (line 3) opens a quote that is never closed.\n",
+			"later": "\n3,\"The row (line 3) opens a quote that ends in line 3002, where"} {
+			file := strings.Builder{}
+			file.WriteString("email,first_name\na@x.example,A\n" + name + "@x.example,\"B\n")
+			for i := range rows - 3 {
+				fmt.Fprintf(&file, "%s%d@x.example,C\n", name, i)
+			}
+			file.WriteString("z@x.example,Z\n")
+			if name == "later" {
+				file.WriteString("y@x.example,\"Y, Z\"\n")
+			}
+			importID := f.importing(t, file.String(), nil)
+			i, text := f.imported(t, importID)
+			if i.Status != "completed" || i.Counts.Failed != 1 || i.Counts.Created+i.Counts.Skipped < rows-2 {
+				t.Errorf("%s: %s", name, text)
+			}
+			if w := f.do(t, "GET /contacts/imports/"+importID+"/failures"); !strings.Contains(w.Body.String(), says) {
+				t.Errorf("%s: %s", name, w.Body)
+			}
+		}
+	})
+}
+
 // Spreadsheet formulas in the failed rows of an import are written as in exports: either unchanged or escaped with an
 // apostrophe.
 func TestFormulasInFailures(t *testing.T) {

@@ -2,6 +2,7 @@ package broadcasts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -185,16 +186,49 @@ func (t *Text) content(teamID string) *content.Content {
 		Text: t.Plain, Kept: true}
 }
 
-// Get returns a broadcast with its text and variants.
-func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (Broadcast, error) {
-	b, err := getBroadcast(ctx, s.p.DB.Reader, teamID, broadcastID)
+// readTries is the number of times that Get reads a draft that is changed at the same time, before Get locks the draft.
+const readTries = 3
+
+// Get returns a broadcast with its text and variants, all of the same revision.
+func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (b Broadcast, err error) {
+	whole := false
+	for range readTries {
+		if b, whole, err = read(ctx, s.p.DB.Reader, teamID, broadcastID); err != nil {
+			return b, err
+		}
+		if whole {
+			return b, s.markTopics(ctx, teamID, []*Broadcast{&b})
+		}
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		if _, err = statusOf(ctx, tx.Reader, tx, broadcastID); errors.Is(err, db.ErrNoRows) {
+			return notFound()
+		}
+		if err == nil {
+			b, _, err = read(ctx, tx.Reader, teamID, broadcastID)
+		}
+		return err
+	})
 	if err != nil {
 		return b, err
 	}
-	if err := s.markTopics(ctx, teamID, []*Broadcast{&b}); err != nil {
-		return b, err
+	return b, s.markTopics(ctx, teamID, []*Broadcast{&b})
+}
+
+// read reads a broadcast with its text and variants, with several queries. If the broadcast was changed in the meantime,
+// read returns false: changing a draft replaces its content.
+func read(ctx context.Context, r db.Reader, teamID, broadcastID string) (b Broadcast, whole bool, err error) {
+	if b, err = getBroadcast(ctx, r, teamID, broadcastID); err != nil {
+		return b, false, err
 	}
-	return b, s.read(ctx, &b)
+	err = readText(ctx, r, &b)
+	if fault.KindOf(err) == fault.NotFound || err == nil && b.Status == Draft {
+		now, rowErr := getRow(ctx, r, teamID, broadcastID)
+		if rowErr != nil || now.revision != b.revision {
+			return b, false, rowErr
+		}
+	}
+	return b, err == nil, err
 }
 
 // markTopics sets the TopicDeleted field of each broadcast.
@@ -214,9 +248,9 @@ func (s *Service) markTopics(ctx context.Context, teamID string, all []*Broadcas
 	return nil
 }
 
-// read loads a broadcast's text from its content.
-func (s *Service) read(ctx context.Context, b *Broadcast) error {
-	c, err := content.Read(ctx, s.p.DB.Reader, b.TeamID, b.contentID)
+// readText loads a broadcast's text from its content.
+func readText(ctx context.Context, r db.Reader, b *Broadcast) error {
+	c, err := content.Read(ctx, r, b.TeamID, b.contentID)
 	if err != nil {
 		return fmt.Errorf("read the text of broadcast %s: %w", b.ID, err)
 	}

@@ -123,6 +123,9 @@ func (s *Service) read(ctx context.Context, all ...*Version) error {
 	}
 	for _, v := range all {
 		c, err := content.Read(ctx, s.d.Reader, v.TeamID, v.contentID)
+		if fault.KindOf(err) == fault.NotFound {
+			return notFound().Because(err) // the template was deleted in the meantime
+		}
 		if err != nil {
 			return err
 		}

@@ -105,7 +105,7 @@ func (s *Service) MemberIn(ctx context.Context, r db.Reader, teamID, contactID s
 	return m, nil
 }
 
-// withFallbacks adds the fallbacks of the properties that are missing from the given values, and returns the names of
+// withFallbacks adds the fallbacks of the properties that have no value or an empty one, and returns the names of
 // those properties.
 func withFallbacks(values map[string]scalar.Value, of []Property) (map[string]scalar.Value, map[string]bool) {
 	if values == nil {
@@ -113,7 +113,7 @@ func withFallbacks(values map[string]scalar.Value, of []Property) (map[string]sc
 	}
 	added := map[string]bool{}
 	for _, p := range of {
-		if _, has := values[p.Name]; !has && p.Fallback != (scalar.Value{}) {
+		if values[p.Name].Text == "" && p.Fallback != (scalar.Value{}) {
 			values[p.Name], added[p.Name] = p.Fallback, true
 		}
 	}

@@ -228,7 +228,7 @@ func TestContactFields(t *testing.T) {
 		sent := s.runs(id)[0].Steps
 		own := s.Email(sent[2].Output["email_id"].(string))
 		if own.Subject != "Ann" || own.From != `"Doe, Inc. at Acme" <hello@`+testnode.Domain+`>` ||
-			*own.HTML != "<p>Ann Doe, &lt;Ann&gt; Doe, <Ann> "+ann+" R&D nowhere <b>x</b> </p>" ||
+			*own.HTML != "<p>Ann Doe, &lt;Ann&gt; Doe, <Ann> "+ann+" R&amp;D nowhere <b>x</b> </p>" ||
 			*own.Text != "Doe, <Ann> own" {
 			t.Errorf("the email is %q, %q, %q, %q", own.From, own.Subject, *own.HTML, *own.Text)
 		}

@@ -283,7 +283,7 @@ func TestPlaceholdersAndPreview(t *testing.T) {
 		s.Must(err)
 		draft := s.news()
 		draft.HTML = new("<html><head><title>x</title></head><body class=a><p>{{{plan}}}, {{{contact.plan|none}}}, " +
-			"{{{LAST_NAME|-}}}{{{unknown}}}, {{{EMAIL}}}</p></body></html>")
+			"{{{LAST_NAME|-}}}{{{unknown|}}}, {{{EMAIL}}}</p></body></html>")
 		draft.PreviewText = "For {{{FIRST_NAME|you}}} & others"
 		id := s.draft(draft)
 		s.send(id)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
-	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // refresh updates a page of contacts that was read before the transaction began. Deleted contacts are removed, changed
@@ -33,7 +32,7 @@ func (r *run) refresh(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) er
 			one.Refused = c.Refused
 			if c.Address != m.Address {
 				m = withAddress(m, c.Address)
-				one.Address, one.Values = m.Address, emails.ContactValues(m, r.placeholders)
+				one.Address, one.Values = m.Address, r.filling.values(m)
 			}
 			to, of = append(to, one), append(of, m)
 		}

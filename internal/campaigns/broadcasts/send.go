@@ -107,6 +107,9 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	if err := s.checkAudience(ctx, b); err != nil {
 		return at, err
 	}
+	if err := s.checkPlaceholders(ctx, b); err != nil {
+		return at, err
+	}
 	all, err := s.contents(ctx, b)
 	if err != nil {
 		return at, err

@@ -103,6 +103,6 @@ func (s *Service) testValues(ctx context.Context, teamID, contact string, c *con
 	if m.Properties, err = s.p.Contacts.Values(ctx, s.p.DB.Reader, teamID, of.ID); err != nil {
 		return nil, err
 	}
-	placeholders, _ := placeholdersOf([]*content.Compiled{c})
-	return emails.ContactValues(&m, placeholders), nil
+	f, err := s.fillingOf(ctx, teamID, []*content.Compiled{c})
+	return f.values(&m), err
 }

@@ -52,13 +52,12 @@ type run struct {
 	max       int // maximum number of emails on the next page
 	quotaLeft int // number of emails left in the quota, set after a page has exceeded it; 0 if unknown
 
-	variants     []Variant // only their contents
-	loaded       time.Time
-	changes      int64             // the service's teamChanges when the mailings were prepared
-	mailings     []*emails.Mailing // by variant
-	placeholders []string
-	properties   []string
-	prefetch     prefetcher
+	variants []Variant // only their contents
+	loaded   time.Time
+	changes  int64             // the service's teamChanges when the mailings were prepared
+	mailings []*emails.Mailing // by variant
+	filling  filling
+	prefetch prefetcher
 }
 
 // send handles jobs of the kind Kind: it carries out steps until the job has ended or must wait.
@@ -240,7 +239,11 @@ func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error)
 		}
 		compiled = append(compiled, c)
 	}
-	r.placeholders, r.properties = placeholdersOf(compiled)
+	filling, err := s.fillingOf(ctx, b.TeamID, compiled)
+	if err != nil {
+		return "", err
+	}
+	r.filling = filling
 	r.loaded, r.changes = time.Now(), changes
 	return "", nil
 }
@@ -321,7 +324,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if read.phase != walkAll {
 		limit = readMax
 	}
-	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.properties}
+	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.filling.properties}
 	r.prefetch.read = func(ctx context.Context, after string, limit int) ([]contacts.Member, bool, error) {
 		return r.s.p.Contacts.Walk(ctx, read.TeamID, of, after, limit)
 	}
@@ -340,7 +343,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		defer func() { took = max(1, time.Since(began)) }()
 		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member,
 			len(r.mailings))}
-		used := p.fill(members, most, r.placeholders)
+		used := p.fill(members, most, &r.filling)
 		if err := r.enqueuePage(ctx, tx, b, &p); err != nil {
 			return false, err
 		}
@@ -407,7 +410,7 @@ type batch struct {
 
 // fill adds contacts in order until the batch has the maximum number of emails, and returns how many of the contacts it
 // processed.
-func (p *batch) fill(members []contacts.Member, most int, placeholders []string) (used int) {
+func (p *batch) fill(members []contacts.Member, most int, f *filling) (used int) {
 	for i := range members {
 		if p.n == most {
 			return i
@@ -419,7 +422,7 @@ func (p *batch) fill(members []contacts.Member, most int, placeholders []string)
 			p.held = append(p.held, m)
 		case now:
 			p.to[variant] = append(p.to[variant], emails.MailingRecipient{Address: m.Address, ContactID: m.ID,
-				Values: emails.ContactValues(m, placeholders)})
+				Values: f.values(m)})
 			p.of[variant] = append(p.of[variant], m)
 			p.n++
 		}

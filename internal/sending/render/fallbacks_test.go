@@ -29,3 +29,30 @@ func TestWithFallbacks(t *testing.T) {
 		t.Errorf("it is filled as %q", got)
 	}
 }
+
+// WithEscapes escapes each value, except the unsubscribe URL and raw ones.
+func TestWithEscapes(t *testing.T) {
+	const source = "{{{plan}}}{{{ raw plan|<i>}}}{{{escape plan}}}{{{FIRST_NAME|}}}{{{UNSUBSCRIBE_URL}}}{{{raw"
+	for always, want := range map[bool]string{
+		false: "{{{escape plan}}}{{{ raw plan|<i>}}}{{{escape plan}}}{{{FIRST_NAME|}}}{{{UNSUBSCRIBE_URL}}}{{{raw",
+		true:  "{{{escape plan}}}{{{escape  plan|<i>}}}{{{escape plan}}}{{{FIRST_NAME|}}}{{{UNSUBSCRIBE_URL}}}{{{raw",
+	} {
+		if got := render.WithEscapes(source, always); got != want {
+			t.Errorf("it becomes %s, want %s", got, want)
+		}
+	}
+}
+
+// A fallback that is set with the values is used after the placeholder's own fallback, and escaped like a value.
+func TestSetFallback(t *testing.T) {
+	values := render.Values{}
+	values.SetFallback("contact.plan", "{<}}}")
+	text := render.CompileHTML("{{{contact.plan}}} {{{raw contact.plan}}} {{{contact.plan|own}}} {{{contact.x}}}")
+	if got := text.Fill(values); got != "{&lt;}}} {<}}} own " || text.Len(values) != len(got) {
+		t.Errorf("it is filled as %q", got)
+	}
+	values["contact.plan"] = "pro"
+	if got := text.Fill(values); got != "pro pro pro " {
+		t.Errorf("with a value it is filled as %q", got)
+	}
+}

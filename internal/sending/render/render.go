@@ -48,7 +48,8 @@ type Values map[string]string
 // fallbackMark cannot occur in a placeholder's name.
 const fallbackMark = "|"
 
-// SetFallback sets a fallback for those placeholders with a name that have no fallback of their own.
+// SetFallback sets a fallback for those placeholders with a name that have no fallback of their own. Unlike a
+// placeholder's own fallback, it is escaped where a value would be escaped.
 func (v Values) SetFallback(name, text string) { v[fallbackMark+name] = text }
 
 // NameOf returns the name of the placeholders that a key of Values fills.
@@ -260,14 +261,14 @@ func (t *Template) write(w io.StringWriter, values Values, form form, from, to, 
 	return slot
 }
 
-// value returns the text that replaces the placeholder, and reports whether that text is a value rather than the
-// fallback.
+// value returns the text that replaces the placeholder, and reports whether that text is given by the values rather
+// than by the placeholder's own fallback.
 func (s *slot) value(values Values) (value string, given bool) {
 	if value, given = values[s.name]; given {
 		return value, true
 	}
 	if !s.optional {
-		return values[fallbackMark+s.name], false
+		return values[fallbackMark+s.name], true
 	}
 	return s.fallback, false
 }

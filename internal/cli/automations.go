@@ -24,7 +24,7 @@ a scenario, and the other file has the steps and connections. The name - means s
 
 // manageAutomations simulates an automation without a node or a database.
 func manageAutomations(_ context.Context, e *env, args []string) error {
-	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+	if len(args) > 0 && isHelp(args[0]) {
 		fmt.Fprintln(e.out, automationsUsage)
 		return nil
 	}
@@ -33,6 +33,7 @@ func manageAutomations(_ context.Context, e *env, args []string) error {
 	}
 	flags := flag.NewFlagSet("automations simulate", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
+	flags.Usage = flagUsage(flags, automationsUsage)
 	graph := flags.String("automation", "", "`file` with the steps and connections, if FILE does not contain them")
 	asJSON := flags.Bool("json", false, "print the report as JSON")
 	if err := flags.Parse(args[1:]); err != nil {

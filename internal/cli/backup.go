@@ -34,6 +34,7 @@ func backup(ctx context.Context, e *env, args []string) error {
 	force := flags.Bool("force", false, "replace FILE if it exists")
 	withKey := flags.Bool("with-key", false,
 		"add the secret key to FILE; anybody who has the file can then decrypt the secrets in it")
+	flags.Usage = verbUsage(flags, backupUsage)
 	c, words, err := e.loadWords(flags, args, 1)
 	if errors.Is(err, errWords) {
 		return fmt.Errorf("%w; %s", err, backupUsage)

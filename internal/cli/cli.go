@@ -20,6 +20,7 @@ import (
 	"io"
 	"os/signal"
 	"runtime/debug"
+	"slices"
 	"syscall"
 
 	_ "time/tzdata" // time zone data for machines without a time zone database
@@ -96,7 +97,14 @@ func Main(args []string, getenv func(string) string, out, errOut io.Writer) int 
 		if c.name != args[0] {
 			continue
 		}
-		switch err := c.run(ctx, e, args[1:]); {
+		args = args[1:]
+		if len(args) == 1 && args[0] == "help" && c.name != "backup" { // a backup may have any file name
+			args = []string{"--help"}
+		}
+		if slices.ContainsFunc(args, isHelp) {
+			e.errOut = out // package flag prints help to the stream for errors
+		}
+		switch err := c.run(ctx, e, args); {
 		case err == nil, errors.Is(err, flag.ErrHelp):
 			return 0
 		default:
@@ -109,6 +117,9 @@ func Main(args []string, getenv func(string) string, out, errOut io.Writer) int 
 	return 2
 }
 
+// isHelp reports whether an argument asks for help.
+func isHelp(arg string) bool { return arg == "-h" || arg == "-help" || arg == "--help" }
+
 func usage(w io.Writer) {
 	fmt.Fprint(w, "Postrider is an email platform that you run yourself.\n\nUsage: postrider COMMAND [flags]\n\n")
 	for _, c := range commands() {
@@ -118,6 +129,10 @@ func usage(w io.Writer) {
 }
 
 func version(_ context.Context, e *env, args []string) error {
+	if len(args) > 0 && isHelp(args[0]) {
+		_, err := fmt.Fprintln(e.out, "use: postrider version")
+		return err
+	}
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected %q; use: postrider version", args[0])
 	}

@@ -30,14 +30,18 @@ const watchTries = 10 // number of consecutive failures after which the command 
 
 // manageContacts imports contacts through a node's API.
 func manageContacts(ctx context.Context, e *env, args []string) error {
-	if len(args) > 0 && (args[0] == "-h" || args[0] == "--help" || args[0] == "help") {
+	if len(args) > 0 && isHelp(args[0]) {
 		fmt.Fprintln(e.out, contactsUsage)
 		return nil
 	}
-	if len(args) < 2 || args[0] != "import" || strings.HasPrefix(args[1], "--") {
+	if len(args) == 0 || args[0] != "import" {
 		return fmt.Errorf("unknown command; %s", contactsUsage)
 	}
-	m, err := newImporter(e, args[1], args[2:])
+	path, args := "", args[1:]
+	if len(args) > 0 && (args[0] == "-" || !strings.HasPrefix(args[0], "-")) {
+		path, args = args[0], args[1:]
+	}
+	m, err := newImporter(e, path, args)
 	if err != nil {
 		return err
 	}
@@ -71,6 +75,7 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 		bar: progress{w: e.errOut, terminal: isTerminal(e.errOut)}}
 	flags := flag.NewFlagSet("contacts import", flag.ContinueOnError)
 	flags.SetOutput(e.errOut)
+	flags.Usage = flagUsage(flags, contactsUsage)
 	base := flags.String("url", cmp.Or(e.getenv("RESEND_BASE_URL"), "http://127.0.0.1:3000"),
 		"URL of the API; the default is RESEND_BASE_URL")
 	flags.StringVar(&m.key, "api-key", "",
@@ -110,6 +115,9 @@ func newImporter(e *env, path string, args []string) (*importer, error) {
 	})
 	if err := flags.Parse(args); err != nil {
 		return nil, err
+	}
+	if path == "" {
+		return nil, fmt.Errorf("give FILE directly after import, before the flags; %s", contactsUsage)
 	}
 	if flags.NArg() > 0 {
 		return nil, fmt.Errorf("unexpected %q; %s", flags.Arg(0), contactsUsage)

@@ -7,6 +7,8 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 // TestDevelopmentPagesAreForThisMachine checks that the outbox answers without a key only if the peer and the Host
@@ -97,5 +99,35 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 			check("peer "+peer+" with the key", 200, from(peer, withKey))
 		}
 		check("this machine", 200, from("[::ffff:127.0.0.1]:99", http.Header{}))
+	})
+}
+
+// TestDevelopmentDomainReceives checks that a domain of `dev --domain` stays verified after receiving is enabled,
+// without a request to verify it again.
+func TestDevelopmentDomainReceives(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		key := p.must("keys", "create", "--team", "Acme")
+		n := p.start()
+		if _, err := addVerified(t.Context(), n.Node, key, []string{"acme.example"}); err != nil {
+			t.Fatal(err)
+		}
+		who, err := n.Teams.Authenticate(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := n.Domains.GetByName(t.Context(), who.TeamID, "acme.example")
+		if err != nil || d.Status != domains.Verified {
+			t.Fatalf("%s, %v", d.Status, err)
+		}
+		status, body := n.ask(key, http.MethodPatch, "/domains/"+d.ID, `{"capabilities":{"receiving":"enabled"}}`)
+		if status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		eventually(t, "the domain is verified", func() bool {
+			_, body = n.ask(key, http.MethodGet, "/domains/"+d.ID, "")
+			return strings.Contains(body, `"record":"Receiving"`) && !strings.Contains(body, "not_started") &&
+				strings.Contains(body, `"status":"verified"`) && !strings.Contains(body, "partially")
+		})
 	})
 }

@@ -43,6 +43,8 @@ type listener struct {
 	order []string // ids in seen, oldest first
 }
 
+const listenUsage = "use: postrider listen --forward-to URL [--api-key KEY] [--url URL] [--events a,b]"
+
 // listen shows a team's events and forwards them to a URL that the server cannot reach, such as a URL on a developer's
 // machine.
 func listen(ctx context.Context, e *env, args []string) error {
@@ -83,12 +85,12 @@ func newListener(e *env, args []string) (l *listener, secret string, err error) 
 	forward := flags.String("forward-to", "", "URL that events are posted to; by default, they are only shown")
 	names := flags.String("events", "", "event types, separated by commas; the default is all")
 	given := flags.String("secret", "", "signing secret (whsec_...); the default is a new one")
+	flags.Usage = flagUsage(flags, listenUsage)
 	if err := flags.Parse(args); err != nil {
 		return nil, "", err
 	}
 	if flags.NArg() > 0 {
-		return nil, "", fmt.Errorf("unexpected %q; use: postrider listen --forward-to URL [--api-key KEY] [--url URL] "+
-			"[--events a,b]", flags.Arg(0))
+		return nil, "", fmt.Errorf("unexpected %q; %s", flags.Arg(0), listenUsage)
 	}
 	if *key = e.apiKey(*key); *key == "" {
 		return nil, "", errors.New("set an API key with --api-key or the environment variable POSTRIDER_API_KEY")

@@ -42,3 +42,35 @@ func TestMCP(t *testing.T) {
 		}
 	})
 }
+
+// TestMCPOfCapturedMail checks that MCP says that an email was captured, and does not say that servers accepted it.
+func TestMCPOfCapturedMail(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *installation) {
+		key := p.must("keys", "create", "--team", "Acme")
+		n := p.start()
+		status, body := n.ask(key, http.MethodPost, "/emails", hello)
+		_, emailID, ok := strings.Cut(body, `"id":"`)
+		if status != 200 || !ok {
+			t.Fatalf("%d %s", status, body)
+		}
+		emailID, _, _ = strings.Cut(emailID, `"`)
+		eventually(t, "the email is captured", func() bool {
+			_, body := n.ask(key, http.MethodGet, "/emails/"+emailID, "")
+			return strings.Contains(body, `"last_event":"delivered"`)
+		})
+		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/mcp", strings.NewReader(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"explain_delivery","arguments":{"email_id":"`+
+				emailID+`"}}}`))
+		for name, value := range map[string]string{"Authorization": "Bearer " + key, "Content-Type": "application/json",
+			"Accept": "application/json, text/event-stream"} {
+			r.Header.Set(name, value)
+		}
+		w := httptest.NewRecorder()
+		n.Handler().ServeHTTP(w, r)
+		if text := w.Body.String(); strings.Contains(text, "servers accepted it") ||
+			!strings.Contains(text, "captured in the outbox of `postrider dev`") {
+			t.Errorf("%d %s", w.Code, text)
+		}
+	})
+}

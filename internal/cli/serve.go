@@ -100,16 +100,26 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, o))
 }
 
+const jobsUsage = `use one of
+  postrider jobs           (shows the waiting and the parked jobs)
+  postrider jobs retry ID  (retries a parked job)`
+
 // showJobs prints the waiting jobs and the parked jobs. With the argument "retry", showJobs retries a parked job.
 func showJobs(ctx context.Context, e *env, args []string) error {
 	retry := ""
 	if len(args) > 0 && args[0] == "retry" {
-		if len(args) == 1 || strings.HasPrefix(args[1], "-") {
+		switch {
+		case len(args) > 1 && isHelp(args[1]):
+			args = args[1:]
+		case len(args) == 1 || strings.HasPrefix(args[1], "-"):
 			return errors.New("use: postrider jobs retry ID")
+		default:
+			retry, args = args[1], args[2:]
 		}
-		retry, args = args[1], args[2:]
 	}
-	c, err := e.load(flag.NewFlagSet("jobs", flag.ContinueOnError), args, nil)
+	flags := flag.NewFlagSet("jobs", flag.ContinueOnError)
+	flags.Usage = verbUsage(flags, jobsUsage)
+	c, err := e.load(flags, args, nil)
 	if err != nil {
 		return err
 	}

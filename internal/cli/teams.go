@@ -61,7 +61,7 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
-	if args[0] == "-h" || args[0] == "--help" || args[0] == "help" {
+	if isHelp(args[0]) {
 		fmt.Fprintln(e.out, usage)
 		return nil
 	}
@@ -94,12 +94,20 @@ func runVerb(ctx context.Context, e *env, command, usage string, verbs []verb, a
 func verbUsage(flags *flag.FlagSet, usage string) func() {
 	own := flag.NewFlagSet(flags.Name(), flag.ContinueOnError)
 	flags.VisitAll(func(f *flag.Flag) { own.Var(f.Value, f.Name, f.Usage) })
+	print := flagUsage(own, usage)
 	return func() {
 		own.SetOutput(flags.Output())
-		fmt.Fprintf(own.Output(), "%s\n\nFlags of %s:\n", usage, flags.Name())
-		own.PrintDefaults()
+		print()
 		fmt.Fprint(own.Output(), "Every setting is a flag too, such as --config, --data-dir and --database-url: "+
 			"docs/configuration.md lists them.\n")
+	}
+}
+
+// flagUsage returns a function that prints the usage text and all flags.
+func flagUsage(flags *flag.FlagSet, usage string) func() {
+	return func() {
+		fmt.Fprintf(flags.Output(), "%s\n\nFlags of %s:\n", usage, flags.Name())
+		flags.PrintDefaults()
 	}
 }
 

@@ -28,7 +28,8 @@ func (n *Node) newProtocols() error {
 	}
 	rest := n.newAPI()
 	tools := mcp.New(mcp.Options{API: rest, Keys: n.Keys, Log: n.Log, Version: n.o.Version, Now: n.DB.Now,
-		Authenticate: rest.Authenticate, Scope: rest.Scope, Usage: n.Grants.Usage, EarlierResult: n.Emails.EarlierResult})
+		Authenticate: rest.Authenticate, Scope: rest.Scope, DryRun: api.WithDryRun, Usage: n.Grants.Usage,
+		EarlierResult: n.Emails.EarlierResult})
 	auth := oauth.New(oauth.Options{PublicURL: n.Config.PublicURL, Address: addressOf(n.Config.PublicURL), MCP: mcp.Path,
 		MCPScopes: strings.Fields(tools.Scopes().String()), Grants: n.Grants, Members: n.Members, Teams: n.Teams,
 		Site: n.site, Log: n.Log, KeysConsent: n.o.KeysConsent})

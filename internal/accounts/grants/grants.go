@@ -71,6 +71,8 @@ const (
 	retryTime   = 10 * time.Second // how long a client that did not receive a response may retry
 	checkedFor  = 5 * time.Second  // maximum delay of a revocation on other nodes when its cache-invalidation hint is lost
 	grantsMax   = 1000             // maximum number of active grants of a team
+	usedEvery   = time.Minute      // how often a use of a grant is recorded
+	usedWait    = time.Second      // time limit for recording a use
 )
 
 // CLI is the id of the official command-line client, which does not register (API reference section 24.8).
@@ -101,7 +103,7 @@ type Grant struct {
 	Resource      string // the only resource that accepts its tokens (RFC 8707); "" means all resources of this server
 	Limits        Limits
 	CreatedAt     time.Time
-	UsedAt        time.Time // when tokens were last issued
+	UsedAt        time.Time // last use of a token, up to a minute old; CreatedAt before the first use
 	ExpiresAt     time.Time // when the grant expires unless the client renews its tokens
 	RevokedAt     time.Time // zero while the grant is active
 	RevokedReason Reason    // "" while the grant is active

@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
+	"github.com/postrider/postrider/internal/platform/db"
 )
 
 const (
@@ -102,8 +103,22 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 	a.Kind, a.ID, a.Name = teams.GrantActor, g.ID, g.ClientName
 	a.Scopes = g.AllowedScopes(a.Scopes & storedScopes(c.Scope).All())
 	a.Limited, a.Resource = g.Limits.Any(), s.singleResource(c.Audience)
+	if g.UsedAt.Equal(g.CreatedAt) || now.Sub(g.UsedAt) >= usedEvery {
+		s.recordUse(ctx, &g)
+	}
 	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
 	return a, until, nil
+}
+
+// recordUse stores the time of a grant's use, which the page of connected apps shows. A failure is ignored, because the
+// token stays valid, and the next use is recorded instead.
+func (s *Service) recordUse(ctx context.Context, g *Grant) {
+	ctx, cancel := context.WithTimeout(ctx, usedWait)
+	defer cancel()
+	_ = s.DB.Update(ctx, func(tx *db.Tx) error {
+		setUsed(ctx, tx, g.TeamID, g.ID)
+		return nil
+	})
 }
 
 // grantorActor returns the actor of the user or key that consented to a grant, with its current scopes. If the user

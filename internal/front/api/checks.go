@@ -55,9 +55,22 @@ type emailChecksWire struct {
 	Data    []checkWire `json:"data"`
 }
 
+type dryRunKey struct{}
+
+// WithDryRun returns a context in which `POST /emails/checks` refuses every draft that `POST /emails` would refuse,
+// with the same error. The caller must check that the actor may send.
+func WithDryRun(ctx context.Context) context.Context {
+	return context.WithValue(ctx, dryRunKey{}, true)
+}
+
 // checkEmail checks a sent email or a draft. A draft is neither sent nor stored.
 func (a *API) checkEmail(ctx context.Context, c *wire.Call, in checkEmailIn) (emailChecksWire, error) {
 	if in.EmailID == "" {
+		if ctx.Value(dryRunKey{}) != nil {
+			if err := a.Services.Emails.DryRun(ctx, c.Actor, in.draft().send()); err != nil {
+				return emailChecksWire{}, err
+			}
+		}
 		p, err := a.Services.Emails.PreviewDraft(ctx, c.TeamID, in.draft().send())
 		if err != nil {
 			return emailChecksWire{}, err

@@ -24,6 +24,49 @@ var verdicts = map[string]string{
 	"canceled":         "It was canceled before it was sent.",
 }
 
+// localVerdicts maps each place at which Postrider itself ends a delivery to an explanation. No server accepted such an
+// email, although its state is delivered. The replies are those of package delivery.
+var localVerdicts = []struct{ host, reply, verdict string }{
+	{"outbox", "250 2.0.0 captured as ", "It was captured in the outbox of `postrider dev`. It was not sent, and no " +
+		"server has seen it."},
+	{"test addresses", "250 2.0.0 simulated", "It went to test addresses, whose delivery Postrider only simulates. No " +
+		"server has seen it."},
+}
+
+// verdict explains an email's state.
+func verdict(state string, tried *attempts) string {
+	switch state {
+	case "delivered", "opened", "clicked":
+		if said := tried.endedHere(); said != "" {
+			return said
+		}
+	}
+	return verdicts[state]
+}
+
+// endedHere explains where Postrider ended the deliveries instead of servers. If a server accepted the email for any
+// recipient, or no attempt is known, endedHere returns "".
+func (t *attempts) endedHere() (said string) {
+	for _, a := range t.Data {
+		if a.Outcome != "delivered" {
+			continue
+		}
+		found := ""
+		for _, of := range localVerdicts {
+			if a.Host == of.host && strings.HasPrefix(a.Reply, of.reply) {
+				found = of.verdict
+			}
+		}
+		if found == "" {
+			return ""
+		}
+		if !strings.Contains(said, found) {
+			said = strings.TrimSpace(said + " " + found)
+		}
+	}
+	return said
+}
+
 type timeline struct {
 	Data []struct {
 		Type      string         `json:"type"`
@@ -35,17 +78,19 @@ type timeline struct {
 }
 
 type attempts struct {
-	Data []struct {
-		Recipients   []string `json:"recipients"`
-		Host         string   `json:"host"`
-		TLS          string   `json:"tls"`
-		Outcome      string   `json:"outcome"`
-		Reply        string   `json:"reply"`
-		Conversation string   `json:"conversation"`
-		StartedAt    string   `json:"started_at"`
-		NextAt       string   `json:"next_at"`
-	} `json:"data"`
-	More bool `json:"has_more"`
+	Data []attempt `json:"data"`
+	More bool      `json:"has_more"`
+}
+
+type attempt struct {
+	Recipients   []string `json:"recipients"`
+	Host         string   `json:"host"`
+	TLS          string   `json:"tls"`
+	Outcome      string   `json:"outcome"`
+	Reply        string   `json:"reply"`
+	Conversation string   `json:"conversation"`
+	StartedAt    string   `json:"started_at"`
+	NextAt       string   `json:"next_at"`
 }
 
 // explainDelivery returns an explanation of an email's delivery, including the replies from the recipients' servers.
@@ -77,7 +122,7 @@ func explainDelivery(ctx context.Context, c *caller, in arguments) (result, erro
 	var b strings.Builder
 	fmt.Fprintf(&b, "The email %q from %s to %s was accepted at %s.\n", email.Subject, email.From,
 		strings.Join(append(append(email.To, email.Cc...), email.Bcc...), ", "), email.CreatedAt)
-	fmt.Fprintf(&b, "Its state is %s. %s\n", email.LastEvent, verdicts[email.LastEvent])
+	fmt.Fprintf(&b, "Its state is %s. %s\n", email.LastEvent, verdict(email.LastEvent, &tried))
 	if email.LastEvent == "scheduled" {
 		fmt.Fprintf(&b, "It will be sent at %s.\n", email.ScheduledAt)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/front/api"
 	"github.com/postrider/postrider/internal/mail/smtpserver"
@@ -58,12 +59,18 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
 		Notify: n.Quotas.Notify}))
 	s.Grants, s.Approvals = n.Grants, n.Approvals
+	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails,
+		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+		CheckURL: func(_, url string) (string, error) { return url, nil },
+		Call: func(context.Context, string, string, string, map[string]string, []byte) (int, error) {
+			return http.StatusOK, nil
+		}}))
 	n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "in.acme.example",
 		Capabilities: domains.Capabilities{Receiving: new(true)}})
 	rest := api.New(api.Options{Services: s, Log: n.Log, Version: "test", PublicURL: testnode.PublicURL})
 	f := &fixture{Node: n, services: s}
 	f.Server = New(Options{API: rest, Keys: n.Keys, Log: n.Log, Version: "test", Authenticate: rest.Authenticate,
-		Scope: rest.Scope, Usage: s.Grants.Usage, EarlierResult: n.Emails.EarlierResult,
+		Scope: rest.Scope, DryRun: api.WithDryRun, Usage: s.Grants.Usage, EarlierResult: n.Emails.EarlierResult,
 		Now: func() time.Time { return time.Now().Add(time.Duration(f.clockAhead.Load())) }})
 	server := httptest.NewServer(f.Server)
 	t.Cleanup(server.Close)

@@ -80,6 +80,8 @@ type Options struct {
 	// Authenticate authenticates a request for a path outside the API. If authentication fails, Authenticate sends the
 	// error response and returns ok == false. Tools use the returned context for their API requests.
 	Authenticate func(w http.ResponseWriter, r *http.Request, path string) (ctx context.Context, by teams.Actor, ok bool)
+	// DryRun returns a context in which POST /emails/checks refuses every draft that POST /emails would refuse.
+	DryRun func(ctx context.Context) context.Context
 	// Usage returns a grant's limits and the number of emails sent under the grant today.
 	Usage func(ctx context.Context, teamID, grantID string) (grants.Usage, error)
 	// EarlierResult returns the id of the object created by an earlier request with the idempotency key, or "" if there is

@@ -55,8 +55,9 @@ func emailParams(more ...param) []param {
 	}, more)
 }
 
-// sendEmail describes an email and returns a code for confirming it. If the caller may not send without approval,
-// sendEmail submits the email for approval instead.
+// sendEmail describes an email and returns a code for confirming it. sendEmail refuses every email that confirmSend
+// would refuse, with the same error. If the caller may not send without approval, sendEmail submits the email for
+// approval instead.
 func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 	if !c.may("POST /emails") {
 		return c.requestApproval(ctx, in, "")
@@ -65,7 +66,7 @@ func sendEmail(ctx context.Context, c *caller, in arguments) (result, error) {
 		Level string           `json:"level"`
 		Data  []map[string]any `json:"data"`
 	}
-	if err := c.perform(ctx, operation{method: http.MethodPost, path: "/emails/checks", body: in},
+	if err := c.perform(c.s.DryRun(ctx), operation{method: http.MethodPost, path: "/emails/checks", body: in},
 		&checked); err != nil {
 		return result{}, err
 	}

@@ -9,10 +9,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/postrider/postrider/internal/accounts/grants"
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
 )
 
 func hello() with {
@@ -137,15 +141,87 @@ func TestLimits(t *testing.T) {
 		}
 		many := hello()
 		many["cc"] = []string{"third@example.net"}
-		a.refused("may write to 2 at once", "confirm_send", confirm(many))
+		a.refused("may write to 2 at once", "send_email", many)
+		before := confirm(hello())
 		a.do("confirm_send", confirm(hello()), nil)
-		if text := a.do("send_email", hello(), nil); !strings.Contains(text,
+		one := hello()
+		one["to"] = []string{"jo@example.net"}
+		if text := a.do("send_email", one, nil); !strings.Contains(text,
 			`"limits_of_this_program":{"emails_per_day":3,"recipients_per_email":2,"sent_today":2}`) {
 			t.Error(text)
 		}
-		a.refused("daily_quota_exceeded (429)", "confirm_send", confirm(hello()))
+		a.refused("daily_quota_exceeded (429)", "send_email", hello())
+		a.refused("daily_quota_exceeded (429)", "confirm_send", before)
 		if f.sent() != 1 {
 			t.Errorf("%d emails were sent", f.sent())
+		}
+	})
+}
+
+// TestDryRunRefuses checks that send_email refuses every email that sending it would refuse, with the same error, and
+// that a dry run leaves no trace.
+func TestDryRunRefuses(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		limited := f.granted("emails:send", "", "", grants.Limits{Recipients: 3, Emails: 1}).Access
+		two := f.Verified(f.Acme.TeamID, domains.NewDomain{Name: "two.example"})
+		_, narrow, err := f.Teams.CreateKey(t.Context(), f.Acme, teams.NewKey{Name: "one domain",
+			Permission: teams.SendingAccess, DomainID: two.ID})
+		f.Must(err)
+		file := func(more with) with {
+			maps.Copy(more, with{"filename": "a.txt"})
+			return with{"attachments": []with{more}}
+		}
+		for what, c := range map[string]struct {
+			token string
+			in    with
+		}{
+			"a domain that is not verified": {f.Token, with{"from": "a@elsewhere.example"}},
+			"a sender that is no address":   {f.Token, with{"from": "nobody"}},
+			"a trial sender":                {f.Token, with{"from": "onboarding@resend.dev"}},
+			"another domain than the key's": {narrow, nil},
+			"no subject":                    {f.Token, with{"subject": nil}},
+			"no content":                    {f.Token, with{"text": nil}},
+			"a recipient":                   {f.Token, with{"to": []string{"not an address"}}},
+			"a header":                      {f.Token, with{"headers": with{"From": "b@acme.example"}}},
+			"a tag":                         {f.Token, with{"tags": []with{{"name": "a b", "value": "c"}}}},
+			"a time":                        {f.Token, with{"scheduled_at": "in 90 days"}},
+			"a topic":                       {f.Token, with{"topic_id": "01a1fc09-fddf-77dc-9c97-da9c1ee5b2ab"}},
+			"a template":                    {f.Token, with{"text": nil, "template": with{"id": "nothing"}}},
+			"a file without content":        {f.Token, file(with{})},
+			"a file on this machine":        {f.Token, file(with{"path": "http://127.0.0.1/a.txt"})},
+			"a grant's recipients":          {limited, with{"cc": []string{"b@example.net", "c@example.net"}}},
+			"a grant's emails a day":        {limited, nil},
+		} {
+			in := hello()
+			maps.Copy(in, c.in)
+			said, refused := f.agent(c.token).ask("send_email", in)
+			api := &caller{token: "Bearer " + c.token, s: f.Server}
+			maps.DeleteFunc(in, func(_ string, v any) bool { return v == nil })
+			err := api.perform(t.Context(), operation{method: "POST", path: "/emails", body: in}, new(any))
+			if err == nil || !refused || err.Error() != said {
+				t.Errorf("%s: send_email says %s; sending says %v", what, said, err)
+			}
+		}
+		in := hello()
+		maps.Copy(in, file(with{"content": "QUJD"}))
+		f.agent(f.Token).do("send_email", in, nil)
+		f.Must(f.Quotas.Set(t.Context(), f.Teams, f.Acme.TeamID, func(q *teams.Quota) { q.Daily = 2 }))
+		a := f.agent(f.Token)
+		for range 2 { // a dry run does not use up the quota
+			a.do("send_email", hello(), nil)
+		}
+		many := hello()
+		many["cc"] = []string{"third@example.net"}
+		a.refused("daily_quota_exceeded (429)", "send_email", many)
+		f.Must(f.Teams.SetSuspended(t.Context(), f.Acme.TeamID, true))
+		if r, err := a.CallTool(t.Context(), &mcp.CallToolParams{Name: "send_email", Arguments: hello()}); err == nil &&
+			!r.IsError {
+			t.Error("a suspended team prepares an email")
+		}
+		for _, table := range []string{"emails", "email_attachments", "jobs", "grant_volumes"} {
+			if n := f.Count(`SELECT COUNT(*) FROM ` + table); n != 0 {
+				t.Errorf("%d %s", n, table)
+			}
 		}
 	})
 }
@@ -400,6 +476,37 @@ func TestExplainDelivery(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestExplainHere checks that an email that Postrider itself captured or simulated is not said to be accepted by a
+// server.
+func TestExplainHere(t *testing.T) {
+	t.Parallel()
+	type tries = []struct{ host, outcome, reply string }
+	captured := tries{{"outbox", "delivered", "250 2.0.0 captured as 1"}}[0]
+	test := tries{{"test addresses", "delivered", "250 2.0.0 simulated"}}[0]
+	for _, c := range []struct {
+		state string
+		tries tries
+		want  string
+	}{
+		{"delivered", tries{captured}, "It was captured in the outbox"},
+		{"opened", tries{captured, captured}, "It was captured in the outbox"},
+		{"delivered", tries{captured, test}, "only simulates"},
+		{"delivered", tries{{"outbox", "delivered", "250 2.0.0 OK"}}, "servers accepted it"}, // a relay of this name
+		{"delivered", tries{captured, {"mx.example.net", "delivered", "250 OK"}}, "servers accepted it"},
+		{"delivered", tries{{"mx.example.net", "delayed", "451 no"}, captured}, "It was captured in the outbox"},
+		{"delivered", nil, "servers accepted it"},
+		{"bounced", tries{captured}, "refused it"},
+	} {
+		var all attempts
+		for _, x := range c.tries {
+			all.Data = append(all.Data, attempt{Host: x.host, Outcome: x.outcome, Reply: x.reply})
+		}
+		if said := verdict(c.state, &all); !strings.Contains(said, c.want) {
+			t.Errorf("%s %v: %s", c.state, c.tries, said)
+		}
+	}
 }
 
 func TestWriteAttempts(t *testing.T) {

@@ -59,7 +59,7 @@ func TestConnectedApps(t *testing.T) {
 		b.get("/programs").want(200, "There are no connected apps")
 
 		notes := x.allow(ann, "Notes <b>", "emails:send automations:write emails:read")
-		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used since", "No limits.",
+		b.get("/programs").want(200, "Notes <b>", "allowed by ann@acme.example", "Not used yet", "No limits.",
 			"Send emails and broadcasts in the name of the team", "Make and change automations")
 		if strings.Contains(b.body, "<b>") {
 			t.Error("the name of a program is HTML in the page")
@@ -71,7 +71,11 @@ func TestConnectedApps(t *testing.T) {
 		if strings.Contains(b.body, "Make and change automations") {
 			t.Error("a program with a limit may change automations")
 		}
+		b.get("/programs").want(200, "Not used yet")
 		by, err := x.Teams.Authenticate(t.Context(), notes)
+		if b.get("/programs").want(200, "Last used"); strings.Contains(b.body, "Not used") {
+			t.Errorf("the page of a used app says\n%s", b.body)
+		}
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.EmailsSend, teams.EmailsRead) {
 			t.Errorf("limited %v, %v, %v", by.Limited, by.Scopes, err)
 		}

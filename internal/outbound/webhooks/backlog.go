@@ -153,7 +153,7 @@ func (s *Service) notifyFull(ctx context.Context, tx *db.Tx, teamID string, all 
 			return nil
 		}
 		if !e.FullSince.IsZero() {
-			urls = append(urls, e.URL)
+			urls = append(urls, shownURL(e.URL))
 			due = due || tx.Now().Sub(e.fullNotified) >= notifyEndpointEvery
 		}
 	}

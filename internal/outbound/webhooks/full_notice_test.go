@@ -41,7 +41,7 @@ func TestTellFull(t *testing.T) {
 			}}}
 			var all []*Endpoint
 			for i := range c.noticeAges {
-				e := &Endpoint{ID: fmt.Sprint(i), URL: fmt.Sprint("u", i), TeamID: "team"}
+				e := &Endpoint{ID: fmt.Sprint(i), URL: fmt.Sprintf("u%d?key=secret", i), TeamID: "team"}
 				if c.full[i] {
 					e.FullSince = d.Now()
 				}
@@ -51,7 +51,8 @@ func TestTellFull(t *testing.T) {
 				all = append(all, e)
 			}
 			err := d.Update(t.Context(), func(tx *db.Tx) error { return s.notifyFull(t.Context(), tx, "team", all) })
-			if err != nil || (notice == "") != (c.want == "") || !strings.Contains(notice, c.want) {
+			if err != nil || (notice == "") != (c.want == "") || !strings.Contains(notice, c.want) ||
+				strings.Contains(notice, "secret") {
 				t.Errorf("%s: %v, %q", c.name, err, notice)
 			}
 		}

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"context"
 	"fmt"
+	"net/url"
 	"sync"
 	"time"
 
@@ -172,7 +173,7 @@ func (s *Service) warn(ctx context.Context, tx *db.Tx, e *Endpoint, v verdict) e
 	s.endpoints.changed(tx, e.TeamID)
 	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint fails",
 		fmt.Sprintf("Every attempt to deliver to the webhook endpoint\n\n  %s\n\n"+
-			"since %s failed; the last because %s. If that goes on, the webhook (%s) will be disabled on %s.\n", e.URL,
+			"since %s failed; the last because %s. If that goes on, the webhook (%s) will be disabled on %s.\n", shownURL(e.URL),
 			e.FailingSince.Format("2006-01-02 15:04 UTC"), v.reason, e.ID,
 			e.FailingSince.Add(s.c.DisableAfter).Format("2006-01-02")))
 }
@@ -185,5 +186,17 @@ func (s *Service) disable(ctx context.Context, tx *db.Tx, e *Endpoint, reason st
 	s.endpoints.changed(tx, e.TeamID)
 	return s.p.Notify(ctx, tx, e.TeamID, "A webhook endpoint was disabled",
 		fmt.Sprintf("The webhook endpoint\n\n  %s\n\nis disabled. %s\n\n"+
-			"When it works again, enable the webhook (%s); then failed messages can be recovered.\n", e.URL, reason, e.ID))
+			"When it works again, enable the webhook (%s); then failed messages can be recovered.\n", shownURL(e.URL),
+			reason, e.ID))
+}
+
+// shownURL returns an endpoint's URL for a notice, without its user name, password, query and fragment, because these
+// may contain credentials and a notice is an email to several members.
+func shownURL(text string) string {
+	u, err := url.Parse(text)
+	if err != nil {
+		return "(its URL is not valid)"
+	}
+	u.User, u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = nil, "", false, "", ""
+	return u.String()
 }

@@ -193,13 +193,15 @@ func TestJudgedAtItsEdges(t *testing.T) {
 			notified := ""
 			s := &Service{c: Config{DisableAfter: limit}, p: Deps{DB: d, Log: slog.New(slog.DiscardHandler),
 				Notify: func(_ context.Context, _ *db.Tx, team, subject, text string) error {
-					if notified = subject; team != "team" || !strings.Contains(text, "https://one.example") {
+					if notified = subject; team != "team" || !strings.Contains(text, "\n\n  https://one.example/hook\n\n") ||
+						strings.Contains(text, "secret") {
 						t.Errorf("%s: %s is told %q", c.name, team, text)
 					}
 					return nil
 				}}}
 			s.endpoints.start(d)
-			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", URL: "https://one.example", Status: Enabled,
+			e := &Endpoint{ID: fmt.Sprint("e", i), TeamID: "team", Status: Enabled,
+				URL:       "https://user:secret@one.example/hook?key=secret#secret",
 				CreatedAt: d.Now(), warned: c.warned,
 				sealed: []byte{1}}
 			if c.failing > 0 {

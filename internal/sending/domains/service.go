@@ -425,7 +425,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err != nil {
 			return err
 		}
-		before := d.names()
+		before, was := d.names(), d.Status
 		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
 			return err
 		}
@@ -458,6 +458,9 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return errorOrNameTaken(err, lost)
 		}
 		s.invalidate(tx, d.ID)
+		if err := s.trustNew(ctx, tx, &d, was); err != nil {
+			return err
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }

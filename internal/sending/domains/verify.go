@@ -61,6 +61,15 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 	return err
 }
 
+// trustNew makes a look-up due after a change that added records to a verified domain, if TrustDomains is set. Without
+// it, the domain would stay partially verified until a request to verify it.
+func (s *Service) trustNew(ctx context.Context, tx *db.Tx, d *Domain, before Status) error {
+	if !s.c.TrustDomains || before != Verified || d.Status == Verified {
+		return nil
+	}
+	return s.checkNow(ctx, tx, d)
+}
+
 // lookUpJob returns a look-up job for a domain, due now. The lane of the job is the team's id.
 func lookUpJob(teamID, domainID string) jobs.New {
 	return jobs.New{Kind: VerifyKind, Lane: teamID, TeamID: teamID, Dedupe: domainID, Payload: domainID}

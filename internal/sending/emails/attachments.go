@@ -34,9 +34,8 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 			ContentID: u.ContentID,
 			path:      u.Path}
 		if u.Path != "" {
-			if _, err := s.Guard.CheckURL(u.Path); err != nil {
-				return kept, fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
-					"The `path` of an attachment cannot be fetched: %s (`attachments[%d].path`).", err, i).Because(err)
+			if err := s.checkPath(u.Path, i); err != nil {
+				return kept, err
 			}
 		} else {
 			a.Size = int64(len(u.Content))
@@ -50,6 +49,28 @@ func (s *Service) storeAttachments(ctx context.Context, teamID string, d *draft)
 		kept = append(kept, a)
 	}
 	return kept, nil
+}
+
+// checkPath returns a fault if the URL of the attachment with the given index must not be fetched.
+func (s *Service) checkPath(path string, i int) error {
+	if _, err := s.Guard.CheckURL(path); err != nil {
+		return fault.New(fault.BadAttachment, fmt.Sprintf("attachments[%d].path", i),
+			"The `path` of an attachment cannot be fetched: %s (`attachments[%d].path`).", err, i).Because(err)
+	}
+	return nil
+}
+
+// checkPaths checks all URLs of the draft's attachments.
+func (s *Service) checkPaths(d *draft) error {
+	for i, u := range d.Attachments {
+		if u.Path == "" {
+			continue
+		}
+		if err := s.checkPath(u.Path, i); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // discardFiles deletes attachment files to which no database row refers. If a file cannot be deleted, a later sweep

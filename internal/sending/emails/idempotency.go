@@ -27,6 +27,7 @@ type answer struct {
 
 	key  Idempotency
 	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the email's id; see SendThen
+	dry  bool                                                       // nothing is stored outside the database; see DryRun
 }
 
 // unknownError returns the error for a request that may or may not have been accepted. With an idempotency key, the

@@ -68,7 +68,12 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 	}
 	files := make([][]Attachment, len(drafts))
 	for i, d := range drafts {
-		if files[i], err = s.storeAttachments(ctx, by.TeamID, d); err != nil {
+		if a.dry {
+			err = s.checkPaths(d)
+		} else {
+			files[i], err = s.storeAttachments(ctx, by.TeamID, d)
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -97,10 +102,18 @@ func (s *Service) accept(ctx context.Context, by teams.Actor, drafts []*draft, a
 		}
 		return s.remember(ctx, tx, by.TeamID, a)
 	}
-	if n := countQuota(drafts, blocked); by.Limited || a.then != nil {
+	switch n := countQuota(drafts, blocked); {
+	case a.dry: // the team gets no notice, because no email is refused
+		err = s.DB.Update(ctx, func(tx *db.Tx) error {
+			if err := s.Quotas.Count(ctx, tx, by.TeamID, n); err != nil {
+				return err
+			}
+			return write(tx)
+		})
+	case by.Limited || a.then != nil:
 		// The transaction also locks another row, for which other transactions would have to wait.
 		err = s.Quotas.UpdateAlone(ctx, by.TeamID, n, write)
-	} else {
+	default:
 		err = s.Quotas.Update(ctx, by.TeamID, n, write)
 	}
 	if errors.Is(err, db.ErrUnknown) {

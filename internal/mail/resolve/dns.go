@@ -8,9 +8,11 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/miekg/dns"
+	"golang.org/x/sync/singleflight"
 )
 
 const (
@@ -29,6 +31,11 @@ const (
 // only if its source address and port, its id and its question match the query.
 type DNS struct {
 	servers []string
+	probes  singleflight.Group
+
+	mu         sync.Mutex
+	answered   question  // the last question with a positive answer
+	answeredAt time.Time // time of the last answer, positive or negative
 }
 
 // NewDNS returns a resolver that queries the given servers, in the form "address:port", or the servers in

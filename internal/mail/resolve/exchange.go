@@ -18,6 +18,7 @@ func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error
 		return answer{}, err
 	}
 	var last error
+	q, since, silent := question{name, qtype}, time.Now(), true
 	for range rounds {
 		for _, server := range d.servers {
 			if err := ctx.Err(); err != nil {
@@ -28,15 +29,18 @@ func (d *DNS) ask(ctx context.Context, name string, qtype uint16) (answer, error
 			case err != nil:
 				last = err
 			case m.Rcode == dns.RcodeSuccess:
+				d.remember(q, m)
 				return newAnswer(m), nil
 			case m.Rcode == dns.RcodeNameError:
+				d.remember(q, m)
 				return newAnswer(m), fmt.Errorf("%w: %s", ErrNoName, name)
 			default:
+				silent = false
 				last = fmt.Errorf("server %s answers %d %s", server, m.Rcode, dns.RcodeToString[m.Rcode])
 			}
 		}
 	}
-	return answer{}, fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[qtype], name, last)
+	return answer{}, d.failure(ctx, q, since, silent, last)
 }
 
 // try queries one server over UDP. If the server does not support EDNS0, try repeats the query without it; if the

@@ -13,6 +13,9 @@
 // of a folder or the completion of an upload. If only this step fails, the new blob may be visible but may not survive
 // a power failure.
 //
+// Errors of the store itself are marked as outages (fault.IsOutage), so that jobs wait for its return. Missing blobs
+// and errors of the reader that was passed to Put are not.
+//
 // [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
 // as a temporary error.
 //
@@ -112,7 +115,7 @@ func (s *Store) Put(ctx context.Context, key string, r io.Reader) (int64, error)
 	}
 	n, err := s.b.put(ctx, key, &source{ctx: ctx, r: r})
 	if err != nil {
-		return 0, fmt.Errorf("put blob %s: %w", key, err)
+		return 0, fmt.Errorf("put blob %s: %w", key, unavailable(ctx, err))
 	}
 	return n, nil
 }
@@ -126,9 +129,9 @@ func (s *Store) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	}
 	rc, err := s.b.get(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("get blob %s: %w", key, err)
+		return nil, fmt.Errorf("get blob %s: %w", key, unavailable(ctx, err))
 	}
-	return rc, nil
+	return newReader(ctx, rc), nil
 }
 
 // Delete removes a blob. Deleting a blob that does not exist is not an error.
@@ -137,7 +140,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 		return err
 	}
 	if err := s.b.remove(ctx, key); err != nil && !errors.Is(err, ErrNotFound) {
-		return fmt.Errorf("delete blob %s: %w", key, err)
+		return fmt.Errorf("delete blob %s: %w", key, unavailable(ctx, err))
 	}
 	return nil
 }

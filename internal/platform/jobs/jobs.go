@@ -40,7 +40,9 @@
 // A job's handler runs at least once. A handler runs again after a crash between its external effect and its commit. If
 // a hint about new work is lost, the next scan finds the work. A job whose handler fails is retried according to the
 // kind's schedule. A job that fails after the last delay of the schedule is parked, and an operator can list it. If the
-// kind is Endless, the last delay repeats and the job is never parked. No job is dropped. Insert and Move make a parked
+// kind is Endless, the last delay repeats and the job is never parked. If a handler fails because a part of this
+// installation is not available (the database, the blob store, DNS), the job is repeated every 24 seconds until the
+// outage ends, and the attempt counts neither as a failure nor as a try. No job is dropped. Insert and Move make a parked
 // job with the same dedupe key due again. If the node that holds a job dies, the job is due again after about 20
 // seconds.
 //

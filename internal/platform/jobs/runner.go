@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"runtime/debug"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -215,6 +217,26 @@ func handle(ctx context.Context, h func(context.Context, Job) error, j Job) (err
 	return h(ctx, j)
 }
 
+const (
+	// outageWait is the wait between attempts during an outage. With its variation, a job goes on within 30 seconds of the
+	// end of the outage.
+	outageWait = 24 * time.Second
+	// outageMark is the beginning of the last error of a job that waits for the end of an outage.
+	outageMark = "outage: "
+	// outageTries is the maximum number of attempts during outages of the database. A statement that always takes too
+	// long is not an outage.
+	outageTries = 100
+)
+
+// waitsForUs reports whether an attempt failed because the database or another part of this installation was not
+// available. Such attempts are repeated every outageWait and count neither as failures nor as tries.
+func waitsForUs(j Job, cause error) bool {
+	if errors.Is(cause, db.ErrUnavailable) || errors.Is(cause, db.ErrUnknown) {
+		return j.Attempt <= outageTries
+	}
+	return fault.IsOutage(cause)
+}
+
 // retry reschedules a job whose handler failed, or parks the job after the last delay of its schedule.
 func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
@@ -223,7 +245,8 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	if p, ok := errors.AsType[*panicked](cause); ok {
 		r.log.Error("a job's handler panicked", "kind", j.Kind, "panic", p.value, "stack", string(p.stack))
 	}
-	park := !k.Endless && failures > len(k.Schedule)
+	outage := waitsForUs(j, cause)
+	park := !k.Endless && !outage && failures > len(k.Schedule)
 	if park {
 		r.log.Error("a job failed for the last time and is parked; see `postrider jobs`", "kind", j.Kind, "job", j.ID,
 			"team", j.TeamID, "failures", failures, "error", cause)
@@ -233,6 +256,14 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		if park {
 			r.q.Park(ctx, tx, j, cause.Error())
+			return nil
+		}
+		if outage {
+			wait := outageWait
+			if len(k.Schedule) > 0 && !strings.HasPrefix(j.LastError, outageMark) {
+				wait = min(wait, k.Schedule[0])
+			}
+			r.q.Wait(ctx, tx, j, tx.Now().Add(Jitter(wait)), outageMark+cause.Error())
 			return nil
 		}
 		wait := k.Schedule[min(failures, len(k.Schedule))-1]

@@ -54,6 +54,8 @@ type Options struct {
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
 	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
 	DenySelf []netip.AddrPort
+	// Resolver looks up the hosts' names; nil means the machine's resolver.
+	Resolver *net.Resolver
 }
 
 // Guard checks network addresses and connects to allowed addresses. A Guard is safe for concurrent use.
@@ -71,8 +73,10 @@ func New(opt Options) *Guard {
 		AllowLoopback: opt.AllowLoopback,
 		AllowPrefixes: slices.Clone(opt.AllowPrefixes),
 		DenySelf:      slices.Clone(opt.DenySelf),
+		Resolver:      opt.Resolver,
 	}}
-	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control}
+	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control,
+		Resolver: opt.Resolver}
 	g.slots = newSlots()
 	g.bounded = g.dialer
 	g.bounded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {

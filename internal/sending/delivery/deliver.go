@@ -138,6 +138,9 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}
+		if fault.IsOutage(err) { // The queue repeats the job soon, and no try is recorded.
+			return out, false, fmt.Errorf("find the hosts of %s: %w", t.d.Domain, err)
+		}
 		a := answerForPlanError(err)
 		return outcome{answers: repeatAnswer(a, len(t.o.To)), conversation: "* " + a.reply.Text + "\n"}, false, nil
 	}

@@ -33,7 +33,8 @@
 //
 // If a destination asks for less mail, the node pauses it and opens fewer connections to it; the number then rises
 // slowly (shaper). If an IP address does not answer, the node does not use it for any destination until a backoff ends.
-// The backoff grows with each failure of the address (hosts). After a database failure, the job is retried according to
+// The backoff grows with each failure of the address (hosts). If our own DNS servers fail, the job waits for their
+// return, and no try is recorded. After a database failure, the job is retried according to
 // a separate schedule. A database failure never counts as a bounce.
 //
 // At first a team has one connection to a destination. Each answer from a destination allows more connections, however

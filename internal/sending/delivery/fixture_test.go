@@ -92,7 +92,13 @@ func (f *fixture) checkEmail(ctx context.Context, tx *db.Tx, e *events.Event) {
 // newFixture creates a fixture without starting its runner or its service.
 func newFixture(t testing.TB, d *db.DB, c Config, dns resolve.Resolver) *fixture {
 	t.Helper()
-	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: "mem://"})
+	return newFixtureIn(t, d, c, dns, "mem://")
+}
+
+// newFixtureIn is like newFixture, with another store for blobs.
+func newFixtureIn(t testing.TB, d *db.DB, c Config, dns resolve.Resolver, blobs string) *fixture {
+	t.Helper()
+	n := testnode.New(t, d, testnode.Options{MaxSize: 40 << 20, Blobs: blobs})
 	f := &fixture{Node: n, news: make(chan struct{}), total: map[events.Type]int{}}
 	n.Recorder.Listen(f)
 	if c.Hostname == "" {

@@ -59,7 +59,9 @@ func (s *Service) plan(ctx context.Context, domain, tls string) ([]hop, error) {
 	for _, h := range s.beforeUs(found) {
 		addrs, err := s.p.DNS.Addrs(ctx, h.Name)
 		if err != nil {
-			last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
+			if last == nil || errors.Is(last, resolve.ErrNotFound) { // a temporary failure is not replaced
+				last = fmt.Errorf("look up addresses of %s: %w", h.Name, err)
+			}
 			continue
 		}
 		usable := s.usable(addrs)

@@ -107,3 +107,12 @@ func (h *hosts) allowed(l *conversations) int {
 func (h *hosts) stalls(l *conversations, now time.Time) bool {
 	return !h.trusted && l.stalls(now, h.patience)
 }
+
+// relayNameError means that DNS did not say which address the relay has.
+type relayNameError struct{ err error }
+
+func (e *relayNameError) Error() string { return "look up the relay's address: " + e.err.Error() }
+func (e *relayNameError) Unwrap() error { return e.err }
+
+// Outage reports that no message is to blame (see fault.IsOutage).
+func (e *relayNameError) Outage() bool { return true }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 	"time"
 
@@ -172,6 +173,10 @@ func (s *Service) open(ctx context.Context, h hop, team string,
 		return l, out, false
 	}
 	out.host = h.String()
+	if name, ok := errors.AsType[*net.DNSError](err); ok && !name.IsNotFound && s.c.Transport == Relay {
+		out.withheld = &relayNameError{err} // the operator's relay cannot be found, which says nothing about this message
+		return nil, out, false
+	}
 	e, again := out.interrupt(err, env, smtpclient.Result{})
 	if !stopped(ctx) {
 		out.setResponse(e)

@@ -100,7 +100,11 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 	case s.c.TrustDomains:
 		found = s.foundAll(&d)
 	case d.TeamID != system:
-		found = lookUp(ctx, &s.c, s.DNS, &d)
+		dns := &outageWatch{Resolver: s.DNS}
+		found = lookUp(ctx, &s.c, dns, &d)
+		if err := dns.outage(); err != nil {
+			return err
+		}
 	}
 	if err := ctx.Err(); err != nil {
 		return err

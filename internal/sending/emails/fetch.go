@@ -59,7 +59,7 @@ func (s *Service) fetchAndRelease(ctx context.Context, j jobs.Job) error {
 		return fmt.Errorf("look up the attachments of email %s: %w", e.ID, err)
 	}
 	fetched, err := s.fetch(ctx, &e, files)
-	if _, ours := errors.AsType[*storeError](err); ours {
+	if _, ours := errors.AsType[*storeError](err); ours || fault.IsOutage(err) {
 		s.discardFiles(ctx, fetched...) // otherwise each try would leave more files in a full store
 		return err
 	}

@@ -242,6 +242,10 @@ func TestStoreThatIsAwayEndsNoEmail(t *testing.T) {
 		if state := f.state(id); state != emails.Queued {
 			t.Errorf("the email is %s", state)
 		}
+		testnode.Until(t, "it waits for at most 30 seconds and has lost no try", func() bool {
+			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND tries + failures = 0 AND run_at < $1`,
+				f.DB.Now().Add(30*time.Second).UnixMicro()) == 1
+		})
 		if err := errors.Join(os.Remove(f.folder), os.Rename(f.folder+".away", f.folder)); err != nil {
 			t.Fatal(err)
 		}
@@ -311,7 +315,7 @@ func TestStoreThatCannotBeReadEndsNoEmail(t *testing.T) {
 		f.Run(f.Emails.Kinds()...)
 		testnode.Until(t, "it is tried again", func() bool {
 			due()
-			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND failures > 4`) == 1 ||
+			return f.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'emails.fetch' AND attempt > 4`) == 1 ||
 				f.state(id) != emails.Queued
 		})
 		if state := f.state(id); state != emails.Queued {

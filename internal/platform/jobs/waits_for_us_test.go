@@ -1,0 +1,70 @@
+package jobs
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
+)
+
+type storeAway struct{}
+
+func (storeAway) Error() string { return "the store is away" }
+func (storeAway) Outage() bool  { return true }
+
+// A job that fails because a part of this installation is not available is repeated within 30 seconds, however often
+// this happens. It is never parked, and its next error counts as its first.
+func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := dbtest.SQLite(t)
+		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
+		away := fmt.Errorf("read a file: %w", storeAway{})
+		for _, c := range []struct {
+			cause     error
+			attempt   int
+			lastError string
+			schedule  []time.Duration
+			wait      time.Duration // 0 means that the job is parked
+			failures  int
+		}{
+			{away, 1, "", []time.Duration{time.Second}, time.Second, 0},
+			{away, 2, "other", []time.Duration{time.Hour}, outageWait, 0},
+			{away, 2, outageMark + "read a file", []time.Duration{time.Second}, outageWait, 0},
+			{away, 10_000, outageMark + "read a file", []time.Duration{time.Second}, outageWait, 0},
+			{away, 1, "", nil, outageWait, 0},
+			{db.ErrUnavailable, outageTries, outageMark, []time.Duration{time.Second}, outageWait, 0},
+			{db.ErrUnknown, 1, outageMark, []time.Duration{time.Second}, outageWait, 0},
+			{db.ErrUnavailable, outageTries + 1, outageMark, []time.Duration{time.Second}, 0, 10},
+			{errors.New("why"), 1, outageMark, []time.Duration{time.Second}, 0, 10},
+		} {
+			exec(t, d, `DELETE FROM jobs`)
+			insert(t, d, New{Kind: "k"})
+			j := Job{Kind: "k", Lane: "k", Failures: 9, Attempt: c.attempt, LastError: c.lastError}
+			if err := d.QueryRow(t.Context(), `SELECT id FROM jobs`).Scan(&j.ID); err != nil {
+				t.Fatal(err)
+			}
+			exec(t, d, `UPDATE jobs SET failures = 9, attempt = $1`, c.attempt)
+			if err := r.retry(newDispatcher(r, Kind{Schedule: c.schedule}), j, c.cause); err != nil {
+				t.Fatal(err)
+			}
+			var at int64
+			var failures, tries int
+			var parked bool
+			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures, tries FROM jobs`).Scan(&at, &parked,
+				&failures, &tries); err != nil {
+				t.Fatal(err)
+			}
+			wait := time.UnixMicro(at).Sub(d.Now())
+			if parked != (c.wait == 0) || failures != c.failures || tries != 0 || !parked &&
+				(wait < c.wait*8/10-time.Microsecond || wait > min(c.wait*12/10, 30*time.Second)) {
+				t.Errorf("after %v in attempt %d with %q: parked %v, due in %v, %d failures, %d tries", c.cause, c.attempt,
+					c.lastError, parked, wait, failures, tries)
+			}
+		}
+	})
+}

@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/csv"
 	"errors"
 	"io"
 	"iter"
+	"maps"
 	"reflect"
+	"slices"
 	"strconv"
 
 	"github.com/go-json-experiment/json"
@@ -17,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/audience/imports"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/exports"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 const importsLimit = 10 // items per page if the request has no limit (specification, Limits)
@@ -123,12 +127,19 @@ func importToWire(i imports.Import) contactImportWire {
 
 func (a *API) createImport(ctx context.Context, c *wire.Call) (ref, error) {
 	s := a.Services.Imports
-	if err := s.CheckCapacity(ctx, c.TeamID); err != nil {
+	key, err := idempotency(c, importOperation, func() string { return "" })
+	if err != nil {
 		return ref{}, err
 	}
+	if key.Key == "" { // a request with a key may be answered although the team has no capacity
+		if err := s.CheckCapacity(ctx, c.TeamID); err != nil {
+			return ref{}, err
+		}
+	}
 	var file *imports.File
+	hash := sha256.New()
 	form, err := c.ReceiveForm(s.MaxSize(), func(r io.Reader) (err error) {
-		file, err = s.Store(ctx, r)
+		file, err = s.Store(ctx, io.TeeReader(r, hash))
 		return err
 	})
 	var n imports.NewImport
@@ -139,8 +150,33 @@ func (a *API) createImport(ctx context.Context, c *wire.Call) (ref, error) {
 		s.Discard(ctx, file)
 		return ref{}, err
 	}
-	i, err := s.Create(ctx, c.TeamID, file, n)
-	return ref{"contact_import", i.ID}, err
+	create := func(ctx context.Context) (any, error) {
+		of := file
+		file = nil // Create deletes the file if it fails
+		i, err := s.Create(ctx, c.TeamID, of, n)
+		return ref{"contact_import", i.ID}, err
+	}
+	if key.Key == "" {
+		made, err := create(ctx)
+		return made.(ref), err
+	}
+	key.Hash = digestForm(&form, hash.Sum(nil))
+	body, err := a.once(ctx, c, key, create)
+	s.Discard(ctx, file)
+	var made ref
+	if err == nil {
+		err = json.Unmarshal(body, &made)
+	}
+	return made, err
+}
+
+// digestForm returns a hash of an uploaded form whose file has the given hash. The order of the fields does not matter.
+func digestForm(f *wire.Form, file []byte) string {
+	all := []string{f.FileName, string(file)}
+	for _, name := range slices.Sorted(maps.Keys(f.Fields)) {
+		all = append(all, name, f.Fields[name])
+	}
+	return emails.DigestTexts(all...)
 }
 
 func (a *API) getImport(ctx context.Context, c *wire.Call, _ wire.None) (contactImportWire, error) {

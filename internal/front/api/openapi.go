@@ -103,10 +103,11 @@ var queryParams = map[string]paramDescription{
 
 // requestHeaders describes the request headers that an operation reads.
 func requestHeaders(o *wire.Operation) (list []*huma.Param) {
-	if o.Method == http.MethodPost && slices.Contains([]string{"/emails", "/emails/batch", "/approvals"}, o.Path) {
+	if o.Method == http.MethodPost && slices.Contains([]string{"/emails", "/emails/batch", "/approvals", "/events/send"},
+		o.Path) || creations[o.Method+" "+o.Path] != nil {
 		list = append(list, &huma.Param{Name: "Idempotency-Key", In: "header", Schema: &huma.Schema{Type: "string",
 			MinLength: new(1), MaxLength: new(256)},
-			Description: "A second request with the same key and the same body within 24 hours sends nothing and returns " +
+			Description: "A second request with the same key and the same body within 24 hours has no effect and returns " +
 				"the first response."})
 	}
 	if o.Path == "/emails/batch" {

@@ -26,7 +26,7 @@ func (a *API) operations() []wire.Operation {
 	for _, r := range a.routes() {
 		all = append(all, wire.Operation{Method: r.method, Path: r.path, Scope: r.scope, Status: r.status, Tag: r.tag,
 			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r), WhileSuspended: r.whileSuspended(),
-			Handler: r.Handler})
+			Handler: a.honorKeys(&r)})
 	}
 	return all
 }

@@ -140,6 +140,17 @@ func Target(ctx context.Context, id string) {
 	}
 }
 
+// TargetOf returns the target of the entry in ctx, or "" if there is none.
+func TargetOf(ctx context.Context) string {
+	r := carried(ctx)
+	if r == nil {
+		return ""
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.entry.Target
+}
+
 // Team sets the team of the entry in ctx if the entry has none.
 func Team(ctx context.Context, teamID string) {
 	if r := carried(ctx); r != nil {

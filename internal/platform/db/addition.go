@@ -17,6 +17,19 @@ func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) co
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
 }
 
+// WithFurtherAddition returns a context whose addition is the one that ctx has, if any, followed by the add function. See
+// [WithAddition].
+func WithFurtherAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
+	before, _ := ctx.Value(additionKey{}).(*addition)
+	if before == nil {
+		return WithAddition(ctx, add)
+	}
+	return WithAddition(ctx, func(ctx context.Context, tx *Tx) {
+		before.add(ctx, tx)
+		add(ctx, tx)
+	})
+}
+
 // WithoutAddition returns a context whose updates do not run an addition, for changes that the caller did not ask for,
 // such as cache updates.
 func WithoutAddition(ctx context.Context) context.Context {

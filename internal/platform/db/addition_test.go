@@ -129,6 +129,32 @@ func TestAdditionRunsAgain(t *testing.T) {
 	}
 }
 
+// A further addition runs after the earlier one, in the same transaction, and also without an earlier one.
+func TestFurtherAddition(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		makeTable(t, d)
+		for name, update := range committing(d) {
+			for want, ctx := range map[int]context.Context{3: t.Context(), 4: adding(t.Context(), name+" first")} {
+				before := count(t, d.Reader)
+				ctx = db.WithFurtherAddition(ctx, func(ctx context.Context, tx *db.Tx) {
+					put(ctx, tx, fmt.Sprint(name, " further ", before))
+				})
+				for i := range 2 { // only the first update runs the additions
+					if err := update(ctx, func(tx *db.Tx) error {
+						put(ctx, tx, fmt.Sprint(name, " change ", before, i))
+						return nil
+					}); err != nil {
+						t.Error(err)
+					}
+				}
+				if n := count(t, d.Reader) - before; n != want {
+					t.Errorf("%s: %d rows more, want %d", name, n, want)
+				}
+			}
+		}
+	})
+}
+
 // If several updates share a transaction, each update stores only its own addition.
 func TestAdditionsTogether(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
@@ -24,6 +25,8 @@ type Idempotency struct {
 type answer struct {
 	IDs    []string     `json:"ids"`
 	Errors []BatchError `json:"errors,omitempty"`
+	// Response is the response of an operation that uses [Service.OnceResponse]; nil until it is stored.
+	Response *Response `json:"response,omitempty"`
 
 	key  Idempotency
 	then func(ctx context.Context, tx *db.Tx, emailID string) error // called with the email's id; see SendThen
@@ -97,6 +100,73 @@ func (s *Service) OnceWithID(ctx context.Context, by teams.Actor, key Idempotenc
 		return "", err
 	}
 	return r.IDs[0], nil
+}
+
+// Response is a response to a request that creates or changes an object. The Response is stored with the request's
+// idempotency key, and must not contain secrets.
+type Response struct {
+	ID      string         `json:"-"` // the object's id
+	Body    jsontext.Value `json:"body"`
+	Warning string         `json:"warning,omitempty"` // the header Postrider-Warning
+}
+
+// OnceResponse is like OnceWithID, but stores the whole response. The function do passes the object's id to the function
+// remember in the transaction that has the effect, so the key and the effect are stored together. The response is stored
+// afterwards. If the process is killed in between, OnceResponse returns a Response that has only an ID to later requests.
+//
+// If do fails and another request with the same key was successful in the meantime, OnceResponse returns that request's
+// response. For example, do may have failed because the other request took the object's name.
+func (s *Service) OnceResponse(ctx context.Context, by teams.Actor, key Idempotency,
+	do func(remember func(ctx context.Context, tx *db.Tx, id string)) (Response, error)) (Response, error) {
+	r, err := s.once(ctx, by, key, func(a *answer) error {
+		got, err := do(func(ctx context.Context, tx *db.Tx, id string) {
+			a.IDs = []string{id}
+			s.rememberResponse(ctx, tx, by.TeamID, a)
+		})
+		if err != nil {
+			old, recallErr := s.recall(ctx, by.TeamID, key)
+			if recallErr != nil || old == nil {
+				return err
+			}
+			*a = *old
+			return nil
+		}
+		a.Response = &got
+		s.storeResponse(ctx, by.TeamID, a)
+		return nil
+	})
+	if err != nil {
+		return Response{}, err
+	}
+	var got Response
+	if r.Response != nil {
+		got = *r.Response
+	}
+	if len(r.IDs) > 0 {
+		got.ID = r.IDs[0]
+	}
+	return got, nil
+}
+
+// rememberResponse stores the key and the object's id, without a response.
+func (s *Service) rememberResponse(ctx context.Context, tx *db.Tx, teamID string, a *answer) {
+	text, _ := json.Marshal(&answer{IDs: a.IDs}) // a list of strings is always encoded
+	insertIdempotencyKey(ctx, tx, teamID, &a.key, string(text))
+}
+
+// storeResponse adds the response to the stored key. If storeResponse fails, the request still succeeds, because the key
+// and the object's id are stored.
+func (s *Service) storeResponse(ctx context.Context, teamID string, a *answer) {
+	text, err := json.Marshal(a)
+	if err == nil {
+		err = s.DB.Update(db.WithoutAddition(context.WithoutCancel(ctx)), func(tx *db.Tx) error {
+			updateIdempotencyKey(ctx, tx, teamID, &a.key, string(text))
+			return nil
+		})
+	}
+	if err != nil {
+		s.log.Warn("could not store the response of a request with an idempotency key", "team", teamID, "error", err)
+	}
 }
 
 // once runs the function do, unless an answer is already stored for the key. An answer is stored only if the request is

@@ -26,6 +26,12 @@ func insertIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Id
 		VALUES ($1, $2, $3, $4, $5, $6)`, teamID, key.Scope, key.Key, key.Hash, response, tx.Now().UnixMicro())
 }
 
+// updateIdempotencyKey replaces the encoded answer of a stored key.
+func updateIdempotencyKey(ctx context.Context, tx *db.Tx, teamID string, key *Idempotency, response string) {
+	tx.Queue(ctx, `UPDATE idempotency_keys SET response = $5 WHERE team_id = $1 AND scope = $2 AND idempotency_key = $3
+		AND payload_hash = $4`, teamID, key.Scope, key.Key, key.Hash, response)
+}
+
 // deleteExpiredKeys deletes all teams' expired idempotency keys.
 func deleteExpiredKeys(ctx context.Context, tx *db.Tx) error {
 	_, err := tx.Exec(ctx, `DELETE FROM idempotency_keys WHERE created_at < $1`, tx.Now().Add(-keyLifetime).UnixMicro())

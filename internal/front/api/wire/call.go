@@ -34,6 +34,9 @@ type Call struct {
 	responseBytes int64  // memory reserved for the response
 }
 
+// Body returns the request's body, which must not be changed. Body returns nil for uploads.
+func (c *Call) Body() []byte { return c.body }
+
 // These limits apply to every query string. Each operation also limits the values of its own parameters.
 const (
 	maxParameters     = 1000

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/postrider/postrider/internal/lib/config"
+	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/node"
 	"github.com/postrider/postrider/internal/platform/audit"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -92,12 +93,13 @@ func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, err
 	return db.Open(ctx, db.Options{URL: node.DatabaseURL(c), Log: log, Beside: true})
 }
 
+// newLogger returns a logger that limits the lines that one cause can write.
 func newLogger(c config.Config, w io.Writer) *slog.Logger {
 	o := &slog.HandlerOptions{Level: c.LogLevel}
 	if c.LogFormat == "json" {
-		return slog.New(slog.NewJSONHandler(w, o))
+		return slog.New(lograte.NewHandler(slog.NewJSONHandler(w, o)))
 	}
-	return slog.New(slog.NewTextHandler(w, o))
+	return slog.New(lograte.NewHandler(slog.NewTextHandler(w, o)))
 }
 
 const jobsUsage = `use one of

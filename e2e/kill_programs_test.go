@@ -25,9 +25,9 @@ import (
 
 // TestKillPrograms kills the program at random moments while users and connected apps use it. The clients send emails
 // under a team quota and a grant limit. Two users approve the same email at the same time, an app refreshes its tokens,
-// and invited users accept their invitations and sign in. At the end, counters equal the number of accepted emails, and
-// each approval has sent one email. Retries that followed the documentation succeeded, and each change has an audit
-// entry.
+// and invited users accept their invitations and sign in. Another client creates objects with idempotency keys. At the
+// end, counters equal the number of accepted emails, each approval has sent one email, and each object exists once.
+// Retries that followed the documentation succeeded, and each change has an audit entry.
 func TestKillPrograms(t *testing.T) {
 	t.Parallel()
 	t.Run("sqlite", func(t *testing.T) {
@@ -160,6 +160,29 @@ func (n *killedNode) sends(c caller, from, subject string, count int) (accepted 
 		}
 	}
 	return accepted
+}
+
+// creates creates objects with idempotency keys. Although requests are repeated, each object is created once, and each
+// repeated request gets the same id.
+func (n *killedNode) creates(c caller, count int) {
+	for i := range count {
+		name := fmt.Sprintf("Killed %d", i)
+		for path, body := range map[string]map[string]any{"/segments": {"name": name}, "/events": {"name": name},
+			"/templates": {"name": name, "html": "<p>"}} {
+			ids := [2]string{}
+			for k := range ids {
+				var made struct{ ID string }
+				a := n.repeated(c, http.MethodPost, path, body, "Idempotency-Key", name)
+				if err := json.Unmarshal([]byte(a.text), &made); a.status != http.StatusCreated && n.ctx.Err() == nil {
+					n.t.Errorf("POST %s: %d %s %v", path, a.status, a.text, err)
+				}
+				ids[k] = made.ID
+			}
+			if ids[0] != ids[1] {
+				n.t.Errorf("POST %s: %v", path, ids)
+			}
+		}
+	}
 }
 
 // asksFor sends emails as a connected app that needs approval for each, and returns the emails' subjects. Two users
@@ -325,6 +348,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 	users.Go(func() { ofTeam = n.sends(tight, "hello@tight.example", "Of the team", count+teamQuota) })
 	users.Go(func() { ofGrant = n.sends(limited, "hello@acme.example", "Of the grant", count+grantLimit) })
 	users.Go(func() { approved = n.asksFor(asking, count) })
+	users.Go(func() { n.creates(caller{addr: n.addr, bearer: key}, count) })
 	users.Go(func() {
 		for i := range rounds {
 			n.joins(x, fmt.Sprintf("person%d@example.net", i))
@@ -362,7 +386,7 @@ func killPrograms(t *testing.T, env []string, disturb func(*killedNode)) {
 			len(ofTeam), teamQuota, len(ofGrant), grantLimit)
 	}
 	n.stop()
-	n.checkCounts(env, rounds)
+	n.checkCounts(env, rounds, count)
 	t.Logf("%d kills; %d approvals, %d renewals of tokens, %d of them refused after ten seconds", rounds, len(approved),
 		times, late)
 }
@@ -416,7 +440,7 @@ func (n *killedNode) program(limits map[string]any) caller {
 }
 
 // checkCounts compares the stopped node's counters with the rows in its database.
-func (n *killedNode) checkCounts(env []string, people int) {
+func (n *killedNode) checkCounts(env []string, people, created int) {
 	n.t.Helper()
 	source := filepath.Join(n.dir(), "postrider.db")
 	for _, v := range env {
@@ -465,6 +489,10 @@ func (n *killedNode) checkCounts(env []string, people int) {
 		{"sessions and entries", `SELECT COUNT(*) FROM user_sessions s JOIN users u ON u.id = s.user_id
 			WHERE u.email LIKE 'person%'`,
 			`SELECT COUNT(*) FROM audit_log WHERE action = 'user.signed_in' AND actor_name LIKE 'person%'`},
+		{"segments", `SELECT COUNT(*) FROM segments WHERE name LIKE 'Killed %'`, fmt.Sprintf(`SELECT %d`, created)},
+		{"segments and entries", `SELECT COUNT(*) FROM segments WHERE name LIKE 'Killed %'`, audited + `'segment.created'`},
+		{"events", `SELECT COUNT(*) FROM custom_events WHERE name LIKE 'Killed %'`, fmt.Sprintf(`SELECT %d`, created)},
+		{"templates", `SELECT COUNT(*) FROM templates WHERE name LIKE 'Killed %'`, fmt.Sprintf(`SELECT %d`, created)},
 		{"domains and entries", `SELECT COUNT(*) FROM domains WHERE name LIKE '%.example'`,
 			audited + `'domain.created'`},
 	} {

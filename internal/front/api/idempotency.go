@@ -74,6 +74,11 @@ func (a *API) honorKeys(r *route) wire.Handler {
 		if _, given := c.Request.Header["Idempotency-Key"]; !given {
 			return call(ctx)
 		}
+		if n := int64(len(c.Body())); n > wire.LargeResponse { // hashing makes a copy
+			if err := c.ReserveMemory(ctx, n); err != nil {
+				return nil, err
+			}
+		}
 		hash, err := hashJSON(c.Body())
 		if err != nil {
 			return call(ctx) // refuses the body

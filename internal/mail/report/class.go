@@ -88,6 +88,8 @@ const longestRefusal = 4 << 10
 // Class classifies the refusal.
 func (r Refusal) Class() Class {
 	text := strings.ToLower(strings.ReplaceAll(r.Text[:min(len(r.Text), longestRefusal)], "\n", " "))
+	// Cisco AsyncOS precedes every refusal of a recipient with this phrase, whatever the host's reason is.
+	text = strings.ReplaceAll(text, "unknown address error", "")
 	c, ok := match(marks, text)
 	if !ok {
 		c = r.byWords(r.byCode(text), text)
@@ -125,7 +127,7 @@ func (r Refusal) byWords(c Class, text string) Class {
 		return c
 	case said.Suppress && r.Scope != ScopeRecipient && r.Scope != ScopeMessage:
 		return c
-	case c == unclear, c.Suppress && !said.Suppress, r.vague() && c == policy && said.Suppress, generic(r.Enhanced) &&
+	case c == unclear, c.Suppress && !said.Suppress, r.vague() && (c == policy || c == trouble) && said.Suppress, generic(r.Enhanced) &&
 		c == rate:
 		return said
 	}

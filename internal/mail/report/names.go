@@ -97,6 +97,20 @@ func (n names) sections(text string) (sections map[string]string, found []string
 	return nil, nil
 }
 
+// confirmed returns the addresses to which a text says that the message was delivered. X.400 gateways report successes
+// and failures in the same message, each with the address in the line after the statement.
+func (n names) confirmed(text string) (found []string) {
+	said := false
+	for line := range strings.Lines(text) {
+		now := strings.Contains(strings.ToLower(line), "successfully delivered to")
+		if now || said {
+			found = append(found, n.in(line)...)
+		}
+		said = now
+	}
+	return found
+}
+
 func (n names) divide(text string, look func(string) []string) (sections map[string]string, found []string) {
 	parts := map[string]*strings.Builder{}
 	var open []string

@@ -28,7 +28,7 @@ var (
 		"do not need to resend", "not need to resend",
 	}
 	// expiries are phrases in reports from hosts that gave up after several attempts.
-	expiries = []string{"retry timeout exceeded", "retry time not reached", "delivery time expired", "message expired",
+	expiries = []string{"retry timeout exceeded", "failing for a long time", "retry time not reached", "delivery time expired", "message expired",
 		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
 	// copies are phrases that precede a copy of the reported message.
@@ -41,13 +41,16 @@ var (
 	}
 )
 
+// administrators begins the part of an X.400 gateway's report that repeats the report in technical terms.
+const administrators = "***** the following information is directed towards the local administrator"
+
 // beforeCopy returns a report's text up to the copy of the reported message.
 func beforeCopy(text string) string {
 	at := 0
 	for line := range strings.Lines(text) {
 		trimmed := strings.TrimSpace(strings.ToLower(line))
 		if strings.HasPrefix(trimmed, "-") && first(trimmed, copies) >= 0 || strings.HasSuffix(trimmed, ":") &&
-			strings.HasPrefix(trimmed, "original message") {
+			strings.HasPrefix(trimmed, "original message") || strings.HasPrefix(trimmed, administrators) {
 			return text[:at]
 		}
 		if strings.HasPrefix(trimmed, "received: from ") || strings.HasPrefix(trimmed, "return-path: <") ||

@@ -174,6 +174,9 @@ func (m *mail) passage() string {
 func (m *mail) failedRecipients(r *Report, said string, to []string, action string) []Recipient {
 	named := newNames(to)
 	sections, found := named.sections(said)
+	if ok := named.confirmed(said); len(ok) > 0 && len(ok) < len(found) {
+		found = slices.DeleteFunc(found, func(address string) bool { return slices.Contains(ok, address) })
+	}
 	if len(found) == 0 {
 		found = m.namedElsewhere(r, named)
 	}
@@ -296,7 +299,8 @@ func (m *mail) reason(own string, all func() string) string {
 		}
 	}
 	for _, p := range paragraphs {
-		if c := (Recipient{Action: Failed, Diagnostic: p}).Class(); c != unclear && !c.Suppress && c != trouble {
+		c := (Recipient{Action: Failed, Diagnostic: p}).Class()
+		if c != unclear && (!c.Suppress && c != trouble || leadsWithAddress(p)) {
 			return p
 		}
 	}
@@ -307,6 +311,13 @@ func (m *mail) reason(own string, all func() string) string {
 		return coded
 	}
 	return paragraphs[0]
+}
+
+// leadsWithAddress reports whether a paragraph has the form `<user@example.com>: reason`, in which qmail and Postfix
+// state the reason for one recipient.
+func leadsWithAddress(p string) bool {
+	inside, reason, ok := strings.Cut(strings.TrimPrefix(p, "<"), ">:")
+	return strings.HasPrefix(p, "<") && ok && reason != "" && bareAddress(inside) != ""
 }
 
 // leadsCoded reports whether a paragraph contains a reply code or an enhanced status code.

@@ -16,7 +16,7 @@ import (
 // package receiving check how these messages change the state of an email.
 func returnedMail(t testing.TB) (all []struct{ name, raw, from, to string }) {
 	names, err := filepath.Glob("testdata/returned/*.eml")
-	if err != nil || len(names) < 170 {
+	if err != nil || len(names) < 300 {
 		t.Fatalf("%d messages, error %v", len(names), err)
 	}
 	for _, name := range names {
@@ -58,6 +58,42 @@ func TestReturnedMail(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(want), got.String()); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// TestReturnedSources checks that the samples written from documents and sources name them, and that they follow the
+// rules for their kind: a delay never suppresses, and neither does a full mailbox under 5.1.1 or an expired message.
+func TestReturnedSources(t *testing.T) {
+	t.Parallel()
+	sourced, kinds := 0, map[string]int{}
+	for _, m := range returnedMail(t) {
+		want, err := os.ReadFile("testdata/returned/" + strings.TrimSuffix(m.name, ".eml") + ".want")
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(want)), "\n")
+		source, ok := strings.CutPrefix(lines[2], "source: ")
+		if !ok {
+			continue
+		}
+		if sourced++; len(source) < 10 || len(lines) < 4 {
+			t.Errorf("%s has the source %q and the lines %q", m.name, source, lines)
+		}
+		verdict := strings.Join(lines[3:], "\n")
+		for kind, prefix := range map[string]string{"-delayed-": "delayed ", "-expired-": "bounced ann@dest.example Transient ",
+			"full-511-": "bounced ann@dest.example Transient MailboxFull", "gone-": "bounced ann@dest.example Permanent ",
+			"x400-": "", "domino-": "", "qmail-": ""} {
+			if !strings.Contains(m.name, kind) {
+				continue
+			}
+			kinds[kind]++
+			if !strings.HasPrefix(verdict, prefix) || prefix != "" && strings.Contains(verdict, "suppress") != (kind == "gone-") {
+				t.Errorf("%s: %s", m.name, verdict)
+			}
+		}
+	}
+	if sourced < 113 || len(kinds) != 7 {
+		t.Errorf("%d samples name their source; %v", sourced, kinds)
 	}
 }
 

@@ -95,6 +95,7 @@ var byEnhanced = map[string]Class{
 
 // marks are phrases that identify a cause regardless of the code that precedes them.
 var marks = []textRule{
+	{full, []string{"has too many messages on the server"}},
 	{rate, []string{"[tss04]", "[ts01]", "[ts02]", "[ts03]", "rp-00", "(s775)", "(s77719)", "unusual rate of unsolicited",
 		"rate that prevents",
 		"unexpected volume", "throttl", "ratelimit", "rate limit", "too many connections", "too many concurrent",
@@ -139,7 +140,7 @@ var texts = []textRule{
 		"refused your ip", "client host rejected", "refused connection from"}},
 	{disabled, []string{"disabled", "inactive", "deactivated", "suspended", "account closed", "has been closed",
 		"no longer active",
-		"no longer in use", "not active", "discontinued", "no longer available", "no longer exists", "account expired",
+		"no longer in use", "no longer accepts mail", "not active", "discontinued", "no longer available", "no longer exists", "account expired",
 		"mailbox is closed"}},
 	{noMailbox, []string{"user unknown", "unknown user", "no such user", "no such recipient", "no such mailbox",
 		"no such address",

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/outbound/privacy"
@@ -59,10 +60,37 @@ func (d *driver) broadcast() {
 	eventually(d.t, "the test is sent", func() bool {
 		return d.count(`SELECT COUNT(*) FROM broadcasts WHERE phase = 'wait'`) > 0
 	})
+	d.loseDomain(tested)
 	d.do("POST", "/broadcasts/"+tested+"/winner", `{"variant":1}`)
 	d.sent(tested, "sent")
 	d.do("GET", "/broadcasts/"+tested+"/results", "")
 	d.do("DELETE", "/segments/"+segment, "")
+}
+
+// loseDomain disables the sender's domain of a broadcast that is being sent, and verifies the domain again when an
+// email is withheld.
+func (d *driver) loseDomain(broadcastID string) {
+	d.t.Helper()
+	var domainID string
+	if err := d.look.QueryRow(d.t.Context(), `SELECT id FROM domains WHERE name = 'acme.example' AND team_id = $1`,
+		d.team).Scan(&domainID); err != nil {
+		d.t.Fatal(err)
+	}
+	is := func(emailID, state string) {
+		d.t.Helper()
+		eventually(d.t, "the email is "+state, func() bool {
+			return d.count(`SELECT COUNT(*) FROM emails WHERE last_event = '`+state+`' AND id = '`+emailID+`'`) > 0
+		})
+	}
+	scheduled := d.do("POST", "/emails", `{"from":"a@acme.example","to":"late@one.example","subject":"s","text":"t",
+		"scheduled_at":"`+time.Now().Add(3*time.Second).Format(time.RFC3339Nano)+`"}`)
+	d.do("PATCH", "/domains/"+domainID, `{"capabilities":{"sending":"disabled","receiving":"enabled"}}`)
+	d.sent(broadcastID, "paused")
+	is(scheduled, "delivery_delayed")
+	d.do("PATCH", "/domains/"+domainID, `{"capabilities":{"sending":"enabled"}}`)
+	d.do("POST", "/domains/"+domainID+"/verify", "")
+	d.sent(broadcastID, "queued")
+	is(scheduled, "delivered")
 }
 
 // sent waits until a broadcast has the given status.

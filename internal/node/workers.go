@@ -74,6 +74,12 @@ func (n *Node) hooks() resources.Hooks {
 		OnGrantStop: func(ctx context.Context, tx *db.Tx, teamID, grantID string) error {
 			return n.Automations.StopOfApp(ctx, tx, teamID, grantID)
 		},
+		OnDomainLost: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
+			return n.Broadcasts.OnDomainLost(ctx, tx, teamID, name)
+		},
+		OnDomainBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
+			return n.Broadcasts.OnDomainBack(ctx, tx, teamID, name)
+		},
 		OnEvent: func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error {
 			return n.Automations.OnEvent(ctx, tx, o)
 		},
@@ -134,7 +140,7 @@ func (n *Node) newBroadcasts(h resources.Hooks) (err error) {
 	n.Broadcasts, err = broadcasts.New(broadcasts.Config{MaxSize: int64(c.AttachmentMax),
 		BounceLimit: c.BroadcastBounceLimit, ComplaintLimit: c.BroadcastComplaintLimit},
 		broadcasts.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
-			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: h.Notify})
+			Domains: n.Domains, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: h.Notify})
 	if err == nil {
 		n.Recorder.Listen(n.Broadcasts)
 	}
@@ -142,7 +148,7 @@ func (n *Node) newBroadcasts(h resources.Hooks) (err error) {
 }
 
 func (n *Node) newAutomations(resources.Hooks) (err error) {
-	n.Automations, err = automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails,
+	n.Automations, err = automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Domains: n.Domains, Emails: n.Emails,
 		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
 		CheckURL: func(field, url string) (string, error) { return n.Webhooks.CheckURL(field, url) },
 		Call: func(ctx context.Context, teamID, id, url string, headers map[string]string, body []byte) (int, error) {

@@ -182,7 +182,8 @@ func TestLimitAtOnce(t *testing.T) {
 func TestLimitedSendsNoBroadcast(t *testing.T) {
 	each(t, func(t *testing.T, f *fixture) {
 		s := testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: f.Node.DB, Queue: f.Queue,
-			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents, Contacts: f.Contacts, Teams: f.Node.Teams,
+			Recorder: f.Recorder, Emails: f.Emails, Contents: f.Contents,
+			Domains: f.Domains, Contacts: f.Contacts, Teams: f.Node.Teams,
 			Log: f.Log, Notify: f.Quotas.Notify}))
 		by := f.limited(grants.Limits{Recipients: 1})
 		wantLimit(t, s.Resume(t.Context(), by, "x"), fault.Forbidden, "does not send broadcasts")

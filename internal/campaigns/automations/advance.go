@@ -69,7 +69,8 @@ func (s *Service) advance(ctx context.Context, j jobs.Job) error {
 // advanceOnce carries out a run's next steps in one transaction. The result is true if another transaction must
 // continue the run, and false if the run's job has ended or is waiting.
 func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err error) {
-	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, j.Payload)
+	runID, wait := decodeRunPayload(j.Payload)
+	r, found, err := getRow(ctx, s.p.DB.Reader, j.TeamID, runID)
 	if err != nil {
 		return false, err
 	}
@@ -94,6 +95,7 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	// Use a separate transaction, because shared transactions would deadlock if they contained runs of the same contacts.
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		w := at.walk(s, tx)
+		w.domainWait = wait
 		if err := w.runSteps(ctx); err != nil {
 			return err
 		}
@@ -164,13 +166,14 @@ func (s *Service) facts(ctx context.Context, r db.Reader, now time.Time, m *cont
 type walkResult int
 
 const (
-	walkContinues walkResult = iota // the run continues in another transaction
-	walkWaits                       // the run waits until a given time
-	walkCalls                       // the next step is a webhook, which needs a job of kind callKind
-	walkEnded                       // the run has ended
-	walkSuspended                   // the team is suspended
-	walkOverQuota                   // the team's quota is used up
-	walkYields                      // the run must let other runs use its worker
+	walkContinues   walkResult = iota // the run continues in another transaction
+	walkWaits                         // the run waits until a given time
+	walkCalls                         // the next step is a webhook, which needs a job of kind callKind
+	walkEnded                         // the run has ended
+	walkSuspended                     // the team is suspended
+	walkOverQuota                     // the team's quota is used up
+	walkLacksDomain                   // the team may not send from the sender's domain
+	walkYields                        // the run must let other runs use its worker
 )
 
 // walk carries out a run's steps in one transaction. Each retry of the transaction uses a new walk.
@@ -188,6 +191,9 @@ type walk struct {
 	until  time.Time  // for walkWaits
 	lane   string     // lane of the job that calls the webhook
 	quota  fault.Kind // which quota is used up, for walkOverQuota
+	domain string     // for walkLacksDomain
+
+	domainWait domainWait
 }
 
 func (at *runState) walk(s *Service, tx *db.Tx) *walk {
@@ -286,6 +292,9 @@ func (w *walk) finish(ctx context.Context, j jobs.Job) error {
 	case walkOverQuota:
 		q.Wait(ctx, w.tx, j, w.tx.Now().Add(jobs.Jitter(quotaWait(w.tx.Now(), w.quota))),
 			"the team's quota of emails is used up")
+	case walkLacksDomain:
+		j.Payload = w.domainWait.payload(w.row.id)
+		w.s.p.Emails.Withhold(ctx, w.tx, j, w.domain, w.domainWait.until)
 	case walkYields:
 		q.Wait(ctx, w.tx, j, w.tx.Now(), "")
 	case walkCalls:

@@ -33,7 +33,7 @@ func eachAuthor(t *testing.T, f func(t *testing.T, n *author)) {
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		hooks := testnode.Must(webhooks.New(webhooks.Config{}, webhooks.Deps{DB: n.DB, Queue: n.Queue, Keys: n.Keys,
 			Guard: netguard.New(netguard.Options{}), Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
-		a := testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails,
+		a := testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Domains: n.Domains, Emails: n.Emails,
 			Templates: n.Templates,
 			Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: hooks.CheckURL, Call: hooks.Call}))
 		n.Recorder.Listen(a)

@@ -28,6 +28,7 @@ type prepared struct {
 	mailing   *emails.Mailing
 	failure   *engine.Failure
 	suspended bool
+	domain    string // the sender's domain, if the team may not send from it at present
 }
 
 // prepareEmails prepares the emails that a run's next steps may send. If the run takes another path or its contact
@@ -80,6 +81,7 @@ func (s *Service) prepare(ctx context.Context, teamID string, m *contacts.Member
 	}
 	if err != nil {
 		p.failure = failureOfEmail(err, e)
+		p.domain, _ = domains.IsRefusedSender(err)
 	}
 	return p, nil
 }
@@ -213,6 +215,9 @@ func (w *walk) email(ctx context.Context, key string, e *engine.Email) (out engi
 	if p.suspended {
 		w.end = walkSuspended
 		return out, true, nil
+	}
+	if p.domain != "" {
+		return w.awaitDomain(ctx, key, p)
 	}
 	if out.Failure = p.failure; out.Failure != nil {
 		return out, false, nil

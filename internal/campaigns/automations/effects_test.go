@@ -14,7 +14,6 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/automations"
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/node/testnode"
-	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -97,7 +96,6 @@ func TestStepsThatFail(t *testing.T) {
 		s.template("gone", "x")
 		_, err = s.Contacts.CreateProperty(ctx, team, contacts.NewProperty{Name: "seats", Type: scalar.Number})
 		s.Must(err)
-		second := s.Verified(team, domains.NewDomain{Name: "two.example"})
 		s.template("counts", "x", templates.Declaration{Key: "N", Type: "number"})
 		s.template("titled", "{{{TITLE}}}", templates.Declaration{Key: "TITLE", Type: "string"})
 		s.template("needs", "x", templates.Declaration{Key: "NAME", Type: "string"})
@@ -130,12 +128,6 @@ func TestStepsThatFail(t *testing.T) {
 				{"N": {"var": "event.word"}}}}`), nil, "variable_unusable"},
 			{"the subject is too long", step("x", engine.SendEmail, `{"template": {"id": "titled", "variables":
 				{"TITLE": {"var": "event.title"}}}}`), nil, "subject_invalid"},
-			{"the domain is not verified", step("x", engine.SendEmail, `{"template": {"id": "hello"},
-				"from": "a@two.example"}`), func() { s.Must(s.Domains.Delete(ctx, team, second.ID)) }, "domain_not_found"},
-			{"the domain may not send", sends("x"), func() {
-				s.Must(s.Domains.Update(ctx, team, s.Sender.ID, domains.Change{Capabilities: domains.Capabilities{
-					Sending: new(false), Receiving: new(true)}}))
-			}, "domain_sending_disabled"},
 		}
 		ids := make([]string, len(cases))
 		for i, c := range cases {

@@ -40,7 +40,7 @@ type fixture struct {
 func newFixture(t testing.TB, n *testnode.Node) *fixture {
 	t.Helper()
 	s := &fixture{Node: n, answer: func() (int, error) { return 200, nil }}
-	s.a = testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Emails: n.Emails,
+	s.a = testnode.Must(automations.New(automations.Deps{DB: n.DB, Queue: n.Queue, Domains: n.Domains, Emails: n.Emails,
 		Templates: n.Templates,
 		Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: func(_, url string) (string, error) { return url, nil },
 		Call: func(_ context.Context, _, id, _ string, _ map[string]string, body []byte) (int, error) {

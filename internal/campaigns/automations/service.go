@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
@@ -21,6 +22,7 @@ type Deps struct {
 	Templates *templates.Service
 	Contacts  *contacts.Service
 	Teams     *teams.Service
+	Domains   *domains.Service
 	Log       *slog.Logger
 
 	// CheckURL returns an error if Call would refuse the URL. The parameter field is the name of the request field that

@@ -177,6 +177,7 @@ const (
 	MonthlyQuota      Reason = "monthly_quota_exceeded"
 	KeyDeleted        Reason = "api_key_deleted"
 	AppNotAllowed     Reason = "app_not_allowed"
+	DomainNotVerified Reason = "domain_not_verified"
 	NotAllowed        Reason = "sender_not_allowed"
 	BadContent        Reason = "content_refused"
 	BadFilter         Reason = "segment_filter_refused"
@@ -200,7 +201,10 @@ var reasons = map[Reason]string{
 	AppNotAllowed: "The connected app that sent it may not send broadcasts any more: it was revoked or limited, a " +
 		"person must approve its emails, or the role of the person who connected it was lowered. Resume the broadcast as a person or " +
 		"with an API key, or cancel it.",
-	NotAllowed: "Its sender may not be used any more. Verify the domain again and resume the broadcast.",
+	DomainNotVerified: "The domain of its sender was deleted, is not verified any more, or may not send. The broadcast " +
+		"goes on by itself when this team has verified the domain again. To use another sender, cancel the broadcast and " +
+		"send a corrected duplicate.",
+	NotAllowed: "Its sender may not be used any more. Change that and resume the broadcast.",
 	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
 	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +
 		"broadcast.",

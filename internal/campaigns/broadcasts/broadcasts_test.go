@@ -2,6 +2,7 @@ package broadcasts_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func newSender(t *testing.T, n *testnode.Node) *sender {
 	s := &sender{Node: n}
 	s.b = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
 		broadcasts.Deps{DB: n.DB, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
-			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+			Domains: n.Domains, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
 			Notify: func(_ context.Context, tx *db.Tx, teamID, subject, text string) error {
 				tx.AfterCommit(func() {
 					s.mu.Lock()
@@ -46,6 +47,10 @@ func newSender(t *testing.T, n *testnode.Node) *sender {
 			}}))
 	n.Recorder.Listen(s.b)
 	n.Teams.OnSenderStop = s.b.OnSenderStop
+	n.Domains.OnSendingLost = s.b.OnDomainLost
+	n.Domains.OnSendingBack = func(ctx context.Context, tx *db.Tx, teamID, name string) error {
+		return errors.Join(n.Emails.OnDomainBack(ctx, tx, teamID, name), s.b.OnDomainBack(ctx, tx, teamID, name))
+	}
 	s.segment = s.newSegment(n.Acme.TeamID)
 	return s
 }

@@ -83,7 +83,9 @@ func (h *emailUpdate) add(e *events.Event) {
 	to := state("")
 	switch e.Type {
 	case events.EmailSent, events.EmailDelayed:
-		to = sent
+		if _, withheld := e.Data.(*events.Delayed); !withheld {
+			to = sent
+		}
 	case events.EmailDelivered:
 		to = delivered
 	case events.EmailBounced:

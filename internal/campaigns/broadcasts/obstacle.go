@@ -15,6 +15,9 @@ import (
 // only if the sender has more broadcasts than one transaction pauses.
 const stopKind = "broadcast.stop"
 
+// everyActor stands for all actors of a team.
+var everyActor teams.ActorRef
+
 // stopMax is the maximum number of broadcasts that one transaction pauses.
 const stopMax = 100
 
@@ -67,7 +70,7 @@ func (s *Service) pauseSome(ctx context.Context, tx *db.Tx, teamID string, by te
 		return false, fmt.Errorf("find the broadcasts of a sender that may no longer send: %w", err)
 	}
 	why := KeyDeleted
-	if by == (teams.ActorRef{}) {
+	if by == everyActor {
 		why = TeamSuspended
 	}
 	for _, broadcastID := range ids {

@@ -187,14 +187,20 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 		if b.guarded {
 			s.watch(ctx, tx, b.TeamID, b.ID, tx.Now())
 		}
-		b.Status, b.Reason, b.by = Queued, "", by.Ref()
-		save(ctx, tx, &b)
-		if err := s.wake(ctx, tx, &b); err != nil {
-			return err
-		}
-		s.release(ctx, tx, &b)
-		return nil
+		b.by = by.Ref()
+		return s.resume(ctx, tx, &b)
 	})
+}
+
+// resume continues a locked broadcast that is paused.
+func (s *Service) resume(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	b.Status, b.Reason = Queued, ""
+	save(ctx, tx, b)
+	if err := s.wake(ctx, tx, b); err != nil {
+		return err
+	}
+	s.release(ctx, tx, b)
+	return nil
 }
 
 // release enqueues the job that releases the withheld emails of a broadcast.

@@ -20,6 +20,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/page"
 	"github.com/postrider/postrider/internal/sending/content"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -39,6 +40,7 @@ type Deps struct {
 	Contents *content.Service
 	Contacts *contacts.Service
 	Teams    *teams.Service
+	Domains  *domains.Service
 	Log      *slog.Logger
 
 	// Notify enqueues an email to a team's owner as part of the transaction tx.

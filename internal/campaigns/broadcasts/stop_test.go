@@ -187,7 +187,7 @@ func TestItStopsByItself(t *testing.T) {
 		},
 		"domain deleted": {
 			harm:   func(s *sender) { s.Must(s.Domains.Delete(s.T.Context(), s.Acme.TeamID, s.Sender.ID)) },
-			reason: broadcasts.NotAllowed, status: broadcasts.Paused,
+			reason: broadcasts.DomainNotVerified, status: broadcasts.Paused,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

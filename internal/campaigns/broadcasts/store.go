@@ -116,6 +116,22 @@ func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams
 	})
 }
 
+// waitingForDomain returns the ids of up to limit broadcasts of a team that are paused because of a sender's domain, in
+// order, beginning after the given id. The query repeats the condition of its index; see sendingBroadcasts.
+func waitingForDomain(ctx context.Context, r db.Reader, teamID, after string, limit int) ([]string, error) {
+	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
+		AND status = 'paused' AND reason = $2 AND id > $3 ORDER BY id LIMIT $4`, teamID, string(DomainNotVerified), after,
+		limit)
+	all, err := db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
+		err = r.Scan(&broadcastID)
+		return broadcastID, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("find the broadcasts that wait for a domain: %w", err)
+	}
+	return all, nil
+}
+
 // lock locks a broadcast until the transaction ends, and returns it without its text and variants.
 func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast, error) {
 	return oneBroadcast(tx.QueryRow(ctx, `UPDATE broadcasts SET updated_at = updated_at WHERE id = $1 AND team_id = $2

@@ -41,6 +41,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		{Name: Kind, Handle: s.send, Workers: 8, Schedule: waits, Endless: true},
 		{Name: releaseKind, Handle: s.releaseHeld, Workers: 4, Schedule: waits, Endless: true},
 		{Name: stopKind, Handle: s.stopSender, Workers: 4, Schedule: waits, Endless: true},
+		{Name: continueKind, Handle: s.continueAll, Workers: 4, Schedule: waits, Endless: true},
 		{Name: guardKind, Handle: s.guard, Workers: 4, Schedule: waits, Endless: true},
 	}
 }
@@ -174,6 +175,15 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 	if err != nil {
 		return false, err
 	}
+	for _, c := range all {
+		err := s.p.Emails.CheckSender(ctx, read.TeamID, c.From)
+		if isDomainFault(err) { // pausing before the start lets Cancel turn the broadcast back into a draft
+			return r.stop(ctx, &read, DomainNotVerified, err)
+		}
+		if fault.Ours(err) {
+			return false, err
+		}
+	}
 	return r.updateLocked(ctx, &read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if b.revision != read.revision || !b.StartedAt.IsZero() {
 			return true, nil // another worker has started the broadcast, or the draft was changed and sent again
@@ -255,6 +265,8 @@ func refusalReason(err error) Reason {
 		return ""
 	case fault.KindOf(err) == fault.Suspended:
 		return TeamSuspended
+	case isDomainFault(err):
+		return DomainNotVerified
 	case fault.KindOf(err) == fault.Forbidden:
 		return NotAllowed
 	}
@@ -290,6 +302,11 @@ func (r *run) stop(ctx context.Context, read *Broadcast, why Reason, err error) 
 		r.s.p.Log.Warn("a broadcast stops", "broadcast", read.ID, "team", read.TeamID, "reason", why, "error", err)
 	}
 	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
+		if why == DomainNotVerified {
+			if why, err := r.s.domainObstacle(ctx, tx, b); err != nil || why == "" {
+				return true, err // the domain has been verified since it was looked up
+			}
+		}
 		b.Status, b.Reason = Paused, why
 		if why == SegmentDeleted || why == TopicDeleted {
 			b.Status, b.SentAt = Failed, tx.Now()

@@ -107,10 +107,11 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Contacts: n.Contacts, Log: n.Log}))
 	s.Broadcasts = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 40 << 20, BounceLimit: 5, ComplaintLimit: 0.3},
 		broadcasts.Deps{DB: d, Queue: n.Queue, Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
-			Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: n.Quotas.Notify}))
+			Domains: n.Domains, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Broadcasts)
 	n.Teams.OnSenderStop = s.Broadcasts.OnSenderStop
-	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails,
+	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue,
+		Domains: n.Domains, Emails: n.Emails,
 		Templates: n.Templates,
 		Contacts:  n.Contacts, Teams: n.Teams, Log: n.Log, CheckURL: s.Webhooks.CheckURL, Call: s.Webhooks.Call}))
 	n.Recorder.Listen(s.Automations)

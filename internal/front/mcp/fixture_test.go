@@ -56,11 +56,12 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 		receiving.Deps{DB: d, Quotas: n.Quotas, Recorder: n.Recorder, Blobs: n.Blobs, Keys: n.Keys, Domains: n.Domains,
 			Emails: n.Emails, Teams: n.Teams, Log: n.Log}))
 	s.Broadcasts = testnode.Must(broadcasts.New(broadcasts.Config{MaxSize: 1 << 20}, broadcasts.Deps{DB: d, Queue: n.Queue,
-		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+		Recorder: n.Recorder, Emails: n.Emails, Contents: n.Contents,
+		Domains: n.Domains, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
 		Notify: n.Quotas.Notify}))
 	s.Grants, s.Approvals = n.Grants, n.Approvals
 	s.Automations = testnode.Must(automations.New(automations.Deps{DB: d, Queue: n.Queue, Emails: n.Emails,
-		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Log: n.Log,
+		Templates: n.Templates, Contacts: n.Contacts, Teams: n.Teams, Domains: n.Domains, Log: n.Log,
 		CheckURL: func(_, url string) (string, error) { return url, nil },
 		Call: func(context.Context, string, string, string, map[string]string, []byte) (int, error) {
 			return http.StatusOK, nil

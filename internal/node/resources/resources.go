@@ -82,6 +82,12 @@ type Hooks struct {
 	OnSenderStop func(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) error
 	// OnGrantStop stops the automations of a connected app, in the transaction that revokes or limits the app.
 	OnGrantStop func(ctx context.Context, tx *db.Tx, teamID, grantID string) error
+	// OnDomainLost pauses the broadcasts whose sender is at a domain, in the transaction after which the team may no
+	// longer send from the domain.
+	OnDomainLost func(ctx context.Context, tx *db.Tx, teamID, name string) error
+	// OnDomainBack continues the broadcasts that OnDomainLost paused, in the transaction after which the team may send
+	// from the domain again.
+	OnDomainBack func(ctx context.Context, tx *db.Tx, teamID, name string) error
 	// OnEvent is called in the transaction that accepts a custom event.
 	OnEvent func(ctx context.Context, tx *db.Tx, o customevents.Occurrence) error
 }
@@ -128,7 +134,13 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 
 func (r *Resources) newDomains(c Config, h Hooks) (err error) {
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
-		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince,
+		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
+		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {
+			if err := r.Emails.OnDomainBack(ctx, tx, teamID, name); err != nil {
+				return err
+			}
+			return h.OnDomainBack(ctx, tx, teamID, name)
+		},
 		HasScheduled: func(ctx context.Context, teamID, domainID string) (bool, error) {
 			return r.Emails.HasScheduledFrom(ctx, teamID, domainID)
 		}})

@@ -129,6 +129,8 @@ func hooks() resources.Hooks {
 		Notify:       func(context.Context, *db.Tx, string, string, string) error { return nil },
 		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil },
 		OnGrantStop:  func(context.Context, *db.Tx, string, string) error { return nil },
+		OnDomainLost: func(context.Context, *db.Tx, string, string) error { return nil },
+		OnDomainBack: func(context.Context, *db.Tx, string, string) error { return nil },
 		OnEvent:      func(context.Context, *db.Tx, customevents.Occurrence) error { return nil },
 	}
 }

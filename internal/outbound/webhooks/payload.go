@@ -62,6 +62,7 @@ type emailData struct {
 	Open        *openData          `json:"open,omitzero"` // a Postrider addition
 	Click       *clickData         `json:"click,omitzero"`
 	Failed      *events.Failed     `json:"failed,omitzero"`
+	Delayed     *events.Delayed    `json:"delayed,omitzero"` // a Postrider addition
 	Suppressed  *events.Suppressed `json:"suppressed,omitzero"`
 }
 
@@ -251,6 +252,8 @@ func emailToData(b *events.Email, e *events.Event) emailData {
 		d.Click = &clickData{data.IPAddress, data.Link, isoTime(data.Timestamp), data.UserAgent, data.Machine}
 	case *events.Failed:
 		d.Failed = data
+	case *events.Delayed:
+		d.Delayed = data
 	case *events.Suppressed:
 		d.Suppressed = data
 	}

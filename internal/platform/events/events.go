@@ -85,9 +85,9 @@ type Event struct {
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)
 
-	// For email events, Data is a *Bounce, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or *Received. For
-	// contact, broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other events, Data has the type
-	// of the changed resource.
+	// For email events, Data is a *Bounce, *Delayed, *Failed, *Canceled, *Suppressed, *Complaint, *Open, *Click or
+	// *Received. For contact, broadcast and approval events, Data is a *Contact, *Broadcast or *Approval. For other
+	// events, Data has the type of the changed resource.
 	Data any
 }
 
@@ -135,6 +135,12 @@ type Failed struct {
 	// Unmailed is true if only this recipient must not be mailed, as if the recipient were suppressed. An email with
 	// other recipients does not fail.
 	Unmailed bool `json:"-"`
+}
+
+// Delayed is the reason why an email is withheld. Events for emails that a mail host refused temporarily have no such
+// data.
+type Delayed struct {
+	Reason string `json:"reason"`
 }
 
 // Canceled is the reason why the system canceled the email to a recipient. Events for emails that a user canceled have

@@ -83,6 +83,61 @@ func TestHeldJobsWaitForRelease(t *testing.T) {
 	})
 }
 
+// A job that is held until a time runs at that time or after Release, whichever comes first. The hold stores the job's
+// payload and is over once the job is claimed, so that a later call to Release does not change the job.
+func TestHoldUntil(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		b := newBench(t, d)
+		until := d.Now().Add(time.Second)
+		b.r.Handle(jobs.Kind{Name: "work", Workers: 4, Handle: func(ctx context.Context, j jobs.Job) error {
+			defer b.saw(j)
+			return d.Update(ctx, func(tx *db.Tx) error {
+				again := j
+				again.Payload += " again"
+				switch j.Payload {
+				case "early":
+					b.q.HoldUntil(ctx, tx, again, "key", until.Add(time.Hour), "why")
+				case "late":
+					b.q.HoldUntil(ctx, tx, again, "other", until, "why")
+				default:
+					b.q.Retry(ctx, tx, j, until.Add(2*time.Hour), "")
+				}
+				return nil
+			})
+		}})
+		b.insert(t, jobs.New{Kind: "work", Payload: "early"}, jobs.New{Kind: "work", Lane: "l", Payload: "late"})
+		defer b.start(t)()
+		b.await(t, 2)
+		for key, want := range map[string]bool{"key": true, "none": false} {
+			if found, err := b.q.AnyHeld(t.Context(), d.Reader, key); err != nil || found != want {
+				t.Errorf("a job is held with %q: %v, %v", key, found, err)
+			}
+		}
+		release := func(key string) (n int64) {
+			t.Helper()
+			if err := d.Update(t.Context(), func(tx *db.Tx) (err error) {
+				n, err = b.q.Release(t.Context(), tx, key)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := release("key"); n != 1 {
+			t.Errorf("%d jobs were released", n)
+		}
+		for _, j := range b.await(t, 4)[2:] {
+			if j.LastError != "why" || j.Tries != 0 || j.Payload == "late again" && d.Now().Before(until) {
+				t.Errorf("it ran again as %+v", j)
+			}
+		}
+		if n := release("key") + release("other"); n != 0 {
+			t.Errorf("%d jobs that are not held any more were released", n)
+		}
+	})
+}
+
 // A worker that lost its job cannot put the job on hold.
 func TestHoldIsFenced(t *testing.T) {
 	t.Parallel()

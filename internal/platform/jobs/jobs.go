@@ -16,7 +16,7 @@
 //	              ▲                  │ Retry, Wait, an error, given back, or its node died
 //	              └──────────────────┤
 //	              ▲                  ├─Park, or no try left──► parked ──Unpark──► waiting
-//	              ▲                  └─Hold──► held ──Release──► waiting
+//	              ▲                  └─Hold, HoldUntil──► held ──Release or its time──► waiting
 //
 // A claim writes the node's id into the holder column. Other nodes cannot claim a job until its holder column is
 // cleared. A node clears the holder column when it releases jobs that its workers did not finish. When a node declares
@@ -77,7 +77,7 @@ var ErrLost = errors.New("the job was lost to another worker")
 
 // Values of the run_at column for jobs that do not become due at a specific time.
 const (
-	never  = math.MaxInt64     // parked or held
+	never  = math.MaxInt64     // parked, or held without a time
 	inHand = math.MaxInt64 - 1 // value of run_at if a node has claimed the job
 )
 

@@ -10,8 +10,10 @@ import (
 // selectHeld finds the jobs of a kind that a node has claimed.
 const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`
 
-// claimed is the last part of a claim statement: it updates the due jobs and returns them.
-const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id IN (SELECT id FROM due)
+// claimed is the last part of a claim statement: it updates the due jobs and returns them. A claim ends a hold, because
+// a job that is held until a given time may become due without a call to Release.
+const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = ''
+	WHERE id IN (SELECT id FROM due)
 	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
 
 // On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. SQLite does
@@ -29,7 +31,7 @@ const (
 	SELECT j.id, j.lane, j.team_id, j.payload, j.attempt + 1, j.tries, j.failures, j.last_error, j.created_at
 	FROM l JOIN jobs j ON j.id = (SELECT id FROM jobs WHERE kind = $1 AND run_at <= $2 AND holder = '' AND lane = l.lane
 		ORDER BY run_at LIMIT 1)`
-	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2 WHERE id = ANY($3)`
+	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = '' WHERE id = ANY($3)`
 )
 
 // claim claims up to n due jobs from each lane for a node and returns them grouped by lane. The result may contain

@@ -3,6 +3,7 @@ package jobs
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -17,6 +18,24 @@ const releaseMax = 500
 func (q *Queue) Hold(ctx context.Context, tx *db.Tx, j Job, key string) {
 	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, failures = 0
 		WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, int64(never), tx.Now().UnixMicro(), key)
+}
+
+// HoldUntil is like Hold, but the job also becomes due at the given time. HoldUntil stores j.Payload, which the caller
+// may have changed, and stores the why parameter as the job's last error.
+func (q *Queue) HoldUntil(ctx context.Context, tx *db.Tx, j Job, key string, until time.Time, why string) {
+	tx.QueueOne(ctx, lost("hold", j), `UPDATE jobs SET run_at = $3, set_at = $4, holder = '', held = $5, payload = $6,
+		last_error = $7, failures = 0 WHERE id = $1 AND attempt = $2`, j.ID, j.Attempt, until.UnixMicro(),
+		tx.Now().UnixMicro(), key, j.Payload, db.Text(why, whyMax))
+	q.wake(tx, j.Kind, j.Lane, until)
+}
+
+// AnyHeld reports whether any job is held with the given key.
+func (q *Queue) AnyHeld(ctx context.Context, r db.Reader, key string) (found bool, err error) {
+	err = r.QueryRow(ctx, `SELECT EXISTS (SELECT 1 FROM jobs WHERE held = $1 AND held <> '')`, key).Scan(&found)
+	if err != nil {
+		return false, fmt.Errorf("look for held jobs: %w", err)
+	}
+	return found, nil
 }
 
 // Release makes due up to 500 jobs that are held with the given key, and returns how many jobs became due. The time for

@@ -15,6 +15,8 @@ type Broadcasts interface {
 	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
 	// LockDecision returns the current decision and locks it until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
+	// PauseForDomain pauses a broadcast that is being sent, if one of its senders' domains may not send.
+	PauseForDomain(ctx context.Context, teamID, broadcastID string) error
 }
 
 // broadcastAllows reports whether an email may be sent now; emails that do not belong to a broadcast are always
@@ -29,7 +31,13 @@ func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	if err != nil || decision == emails.Deliver {
 		return err == nil, err
 	}
-	err = s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
+	return s.applyDecision(ctx, t)
+}
+
+// applyDecision is like broadcastAllows, but reads the current decision about the email's broadcast.
+func (s *Service) applyDecision(ctx context.Context, t *try) (bool, error) {
+	id, decision := t.o.BroadcastID, emails.Deliver
+	err := s.p.Queue.Record(ctx, func(tx *db.Tx) (err error) {
 		decision, err = s.p.Broadcasts.LockDecision(ctx, tx, id)
 		switch {
 		case err != nil, decision == emails.Deliver:

@@ -20,9 +20,8 @@ import (
 
 // These are reasons in email.failed events.
 const (
-	reasonNoDomain = "domain_not_verified" // the domain was deleted after the email was accepted
-	reasonLost     = "content_missing"     // the email exists, but its content does not
-	reasonInvalid  = "invalid_message"     // the email cannot be composed or signed
+	reasonLost    = "content_missing" // the email exists, but its content does not
+	reasonInvalid = "invalid_message" // the email cannot be composed or signed
 )
 
 // try is one attempt to run a delivery job.
@@ -73,15 +72,15 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if left, err := s.dropSuppressed(ctx, t); err != nil || !left {
 		return err
 	}
-	if s.isSandbox(d.Domain) {
-		_, err := s.record(ctx, t, simulate(o.To))
-		return err
-	}
 	from, err := s.p.Domains.Signing(ctx, o.DomainID)
-	if fault.KindOf(err) == fault.NotFound {
-		return s.fail(ctx, t, reasonNoDomain)
+	if fault.KindOf(err) == fault.NotFound || err == nil && !from.MaySend {
+		return s.withhold(ctx, t)
 	}
 	if err != nil {
+		return err
+	}
+	if s.isSandbox(d.Domain) {
+		_, err := s.record(ctx, t, simulate(o.To))
 		return err
 	}
 	r := &route{team: j.TeamID}
@@ -281,18 +280,25 @@ func (s *Service) sign(ctx context.Context, turn string, body []byte, from domai
 // fail ends a job that cannot deliver its email because of an error on our side. Recipients at other destinations have
 // separate jobs and outcomes.
 func (s *Service) fail(ctx context.Context, t *try, reason string) error {
-	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
-		s.p.Queue.Finish(ctx, tx, t.job)
-		all := slices.Clone(t.skipped)
-		if t.d.Only {
-			all = append(all, t.event(events.EmailFailed, "", &events.Failed{Reason: reason}))
-			return s.p.Recorder.Record(ctx, tx, all...)
-		}
-		for _, to := range t.o.To {
-			all = append(all, t.event(events.EmailFailed, to, &events.Failed{Reason: reason}))
-		}
-		return s.p.Recorder.Record(ctx, tx, all...)
-	})
+	return s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.failIn(ctx, tx, t, reason) })
+}
+
+func (s *Service) failIn(ctx context.Context, tx *db.Tx, t *try, reason string) error {
+	s.p.Queue.Finish(ctx, tx, t.job)
+	return s.p.Recorder.Record(ctx, tx, t.forAll(events.EmailFailed, &events.Failed{Reason: reason})...)
+}
+
+// forAll returns the events for skipped recipients and an event for the remaining recipients. If the email has no other
+// job, the event is one for the whole email; otherwise each recipient has an event.
+func (t *try) forAll(kind events.Type, data any) []events.Event {
+	all := slices.Clone(t.skipped)
+	if t.d.Only {
+		return append(all, t.event(kind, "", data))
+	}
+	for _, to := range t.o.To {
+		all = append(all, t.event(kind, to, data))
+	}
+	return all
 }
 
 func (t *try) event(kind events.Type, to string, data any) events.Event {

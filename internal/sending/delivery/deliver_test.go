@@ -276,28 +276,6 @@ func TestDeliverIntoTheOutbox(t *testing.T) {
 	}
 }
 
-func TestDeliverFromADomainThatIsGone(t *testing.T) {
-	t.Parallel()
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		f := newFixture(t, d, Config{Dial: refuseDial(t)}, resolve.Fake{})
-		alone, several := f.send(address(1)), f.send(address(2), "b@example.org")
-		if err := f.Domains.Delete(t.Context(), f.Acme.TeamID, f.Sender.ID); err != nil {
-			t.Fatal(err)
-		}
-		f.run()
-		if got := f.wait(alone, events.EmailFailed); !slices.Equal(got, []string{"failed"}) {
-			t.Errorf("events %q", got)
-		}
-		f.wait(several, events.EmailFailed, events.EmailFailed)
-		if reason := f.event(alone, events.EmailFailed).Data.(*events.Failed).Reason; reason != "domain_not_verified" {
-			t.Errorf("reason %q", reason)
-		}
-		if f.state(alone) != emails.Failed || f.state(several) != emails.Failed || f.jobsLeft() != 0 {
-			t.Errorf("states %s and %s, %d jobs", f.state(alone), f.state(several), f.jobsLeft())
-		}
-	})
-}
-
 func TestDeliverWithBackOff(t *testing.T) {
 	t.Parallel()
 	mx := smtptest.NewServer(t, smtptest.Config{Mail: func(string) string {

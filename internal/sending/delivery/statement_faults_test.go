@@ -7,6 +7,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -28,6 +29,7 @@ func TestJobsWithoutAStatement(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+		f.Verified(f.Other.TeamID, domains.NewDomain{Name: "taken.example"})
 		var id string
 		for name, spoil := range map[string]func(){
 			"of an email that is gone": func() {
@@ -35,8 +37,10 @@ func TestJobsWithoutAStatement(t *testing.T) {
 				exec(`DELETE FROM email_recipients WHERE email_id = $1`, id)
 				exec(`DELETE FROM emails WHERE id = $1`, id)
 			},
-			"of a domain that is gone": func() { exec(`UPDATE emails SET domain_id = 'gone' WHERE id = $1`, id) },
-			"to a suppressed address":  func() { f.suppress("manual", address(1)) },
+			"of a domain that another team has": func() {
+				exec(`UPDATE emails SET domain_id = 'gone', sender = 'a@taken.example' WHERE id = $1`, id)
+			},
+			"to a suppressed address": func() { f.suppress("manual", address(1)) },
 		} {
 			var j jobs.Job
 			failed := trace.EachBroken(t, func() {

@@ -26,7 +26,9 @@ func trusting(t *testing.T) (s *Service, one, two Domain) {
 	}
 	d := dbtest.SQLite(t)
 	s = newService(Config{TrustDomains: true}, Deps{DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{},
-		Keys: keys, DNS: resolve.Fake{}, Log: slog.New(slog.DiscardHandler)})
+		OnSendingLost: func(context.Context, *db.Tx, string, string) error { return nil },
+		OnSendingBack: func(context.Context, *db.Tx, string, string) error { return nil },
+		Keys:          keys, DNS: resolve.Fake{}, Log: slog.New(slog.DiscardHandler)})
 	key, err := dkim.GenerateRSA()
 	if err != nil {
 		t.Fatal(err)

@@ -429,6 +429,9 @@ func (s *Service) transfer(ctx context.Context, tx *db.Tx, owner *Domain, c *Cla
 	if owner.ID != "" {
 		deleteDomain(ctx, tx, owner.TeamID, owner.ID)
 		s.invalidate(tx, owner.ID)
+		if err := s.sendingChanged(ctx, tx, owner, &Domain{}); err != nil {
+			return "", err
+		}
 		all = append(all, events.Event{TeamID: owner.TeamID, Type: events.DomainDeleted, DomainID: owner.ID, Data: *owner})
 	}
 	d.Placeholder, d.VerifySince = false, time.Time{}

@@ -201,6 +201,7 @@ type Signing struct {
 	ReturnPathHost string
 	TLS            string
 	Tracking       Tracking
+	MaySend        bool // see Domain.MaySend
 }
 
 // Records returns the records of the domain with their states. The CAA record is included only if a look-up found that

@@ -50,6 +50,11 @@ type Deps struct {
 	SentSince func(ctx context.Context, teamID, domainID string, since time.Time) (bool, error)
 	// Notify enqueues an email to the owner of a team, in the transaction that records a claim to the team's domain.
 	Notify func(ctx context.Context, tx *db.Tx, teamID, subject, text string) error
+	// OnSendingLost is called in the transaction after which a team may no longer send from a domain.
+	OnSendingLost func(ctx context.Context, tx *db.Tx, teamID, name string) error
+	// OnSendingBack is called in the transaction after which a team may send from a domain, because the domain is verified
+	// or its sending capability was enabled.
+	OnSendingBack func(ctx context.Context, tx *db.Tx, teamID, name string) error
 	// GenerateRSA generates a DKIM key. If GenerateRSA is nil, dkim.GenerateRSA is used, which takes about a tenth of a
 	// second.
 	GenerateRSA func() (*dkim.Key, error) `deps:"optional"`
@@ -307,12 +312,16 @@ func (s *Service) AddVerified(ctx context.Context, teamID string, n NewDomain) (
 
 // verifyUnasked marks every record for a domain as found, without querying DNS.
 func (s *Service) verifyUnasked(ctx context.Context, tx *db.Tx, d *Domain) error {
+	before := *d
 	*d = judge(*d, s.foundAll(d), tx.Now())
 	saveDomain(ctx, tx, d)
 	if lost, err := s.registerNames(ctx, tx, d); err != nil || len(lost) > 0 {
 		return errorOrNameTaken(err, lost)
 	}
 	s.invalidate(tx, d.ID)
+	if err := s.sendingChanged(ctx, tx, &before, d); err != nil {
+		return err
+	}
 	return s.Recorder.Record(ctx, tx, events.Event{TeamID: d.TeamID, Type: events.DomainUpdated, DomainID: d.ID, Data: *d})
 }
 
@@ -425,7 +434,7 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 		if err != nil {
 			return err
 		}
-		before, was := d.names(), d.Status
+		was, before := d, d.names()
 		if err := d.set(c.Capabilities, c.TLS, c.TrackingSubdomain); err != nil {
 			return err
 		}
@@ -458,15 +467,18 @@ func (s *Service) Update(ctx context.Context, teamID, domainID string, c Change)
 			return errorOrNameTaken(err, lost)
 		}
 		s.invalidate(tx, d.ID)
-		if err := s.trustNew(ctx, tx, &d, was); err != nil {
+		if err := s.trustNew(ctx, tx, &d, was.Status); err != nil {
+			return err
+		}
+		if err := s.sendingChanged(ctx, tx, &was, &d); err != nil {
 			return err
 		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainUpdated, DomainID: d.ID, Data: d})
 	})
 }
 
-// Delete deletes a domain. Scheduled emails from a deleted domain fail at their scheduled time. If the domain is a
-// placeholder, its claim is canceled.
+// Delete deletes a domain. Waiting emails are withheld for a day from the time when they are due, and broadcasts pause;
+// see [Service.LockStanding]. If the domain is a placeholder, its claim is canceled.
 func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		d, err := domainToChange(ctx, tx, teamID, domainID)
@@ -476,125 +488,12 @@ func (s *Service) Delete(ctx context.Context, teamID, domainID string) error {
 		deleteDomain(ctx, tx, teamID, domainID)
 		endClaims(ctx, tx, domainID, ClaimCanceled)
 		s.invalidate(tx, d.ID)
+		if err := s.sendingChanged(ctx, tx, &d, &Domain{}); err != nil {
+			return err
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, Type: events.DomainDeleted, DomainID: d.ID, Data: d})
 	})
 }
 
 // IsSandbox reports whether a domain is a sandbox domain.
 func (s *Service) IsSandbox(name string) bool { return slices.Contains(s.c.SandboxDomains, name) }
-
-// Sender returns the data needed to accept an email from the domain, or a fault that says why the email cannot be sent.
-func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
-	key, now := teamID+"\x00"+name, time.Now()
-	s.mu.Lock()
-	c, ok := s.senders[key]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
-	from, err := s.sender(ctx, teamID, name)
-	if err != nil {
-		return from, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.senders) >= cacheMax {
-		clear(s.senders)
-	}
-	s.senders[key] = cached[Sender]{from, now.Add(cacheFor)}
-	return from, nil
-}
-
-func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, error) {
-	if s.IsSandbox(name) {
-		d, err := s.sandbox(ctx, name)
-		return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Sandbox: true, OwnerOnly: !s.c.SandboxSend}, err
-	}
-	d, err := domainByName(ctx, s.DB.Reader, teamID, name)
-	switch {
-	case fault.KindOf(err) == fault.NotFound:
-		return Sender{}, fault.Forbiddenf("from",
-			"The domain %s of the `from` field is not verified: this team has not added it. "+
-				"Add and verify exactly this domain; a domain above or below it does not count.", name).Because(ErrNotAdded)
-	case err != nil:
-		return Sender{}, err
-	case !d.Sending:
-		return Sender{}, fault.Forbiddenf("from",
-			"The domain %s of the `from` field is not enabled for sending. Enable its `sending` "+
-				"capability.", name).Because(ErrSendingDisabled)
-	case !d.MaySend():
-		return Sender{}, fault.Forbiddenf("from",
-			"The domain %s of the `from` field is not verified. Install its DNS records and "+
-				"verify it.", name).Because(ErrNotVerified)
-	}
-	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
-}
-
-// sandbox returns the system's domain with the given sandbox name; its keys sign emails from sandbox senders. The first
-// call creates the domain.
-func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
-	d, err := domainByName(ctx, s.DB.Reader, system, name)
-	if err == nil || fault.KindOf(err) != fault.NotFound {
-		return d, err
-	}
-	d = Domain{ID: id.New(), TeamID: system, Name: name, Region: regions[0], ReturnPath: "send", TLS: Opportunistic,
-		Sending:   true,
-		CreatedAt: s.DB.Now()}
-	if err := s.newKeys(&d); err != nil {
-		return d, err
-	}
-	d = judge(d, s.foundAll(&d), d.CreatedAt)
-	err = s.DB.Update(ctx, func(tx *db.Tx) error {
-		insertDomain(ctx, tx, &d)
-		_, err := s.registerNames(ctx, tx, &d)
-		return err
-	})
-	if s.DB.Violates(err, nameIndex) { // another request created the domain first
-		return domainByName(ctx, s.DB.Reader, system, name)
-	}
-	return d, err
-}
-
-// Signing returns the data needed to deliver an email from the domain, or a NotFound fault if the domain was deleted.
-func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
-	now := time.Now()
-	s.mu.Lock()
-	c, ok := s.signing[domainID]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
-	d, err := domainByID(ctx, s.DB.Reader, domainID)
-	if err != nil {
-		return Signing{}, err
-	}
-	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: d.tracking()}
-	for _, k := range []struct {
-		check, selector string
-		row             keyRow
-	}{{"dkim", s.c.Selector, d.rsa}, {"dkim-ed25519", s.c.SelectorEd25519, d.ed25519}} {
-		// The Ed25519 key signs only if its record is published. The RSA key always signs, because sending requires its
-		// record.
-		if k.check == "dkim-ed25519" && d.checks[k.check].Status != Verified {
-			continue
-		}
-		der, err := s.Keys.Open(sealPurpose, k.row.sealed, []byte(d.ID))
-		if err != nil {
-			return g, fmt.Errorf("open the DKIM key of %s (was the secret key changed?): %w", d.Name, err)
-		}
-		key, err := dkim.ParseKey(der)
-		if err != nil {
-			return g, fmt.Errorf("read the DKIM key of %s: %w", d.Name, err)
-		}
-		g.Signers = append(g.Signers, dkim.Signer{Domain: d.Name, Selector: k.selector, Key: key})
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.signing) >= cacheMax {
-		clear(s.signing)
-	}
-	// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the
-	// cache immediately.
-	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
-	return g, nil
-}

@@ -99,9 +99,11 @@ func build(t *testing.T, d *db.DB, dns resolve.Resolver, c domains.Config,
 	c.Default = domains.Region{BounceHost: "b.test", InboundHost: "i.test", SPFInclude: "s.test", TrackingHost: "t.test"}
 	c.Selector, c.SelectorEd25519 = "postrider", "postrider-ed"
 	s := testnode.Must(domains.New(c, domains.Deps{DB: d, Queue: q, Recorder: recorder, Keys: keys, DNS: dns, Log: log,
-		HasScheduled: func(context.Context, string, string) (bool, error) { return false, nil },
-		SentSince:    func(context.Context, string, string, time.Time) (bool, error) { return false, nil },
-		Notify:       func(context.Context, *db.Tx, string, string, string) error { return nil }}))
+		OnSendingLost: func(context.Context, *db.Tx, string, string) error { return nil },
+		OnSendingBack: func(context.Context, *db.Tx, string, string) error { return nil },
+		HasScheduled:  func(context.Context, string, string) (bool, error) { return false, nil },
+		SentSince:     func(context.Context, string, string, time.Time) (bool, error) { return false, nil },
+		Notify:        func(context.Context, *db.Tx, string, string, string) error { return nil }}))
 	s.GenerateRSA = dkimtest.RSA
 	return s, h, func() *jobs.Runner {
 		r := jobs.NewRunner(d, q, log, time.Second)

@@ -132,6 +132,9 @@ func (s *Service) verify(ctx context.Context, j jobs.Job) error {
 			after = judge(d, withRecordsAbsent(found, lost), tx.Now())
 		}
 		after.prune(s.c.Records(&after))
+		if err := s.sendingChanged(ctx, tx, &d, &after); err != nil {
+			return err
+		}
 		saveDomain(ctx, tx, &after)
 		if after.hasPending() {
 			s.Queue.Retry(ctx, tx, j, tx.Now().Add(recheckAfter(&after, tx.Now())), "")

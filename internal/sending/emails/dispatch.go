@@ -37,7 +37,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 	for _, j := range all {
 		j.Only = len(all) == 1
 		s.Queue.Insert(ctx, tx, jobs.New{Kind: DeliveryKind, Lane: Lane(j.Domain, e.TeamID, e.bulk), TeamID: e.TeamID,
-			Payload: j.encode()})
+			Payload: j.Encode()})
 	}
 	return skipped
 }

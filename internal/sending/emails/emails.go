@@ -85,6 +85,10 @@ const (
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
+// rankWithheld is the rank of the state Delayed if the email is withheld and no mail host has been contacted. It is
+// lower than the rank of Sent, so that the first attempt records that the email is sent.
+const rankWithheld = 15
+
 // settled is the lowest rank at which no more messages are sent to a recipient.
 var settled = rank[Delivered]
 

@@ -17,6 +17,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/domains"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -265,10 +266,11 @@ func TestReleaseChecksAgain(t *testing.T) {
 				t.Fatal(err)
 			}
 		}, "invalid_api_key"},
-		"domain deleted": {func(t *testing.T, f *fixture) {
+		"domain taken over": {func(t *testing.T, f *fixture) {
 			if err := f.Domains.Delete(t.Context(), f.Acme.TeamID, f.Sender.ID); err != nil {
 				t.Fatal(err)
 			}
+			f.Verified(f.Other.TeamID, domains.NewDomain{Name: testnode.Domain})
 		}, "domain_not_verified"},
 	} {
 		t.Run(name, func(t *testing.T) {

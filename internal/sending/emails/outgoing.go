@@ -40,12 +40,19 @@ type Delivery struct {
 	// if the position is unknown. Ordinal is needed only for tracking.
 	Ordinal int `json:"place,omitempty"`
 
+	// WithheldUntil is the time, in Unix microseconds, until which the job is withheld because of its sender's domain. If
+	// the job was never withheld, WithheldUntil is 0. WithheldTries is the number of the job's tries when the job was
+	// first withheld until that time. After another try, the job has a new due time.
+	WithheldUntil int64 `json:"until,omitempty"`
+	WithheldTries int   `json:"until_tries,omitempty"`
+
 	// Size is the memory needed to compose the email, in bytes, as estimated by [Service.Size]. If the estimate is
 	// unknown, Size is 0.
 	Size int64 `json:"size,omitempty"`
 }
 
-func (d Delivery) encode() string {
+// Encode returns the payload of the delivery's job.
+func (d Delivery) Encode() string {
 	text, err := json.Marshal(d)
 	if err != nil {
 		panic("emails: a delivery cannot be encoded: " + err.Error()) // strings and numbers can always be encoded

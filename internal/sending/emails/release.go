@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
@@ -28,6 +27,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		{Name: ReleaseKind, Handle: s.release, Workers: 8, Schedule: waits, Endless: true},
 		{Name: FetchKind, Handle: s.fetchAndRelease, Workers: fetchersMax, Lease: 2 * fetchTime, Schedule: waits,
 			Endless: true},
+		{Name: wakeKind, Handle: s.wake, Workers: 4, Schedule: waits, Endless: true},
 	}
 }
 
@@ -187,17 +187,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 	if team.Suspended {
 		return "account_suspended", nil
 	}
-	at := strings.LastIndexByte(e.MessageID, '@')
-	from, err := s.Domains.Sender(ctx, e.TeamID, strings.TrimSuffix(e.MessageID[at+1:], ">"))
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return "", err
-	case fault.Ours(err):
-		return "", err
-	case err != nil || from.DomainID != e.DomainID:
-		return "domain_not_verified", nil
-	}
-	return "", nil
+	return s.domainObstacle(ctx, e)
 }
 
 // fail marks an email that cannot be sent as failed, unless the email has been canceled or rescheduled since it was

@@ -51,13 +51,21 @@ func advance(ctx context.Context, tx *db.Tx, all []events.Event) {
 			e.Type == events.EmailCanceled && !unmailed(e) {
 			continue // queued and scheduled are set when the email is inserted, and canceled is set when a user cancels it
 		}
-		if !outranked(all, i, rank[to], true) {
+		if !outranked(all, i, rankOf(e), true) {
 			advanceRecipients(ctx, tx, e, to)
 		}
-		if !outranked(all, i, rank[to], false) {
+		if !outranked(all, i, rankOf(e), false) {
 			advanceEmail(ctx, tx, e, to)
 		}
 	}
+}
+
+// rankOf returns the rank of the state that results from an event, or 0 for an event without a state.
+func rankOf(e *events.Event) int {
+	if _, withheld := e.Data.(*events.Delayed); withheld {
+		return rankWithheld
+	}
+	return rank[stateOf[e.Type]]
 }
 
 // isTrackingState reports whether a state is the result of an open or a click. Opens and clicks change the state only
@@ -69,12 +77,12 @@ func isTrackingState(to State) bool { return to == Opened || to == Clicked }
 func outranked(all []events.Event, i, r int, sameRecipient bool) bool {
 	for k := range all {
 		e := &all[k]
-		to := stateOf[e.Type] // an event without a state has the rank 0
+		to := stateOf[e.Type]
 		if unmailed(e) || e.EmailID != all[i].EmailID || sameRecipient && e.Recipient != all[i].Recipient ||
 			isTrackingState(to) && !isTrackingState(stateOf[all[i].Type]) {
 			continue
 		}
-		if rank[to] > r || rank[to] == r && k < i {
+		if other := rankOf(e); other > r || other == r && k < i {
 			return true
 		}
 	}

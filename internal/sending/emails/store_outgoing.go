@@ -6,6 +6,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
+// SetDomain changes an email's sending domain to another one with the same name, which the team has added after it
+// deleted the first one.
+func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string) {
+	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID, domainID)
+}
+
 // readOutgoing reads an email and its body into o, and reports whether the email has its own body row. The function
 // does not require a team id, because it is called for a delivery job. If the email does not exist or its team was
 // deleted, readOutgoing returns db.ErrNoRows.

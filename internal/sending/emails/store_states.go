@@ -20,14 +20,14 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	switch {
 	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rank[to],
+			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rankOf(e),
 			e.At.UnixMicro(), settled)
 	case e.Recipient != "":
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
-			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rank[to], e.At.UnixMicro())
+			WHERE email_id = $1 AND address = $2 AND rank < $4`, e.EmailID, e.Recipient, string(to), rankOf(e), e.At.UnixMicro())
 	case to != Sent && !isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
-			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rank[to], e.At.UnixMicro())
+			WHERE email_id = $1 AND rank < $3`, e.EmailID, string(to), rankOf(e), e.At.UnixMicro())
 	}
 }
 
@@ -38,11 +38,11 @@ func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	}
 	if isTrackingState(to) {
 		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
-			string(to), rank[to], settled)
+			string(to), rankOf(e), settled)
 		return
 	}
 	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
-		rank[to])
+		rankOf(e))
 }
 
 // advanceUnmailed sets the final state of an email that will be sent to none of its recipients. If a recipient was

@@ -167,7 +167,7 @@ func TestUnknownError(t *testing.T) {
 // error.
 func TestDeliveryPayload(t *testing.T) {
 	in := Delivery{EmailID: "e", Domain: "one.example", Only: true, To: []string{"a@one.example"}, Size: 7}
-	if out, err := DecodeDelivery(in.encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
+	if out, err := DecodeDelivery(in.Encode()); err != nil || fmt.Sprint(out) != fmt.Sprint(in) {
 		t.Errorf("%+v has become %+v, %v", in, out, err)
 	}
 	if out, err := DecodeDelivery("{"); err == nil {

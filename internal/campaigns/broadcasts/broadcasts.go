@@ -20,7 +20,8 @@
 // Within seconds after a pause or cancellation, emails that have not been handed to a mail server are withheld or end
 // as canceled.
 //
-// The A/B test variant that a contact receives depends only on the ids of the contact and the broadcast.
+// The A/B test variant that a contact receives depends only on the ids of the contact and the broadcast, except for the
+// first contacts, who receive the variants that have no recipient yet.
 //
 // # Failures
 //
@@ -153,9 +154,12 @@ type Broadcast struct {
 	phase     phase
 	position  string
 	nextAt    time.Time
-	guarded   bool
-	by        teams.ActorRef
-	revision  int64
+	pausedAt  time.Time // zero if the broadcast is not paused
+
+	significance significance
+	guarded      bool
+	by           teams.ActorRef
+	revision     int64
 }
 
 // waitsForWinner reports whether part of the audience receives its emails only after a variant has won.

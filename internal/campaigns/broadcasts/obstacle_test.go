@@ -102,7 +102,10 @@ func TestSenderStopPausesManyBroadcasts(t *testing.T) {
 				case n + 1:
 					status = "paused"
 				}
-				if _, err := tx.Exec(t.Context(), `INSERT INTO broadcasts SELECT $1, team_id, name, segment_id, topic_id,
+				if _, err := tx.Exec(t.Context(), `INSERT INTO broadcasts (id, team_id, name, segment_id, topic_id,
+					preview_text, content_id, options, status, reason, guarded, actor_kind, actor_id, revision, created_at,
+					updated_at, scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out)
+					SELECT $1, team_id, name, segment_id, topic_id,
 					preview_text, content_id, options, $2, reason, guarded, actor_kind, $3, revision, created_at, updated_at,
 					scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out FROM broadcasts
 					WHERE id = $4`, fmt.Sprintf("%s-%04d", id, i), status, actor, id); err != nil {

@@ -22,7 +22,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		const n = 900
 		s.readers(n)
-		draft := s.news()
+		draft := s.tracked(30)
 		draft.Variants = []broadcasts.Variant{{}, {Subject: new("B"), HTML: new("<p>B</p>")}, {Subject: new("C")}}
 		draft.Options = broadcasts.Options{TestShare: 30, Metric: broadcasts.ByOpens, Wait: 60, HoldOut: 10}
 		id := s.draft(draft)
@@ -75,6 +75,9 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 		s.Must(err)
 		if len(r.Variants) != 3 || r.Variants[1].Opened != 8 || r.Variants[2].Opened != 0 || r.Opened != 9 {
 			t.Errorf("results %+v", r.Variants)
+		}
+		if _, ok := r.Broadcast.WinnerSignificant(); !ok {
+			t.Error("it is not known whether the winner is significant")
 		}
 	})
 }

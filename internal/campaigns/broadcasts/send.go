@@ -114,10 +114,14 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	if err != nil {
 		return at, err
 	}
-	for _, c := range all {
-		if _, err := s.p.Emails.MailingOf(ctx, by, content.Compile(c), true); err != nil {
+	mailings := make([]*emails.Mailing, len(all))
+	for i, c := range all {
+		if mailings[i], err = s.p.Emails.MailingOf(ctx, by, content.Compile(c), true); err != nil {
 			return at, err
 		}
+	}
+	if err := b.checkMetric(mailings); err != nil {
+		return at, err
 	}
 	if !at.IsZero() {
 		return at, nil // contacts may be added before the scheduled time
@@ -231,7 +235,8 @@ func (s *Service) Cancel(ctx context.Context, teamID, broadcastID string) (b Bro
 			return err
 		}
 		if b.StartedAt.IsZero() {
-			b.Status, b.Reason, b.ScheduledAt, b.Winner = Draft, "", time.Time{}, NoWinner
+			b.Status, b.Reason, b.ScheduledAt, b.Winner, b.significance = Draft, "", time.Time{}, NoWinner,
+				unknown
 			b.revision++
 			save(ctx, tx, &b)
 			if _, err := s.p.Queue.Remove(ctx, tx, Kind, b.ID); err != nil {

@@ -98,7 +98,8 @@ func (s *Service) newDraft(ctx context.Context, teamID string, n NewBroadcast) (
 		}
 	}
 	b = Broadcast{TeamID: teamID, Name: n.Name, SegmentID: n.SegmentID, TopicID: n.TopicID, Text: n.Text,
-		Options: n.Options, Variants: n.Variants, Status: Draft, Winner: -1, guarded: true}
+		Options: n.Options, Variants: n.Variants, Status: Draft, Winner: -1, significance: unknown,
+		guarded: true}
 	if strings.TrimSpace(b.Name) == "" {
 		b.Name = nameOf(n.Subject)
 	}
@@ -452,7 +453,8 @@ func (s *Service) Duplicate(ctx context.Context, teamID, broadcastID string) (Br
 		name = strings.TrimSpace(string([]rune(name)[:most]))
 	}
 	duplicate := Broadcast{TeamID: teamID, Name: name + copySuffix, SegmentID: b.SegmentID, TopicID: b.TopicID,
-		Text: b.Text, Options: b.Options, Variants: b.Variants, Status: Draft, Winner: -1, guarded: true}
+		Text: b.Text, Options: b.Options, Variants: b.Variants, Status: Draft, Winner: -1, significance: unknown,
+		guarded: true}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error { return s.add(ctx, tx, &duplicate) })
 	return duplicate, err
 }

@@ -17,19 +17,19 @@ func notFound() error { return fault.NotFoundf("Broadcast not found") }
 
 const columns = `id, team_id, name, segment_id, topic_id, preview_text, content_id, options, status, reason, guarded,
 	actor_kind, actor_id, revision, created_at, scheduled_at, started_at, sent_at, position, phase, winner, next_at,
-	entered, left_out`
+	entered, left_out, paused_at, significant`
 
 func scan(r db.Row) (b Broadcast, err error) {
 	var options string
-	var created, scheduled, started, sent, next int64
+	var created, scheduled, started, sent, next, paused int64
 	err = r.Scan(&b.ID, &b.TeamID, &b.Name, &b.SegmentID, &b.TopicID, &b.PreviewText, &b.contentID, &options, &b.Status,
 		&b.Reason, &b.guarded, &b.by.Kind, &b.by.ID, &b.revision, &created, &scheduled, &started, &sent, &b.position,
-		&b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut)
+		&b.phase, &b.Winner, &next, &b.Entered, &b.LeftOut, &paused, &b.significance)
 	if err != nil {
 		return b, err
 	}
 	b.CreatedAt, b.ScheduledAt, b.StartedAt = db.Time(created), db.Time(scheduled), db.Time(started)
-	b.SentAt, b.nextAt = db.Time(sent), db.Time(next)
+	b.SentAt, b.nextAt, b.pausedAt = db.Time(sent), db.Time(next), db.Time(paused)
 	if err := json.Unmarshal([]byte(options), &b.Options); err != nil {
 		return b, fmt.Errorf("read the options of broadcast %s: %w", b.ID, err)
 	}
@@ -62,10 +62,11 @@ func insertBroadcast(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 	}
 	tx.Proof(`SELECT 1 FROM broadcasts WHERE id = $1`, b.ID)
 	tx.Queue(ctx, `INSERT INTO broadcasts (`+columns+`, updated_at) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11,
-		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $15)`, b.ID, b.TeamID, b.Name, b.SegmentID,
+		$12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26, $15)`, b.ID, b.TeamID, b.Name, b.SegmentID,
 		b.TopicID, b.PreviewText, b.contentID, options, string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind),
 		b.by.ID, b.revision, b.CreatedAt.UnixMicro(), db.Micros(b.ScheduledAt), db.Micros(b.StartedAt),
-		db.Micros(b.SentAt), b.position, string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut)
+		db.Micros(b.SentAt), b.position, string(b.phase), b.Winner, db.Micros(b.nextAt), b.Entered, b.LeftOut,
+		db.Micros(b.pausedAt), int(b.significance))
 	return nil
 }
 
@@ -171,12 +172,14 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 
 // save saves the fields of a locked broadcast that change after it is sent.
 func save(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	b.keepClock(tx.Now())
 	tx.Queue(ctx, `UPDATE broadcasts SET status = $3, reason = $4, guarded = $5, actor_kind = $6, actor_id = $7,
 		revision = $8, updated_at = $9, scheduled_at = $10, started_at = $11, sent_at = $12, position = $13, phase = $14,
-		winner = $15, next_at = $16, entered = $17, left_out = $18 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID,
+		winner = $15, next_at = $16, entered = $17, left_out = $18, paused_at = $19,
+		significant = $20 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID,
 		string(b.Status), string(b.Reason), b.guarded, string(b.by.Kind), b.by.ID, b.revision, tx.Now().UnixMicro(),
 		db.Micros(b.ScheduledAt), db.Micros(b.StartedAt), db.Micros(b.SentAt), b.position, string(b.phase), b.Winner,
-		db.Micros(b.nextAt), b.Entered, b.LeftOut)
+		db.Micros(b.nextAt), b.Entered, b.LeftOut, db.Micros(b.pausedAt), int(b.significance))
 }
 
 func deleteBroadcast(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {

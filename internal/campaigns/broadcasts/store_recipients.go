@@ -41,6 +41,24 @@ func insertRecipient(ctx context.Context, tx *db.Tx, r *recipient) {
 // ofTeam is an SQL condition that selects the recipients (alias r) of a team's broadcast.
 const ofTeam = `r.broadcast_id = (SELECT b.id FROM broadcasts b WHERE b.id = $1 AND b.team_id = $2)`
 
+// recipientsAmong returns which of the contacts are recipients of a team's broadcast.
+func recipientsAmong(ctx context.Context, r db.Reader, teamID, broadcastID string, contactIDs []string) (
+	map[string]bool, error) {
+	found := map[string]bool{}
+	rows, err := r.Query(ctx, `SELECT r.contact_id FROM broadcast_recipients r WHERE `+ofTeam+`
+		AND r.contact_id = ANY($3)`, broadcastID, teamID, contactIDs)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var contactID string
+		err = r.Scan(&contactID)
+		found[contactID] = true
+		return none, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("look for recipients of broadcast %s: %w", broadcastID, err)
+	}
+	return found, nil
+}
+
 // ofEmail is an SQL condition that selects the recipient of an email.
 const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`

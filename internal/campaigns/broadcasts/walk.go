@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/quotas"
@@ -59,6 +60,9 @@ type run struct {
 	mailings []*emails.Mailing // by variant
 	filling  filling
 	prefetch prefetcher
+
+	empty   []int  // variants of the test without a recipient at the position emptyAt; nil if not known
+	emptyAt string // see emptyVariants
 }
 
 // send handles jobs of the kind Kind: it carries out steps until the job has ended or must wait.
@@ -337,8 +341,15 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if r.quotaLeft > 0 {
 		most, r.quotaLeft = min(most, r.quotaLeft), 0
 	}
+	empty, err := r.emptyVariants(ctx, read)
+	if err != nil {
+		return false, err
+	}
 	limit := min(readMax, most)
-	if read.phase != walkAll {
+	switch {
+	case len(empty) > 0:
+		most, limit = min(most, len(empty)), minPage
+	case read.phase != walkAll:
 		limit = readMax
 	}
 	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.filling.properties}
@@ -349,8 +360,14 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
+	done, err := r.done(ctx, read, members)
+	if err != nil {
+		return false, err
+	}
 	var took time.Duration
 	mailed := 0
+	var got []int // variants
+	at := read.position
 	more, err = r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		mailed = 0 // reset, because the transaction may be retried
 		if b.position != read.position || b.phase != read.phase {
@@ -359,7 +376,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
 		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member,
-			len(r.mailings))}
+			len(r.mailings)), empty: slices.Clone(empty), done: done}
 		used := p.fill(members, most, &r.filling)
 		if err := r.enqueuePage(ctx, tx, b, &p); err != nil {
 			return false, err
@@ -368,6 +385,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		if used > 0 {
 			b.position = members[used-1].ID
 		}
+		got, at = p.got, b.position
 		if b.Options.Pace > 0 && p.enqueued > 0 {
 			from := tx.Now()
 			if late := from.Sub(b.nextAt); late < maxLate {
@@ -380,6 +398,10 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		}
 		return true, nil
 	})
+	if r.emptyAt = at; err != nil {
+		r.empty, got = nil, nil // it is not known whether the page was written
+	}
+	r.empty = slices.DeleteFunc(r.empty, func(variant int) bool { return slices.Contains(got, variant) })
 	if err == nil && mailed >= r.max/2 && r.s.p.DB.Alone() {
 		r.max = min(emails.MaxEnqueue, 2*r.max, max(minPage, int(int64(r.max)*int64(pageTime)/int64(took))))
 	}
@@ -415,38 +437,6 @@ func (b *Broadcast) finishWalk(now time.Time) {
 	}
 }
 
-// batch contains the contacts on a page, grouped by variant or held out.
-type batch struct {
-	b        *Broadcast
-	n        int // number of emails passed to Enqueue, which may leave out contacts
-	enqueued int // number of emails that Enqueue enqueued
-	to       [][]emails.MailingRecipient
-	of       [][]*contacts.Member // the contacts for the recipients in to
-	held     []*contacts.Member   // held out
-}
-
-// fill adds contacts in order until the batch has the maximum number of emails, and returns how many of the contacts it
-// processed.
-func (p *batch) fill(members []contacts.Member, most int, f *filling) (used int) {
-	for i := range members {
-		if p.n == most {
-			return i
-		}
-		m := &members[i]
-		variant, held, now := p.b.assign(m.ID)
-		switch {
-		case held && now:
-			p.held = append(p.held, m)
-		case now:
-			p.to[variant] = append(p.to[variant], emails.MailingRecipient{Address: m.Address, ContactID: m.ID,
-				Values: f.values(m)})
-			p.of[variant] = append(p.of[variant], m)
-			p.n++
-		}
-	}
-	return len(members)
-}
-
 // enqueuePage enqueues the emails on a page, inserts the rows of the page's recipients, and updates the counters.
 func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch) error {
 	s := r.s
@@ -479,6 +469,7 @@ func (r *run) enqueuePage(ctx context.Context, tx *db.Tx, b *Broadcast, p *batch
 				mailed = append(mailed, row.contactID)
 				b.Entered++
 				p.enqueued++
+				p.got = append(p.got, variant)
 			}
 			counts[tallyKey{variant, row.reason}]++
 			insertRecipient(ctx, tx, &row)

@@ -62,6 +62,8 @@ type broadcastResultsOut struct {
 	BroadcastTally
 	LeftOut  map[string]int64 `json:"left_out" doc:"Contacts who received nothing, counted by reason."`
 	Variants []variantTally   `json:"variants"`
+
+	WinnerSignificant *bool `json:"winner_significant" doc:"Whether the winner of the A/B test differed from each other variant when it was chosen, according to a z test at 95 %. Null if the metric chose no winner."`
 }
 
 func (a *API) broadcastResults(ctx context.Context, c *wire.Call, _ wire.None) (broadcastResultsOut, error) {
@@ -72,7 +74,10 @@ func (a *API) broadcastResults(ctx context.Context, c *wire.Call, _ wire.None) (
 	r, err := a.Services.Broadcasts.Results(ctx, c.TeamID, id)
 	out := broadcastResultsOut{"broadcast_results", id, string(r.Broadcast.Status), BroadcastTally{r.Entered, r.Waiting,
 		r.Tally.Sent, r.Delivered, r.Bounced, r.Tally.Failed, r.Suppressed, r.Tally.Canceled, r.Opened, r.Clicked,
-		r.Complained, r.Unsubscribed}, r.LeftOut, []variantTally{}}
+		r.Complained, r.Unsubscribed}, r.LeftOut, []variantTally{}, nil}
+	if yes, ok := r.Broadcast.WinnerSignificant(); ok {
+		out.WinnerSignificant = &yes
+	}
 	for i, t := range r.Variants {
 		out.Variants = append(out.Variants, variantTally{i, i == r.Broadcast.Winner, t.Entered, t.Sent, t.Delivered,
 			t.Bounced, t.Opened, t.Clicked, t.Complained, t.Unsubscribed})

@@ -197,6 +197,9 @@ func (c *Compiled) HTML(v render.Values) *string {
 // HasHTML reports whether the emails have an HTML part.
 func (c *Compiled) HasHTML() bool { return c.html != nil && c.html.Source() != "" }
 
+// HasLinks reports whether the HTML has links that can be tracked.
+func (c *Compiled) HasLinks() bool { return c.html != nil && c.html.Links() > 0 }
+
 // Text returns the given text, filled with an email's values, or nil if no text was given.
 func (c *Compiled) Text(v render.Values) *string { return fill(c.text, v) }
 

@@ -23,6 +23,23 @@ func (s *Service) ReadTracked(token, host string) (tokens.TrackedLink, error) {
 // isTracking reports whether the settings enable tracking of opens or clicks.
 func isTracking(t domains.Tracking) bool { return t.Host != "" && (t.Opens || t.Clicks) }
 
+// WhyUntracked returns the reason why the opens, or the clicks, of the emails in a mailing cannot be tracked, or "" if
+// they can.
+func (m *Mailing) WhyUntracked(clicks bool) string {
+	t := m.from.Tracking
+	switch {
+	case !m.content.HasHTML():
+		return "the email has no HTML"
+	case clicks && !m.content.HasLinks():
+		return "the HTML has no links that can be tracked"
+	case clicks && (!isTracking(t) || !t.Clicks):
+		return "the domain of its sender does not track clicks"
+	case !clicks && (!isTracking(t) || !t.Opens):
+		return "the domain of its sender does not track opens"
+	}
+	return ""
+}
+
 // trackingOf returns a domain's current tracking settings. If the domain was deleted, tracking is disabled.
 func (s *Service) trackingOf(ctx context.Context, domainID string) (domains.Tracking, error) {
 	d, err := s.Domains.Signing(ctx, domainID)

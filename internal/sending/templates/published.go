@@ -271,7 +271,7 @@ type Rendered struct {
 type RenderOptions struct {
 	Version   string // "published" or empty, "draft" for the newest, or an id or number
 	Variables map[string]scalar.Value
-	From      string // if not empty, replaces the template's sender
+	From      string // if not empty, replaces the template's sender; its placeholders are filled too
 
 	UnsubscribeURL string // empty for an email without a topic
 }
@@ -306,7 +306,7 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Rend
 	}
 	defer v.Close()
 	if how.From != "" {
-		v.Text.From = ""
+		v.Text.From = how.From
 	}
 	c := content.Compile(v.Text.content(teamID))
 	values, err := valuesFor(c, v.Variables, how.Variables, "variables")
@@ -316,11 +316,11 @@ func (s *Service) Render(ctx context.Context, teamID, idOrAlias string, how Rend
 	if how.UnsubscribeURL != "" {
 		values[render.UnsubscribeURL] = how.UnsubscribeURL
 	}
-	r, err := s.fill(ctx, c, values)
-	if how.From != "" {
-		r.From = how.From
+	own := &PublishedTemplate{variables: v.Variables}
+	if err := own.CheckOverrides("", Overrides{From: how.From}, values); err != nil {
+		return Rendered{}, err
 	}
-	return r, err
+	return s.fill(ctx, c, values)
 }
 
 // fill renders content and checks the rules that depend on the values.

@@ -298,6 +298,14 @@ func TestRender(t *testing.T) {
 		if err != nil || r.From != "own@acme.example" {
 			t.Errorf("with a sender of its own: %+v, %v", r, err)
 		}
+		r, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "1", Variables: map[string]scalar.Value{
+			"ITEM": scalar.OfText("Tea, Inc.")}, From: "{{{ITEM}}} <own@acme.example>"})
+		if err != nil || r.From != `"Tea, Inc." <own@acme.example>` {
+			t.Errorf("with placeholders in its own sender: %+v, %v", r, err)
+		}
+		_, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "1", Variables: tea,
+			From: "{{{NONE}}} <own@acme.example>"})
+		wantFault(t, "a name that is not declared", err, fault.Invalid, "uses the variable NONE")
 		_, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "9", Variables: tea})
 		wantFault(t, "a version that is not there", err, fault.NotFound, "Template version not found")
 		_, err = o.Render(ctx, o.team, "order", templates.RenderOptions{Version: "newest", Variables: tea})

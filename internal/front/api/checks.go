@@ -178,7 +178,8 @@ func (a *API) checkedSender(ctx context.Context, c *wire.Call, name string) (s p
 			"Use a key without a domain restriction, or one of that domain."}, nil
 	}
 	s.SignedBy = d.Name
-	s.Tracking = preflight.Tracking{Host: d.TrackingHost(), Clicks: d.TrackingHost() != "" && d.ClickTracking}
+	on := a.Services.Domains.Tracking(&d)
+	s.Tracking = preflight.Tracking{Host: on.Host, Clicks: on.Clicks}
 	for _, r := range a.Services.Domains.Records(&d) {
 		switch r.Key {
 		case "spf":

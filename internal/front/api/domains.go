@@ -64,6 +64,8 @@ type DomainItem struct {
 	OpenTracking  bool             `json:"open_tracking"`
 	ClickTracking bool             `json:"click_tracking"`
 	Capabilities  capabilitiesWire `json:"capabilities"`
+
+	TrackingInactive string `json:"tracking_inactive_reason,omitzero" doc:"The reason for which nothing is tracked although tracking is on. Postrider only." enum:"no_tracking_subdomain,tracking_subdomain_not_verified,domain_not_verified"`
 }
 
 type domainWire struct {
@@ -81,13 +83,13 @@ func onOff(b bool) string {
 	return "disabled"
 }
 
-func domainToItem(d domains.Domain) DomainItem {
+func (a *API) domainToItem(d domains.Domain) DomainItem {
 	return DomainItem{d.ID, d.Name, string(d.Status), wire.DBTime(d.CreatedAt), d.Region, d.OpenTracking, d.ClickTracking,
-		capabilitiesWire{onOff(d.Sending), onOff(d.Receiving)}}
+		capabilitiesWire{onOff(d.Sending), onOff(d.Receiving)}, a.Services.Domains.TrackingInactive(&d)}
 }
 
 func (a *API) domainToWire(d domains.Domain) domainWire {
-	w := domainWire{Object: "domain", DomainItem: domainToItem(d), TLS: d.TLS,
+	w := domainWire{Object: "domain", DomainItem: a.domainToItem(d), TLS: d.TLS,
 		TrackingSubdomain: orNull(d.TrackingSubdomain),
 		Records:           []recordWire{}}
 	for _, r := range a.Services.Domains.Records(&d) {
@@ -127,7 +129,31 @@ func (a *API) createDomain(ctx context.Context, c *wire.Call, in createDomainIn)
 		return domainWire{}, err
 	}
 	d, err := a.Services.Domains.Create(ctx, c.TeamID, n)
+	if err == nil {
+		a.warnOfTracking(c, d)
+	}
 	return a.domainToWire(d), err
+}
+
+// warningHeader is the name of a response header that warns about a request that was carried out.
+const warningHeader = "Postrider-Warning"
+
+// warnOfTracking adds a warning to the response if a domain's tracking is switched on but inactive.
+func (a *API) warnOfTracking(c *wire.Call, d domains.Domain) {
+	text := ""
+	switch a.Services.Domains.TrackingInactive(&d) {
+	case domains.NoTrackingSubdomain:
+		text = "Opens and clicks are not tracked, because the domain has no tracking_subdomain. Set tracking_subdomain, " +
+			"install its CNAME record and verify the domain."
+	case domains.TrackingRecordNotVerified:
+		text = "Opens and clicks are not tracked until the CNAME record of tracking_subdomain is verified. Install the " +
+			"record and verify the domain."
+	case domains.TrackingDomainNotVerified:
+		text = "Opens and clicks are not tracked until the domain is verified. Install its records and verify it."
+	}
+	if text != "" {
+		c.Header.Set(warningHeader, text)
+	}
 }
 
 func (a *API) listDomains(ctx context.Context, c *wire.Call, _ wire.None) (wire.List[DomainItem], error) {
@@ -136,7 +162,7 @@ func (a *API) listDomains(ctx context.Context, c *wire.Call, _ wire.None) (wire.
 		return wire.List[DomainItem]{}, err
 	}
 	read := func(p page.Page) ([]domains.Domain, bool, error) { return a.Services.Domains.List(ctx, c.TeamID, p) }
-	return wire.FullList(p, read, func(d domains.Domain) string { return d.ID }, domainToItem)
+	return wire.FullList(p, read, func(d domains.Domain) string { return d.ID }, a.domainToItem)
 }
 
 func (a *API) getDomain(ctx context.Context, c *wire.Call, _ wire.None) (domainWire, error) {
@@ -167,8 +193,15 @@ func (a *API) updateDomain(ctx context.Context, c *wire.Call, in updateDomainIn)
 			return ref{}, err
 		}
 	}
-	return ref{"domain", id}, a.Services.Domains.Update(ctx, c.TeamID, id, domains.Change{OpenTracking: in.OpenTracking,
+	err = a.Services.Domains.Update(ctx, c.TeamID, id, domains.Change{OpenTracking: in.OpenTracking,
 		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain, Capabilities: caps})
+	if err != nil {
+		return ref{}, err
+	}
+	if d, err := a.Services.Domains.Get(ctx, c.TeamID, id); err == nil { // the change is made even if no warning is
+		a.warnOfTracking(c, d)
+	}
+	return ref{"domain", id}, nil
 }
 
 func (a *API) deleteDomain(ctx context.Context, c *wire.Call, _ wire.None) (gone, error) {

@@ -133,6 +133,7 @@ func New(b Base, c Config, h Hooks) (*Resources, error) {
 }
 
 func (r *Resources) newDomains(c Config, h Hooks) (err error) {
+	c.Domains.TrackingURL = c.TrackingURL
 	r.Domains, err = domains.New(c.Domains, domains.Deps{DB: r.DB, Queue: r.Queue, Recorder: r.Recorder, Keys: r.Keys,
 		DNS: r.DNS, Log: r.Log, Notify: h.Notify, SentSince: r.sentSince, OnSendingLost: h.OnDomainLost,
 		OnSendingBack: func(ctx context.Context, tx *db.Tx, teamID, name string) error {

@@ -55,9 +55,12 @@ type Options struct {
 	DNS     resolve.Resolver // if nil, DNS has no records and domains count as verified without a look-up
 	Hosts   []string         // this installation's host names, which no team can add as a domain
 	Blobs   string           // URL of the blob store; "" means a temporary folder
-	Guard   netguard.Options // addresses that outgoing connections are allowed to reach
-	Grace   time.Duration    // time that running jobs have to finish after Run is stopped; 0 means two seconds
-	Log     *slog.Logger     // if nil, nothing is logged
+	// TrackingURL is the prefix of the tracked links of all domains; "" means that each domain needs its own host.
+	TrackingURL string
+
+	Guard netguard.Options // addresses that outgoing connections are allowed to reach
+	Grace time.Duration    // time that running jobs have to finish after Run is stopped; 0 means two seconds
+	Log   *slog.Logger     // if nil, nothing is logged
 }
 
 // Node contains a test's services and its two teams.
@@ -107,7 +110,7 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	b.Blobs, err = blob.Open(n.context(), o.Blobs)
 	n.Must(err)
 	t.Cleanup(func() { b.Blobs.Close() })
-	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize,
+	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize, TrackingURL: o.TrackingURL,
 		Users:          users.Config{PublicURL: PublicURL, HashMemory: 64},
 		GrantResources: []string{PublicURL, PublicURL + "/mcp"},
 		Domains: domains.Config{

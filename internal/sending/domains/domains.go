@@ -160,10 +160,11 @@ type Config struct {
 	Hosts           []string // other hosts that belong to the operator, in addition to the regions' hosts
 	ManagedDomain   string   // parent domain of the hosts managed for teams; empty if there is none
 	SandboxDomains  []string
-	SandboxSend     bool // sandbox domains may send to any recipient
-	TrustDomains    bool // every record counts as found, without a DNS query
-	LegacyAliases   bool // claims can also be proven with legacyPrefix
-	UnprovedMax     int  // maximum number of unverified domains per team, including claims; 0 means 1,000
+	SandboxSend     bool   // sandbox domains may send to any recipient
+	TrackingURL     string // prefix of the tracked links of all domains; empty if each domain needs its own host
+	TrustDomains    bool   // every record counts as found, without a DNS query
+	LegacyAliases   bool   // claims can also be proven with legacyPrefix
+	UnprovedMax     int    // maximum number of unverified domains per team, including claims; 0 means 1,000
 }
 
 func (c *Config) region(label string) Region {
@@ -189,7 +190,7 @@ type Sender struct {
 
 // Tracking holds the tracking settings for emails from a domain. The zero value disables tracking.
 type Tracking struct {
-	Host   string // host of tracked links; if its record is not verified, "", and nothing is tracked
+	Host   string // host of tracked links; "" if there is none, and nothing is tracked
 	Opens  bool
 	Clicks bool
 }
@@ -282,14 +283,6 @@ func (d *Domain) TrackingHost() string {
 		return ""
 	}
 	return d.TrackingSubdomain + "." + d.Name
-}
-
-func (d *Domain) tracking() Tracking {
-	host := d.TrackingHost()
-	if host == "" {
-		return Tracking{}
-	}
-	return Tracking{host, d.OpenTracking, d.ClickTracking}
 }
 
 // groups returns, for each enabled capability, the keys of the records that it requires. Ed25519 keys and tracking are

@@ -55,7 +55,7 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 			"The domain %s of the `from` field is not verified. Install its DNS records and "+
 				"verify it.", name).Because(&RefusedSender{name, ErrNotVerified})
 	}
-	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: d.tracking()}, nil
+	return Sender{DomainID: d.ID, Name: name, TLS: d.TLS, Tracking: s.c.Tracking(&d)}, nil
 }
 
 // sandbox returns the system's domain with the given sandbox name; its keys sign emails from sandbox senders. The first
@@ -96,7 +96,7 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 	if err != nil {
 		return Signing{}, err
 	}
-	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: d.tracking(),
+	g := Signing{Name: d.Name, ReturnPathHost: d.returnPathHost(), TLS: d.TLS, Tracking: s.c.Tracking(&d),
 		MaySend: d.MaySend()}
 	for _, k := range []struct {
 		check, selector string

@@ -2,10 +2,47 @@ package domains
 
 import (
 	"context"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 )
+
+// These are the reasons for which tracking is switched on but inactive.
+const (
+	NoTrackingSubdomain       = "no_tracking_subdomain"
+	TrackingRecordNotVerified = "tracking_subdomain_not_verified"
+	TrackingDomainNotVerified = "domain_not_verified"
+)
+
+// Tracking returns what is tracked in the emails of a domain. Tracked links lead to the operator's tracking URL if there
+// is one, and otherwise to the domain's own tracking host.
+func (c *Config) Tracking(d *Domain) Tracking {
+	host := d.TrackingHost()
+	if u, err := url.Parse(c.TrackingURL); err == nil && c.TrackingURL != "" && d.proved() {
+		host = strings.ToLower(u.Hostname())
+	}
+	if host == "" {
+		return Tracking{}
+	}
+	return Tracking{host, d.OpenTracking, d.ClickTracking}
+}
+
+// Tracking returns what is tracked in the emails of a domain.
+func (s *Service) Tracking(d *Domain) Tracking { return s.c.Tracking(d) }
+
+// TrackingInactive returns the reason for which a domain's tracking is switched on but nothing is tracked, or "".
+func (s *Service) TrackingInactive(d *Domain) string {
+	switch {
+	case !d.OpenTracking && !d.ClickTracking, s.c.TrackingURL != "", d.TrackingHost() != "":
+		return ""
+	case d.TrackingSubdomain == "":
+		return NoTrackingSubdomain
+	case d.checks["tracking"].Status == Verified:
+		return TrackingDomainNotVerified
+	}
+	return TrackingRecordNotVerified
+}
 
 // IsTrackingHost reports whether a host, given in lower-case ASCII, is or was a domain's verified link-tracking host.
 // Links in sent emails may point to a current or former tracking host. IsTrackingHost does not require a team id,

@@ -96,3 +96,55 @@ func TestTrackingSubdomainTakenUpAgain(t *testing.T) {
 		works("never was not verified", "never", false)
 	})
 }
+
+// Tracking that is on but inactive has a reason. With the operator's tracking URL, every domain whose proof was found
+// is tracked, even without a host of its own.
+func TestWhyTrackingIsInactive(t *testing.T) {
+	for url, host := range map[string]string{"": "", "https://Track.postrider.test:8443/t": "track.postrider.test"} {
+		t.Run("URL "+url, func(t *testing.T) {
+			testnode.Each(t, testnode.Options{TrackingURL: url}, func(t *testing.T, n *testnode.Node) {
+				check := func(d domains.Domain, reason, own string) {
+					t.Helper()
+					want := domains.Tracking{Host: own, Clicks: own != ""}
+					if host != "" {
+						reason, want = "", domains.Tracking{Host: host, Clicks: true}
+					}
+					if got := n.Domains.TrackingInactive(&d); got != reason {
+						t.Errorf("tracking is inactive because of %q, want %q", got, reason)
+					}
+					if got := n.Domains.Tracking(&d); got != want {
+						t.Errorf("it tracks %+v, want %+v", got, want)
+					}
+					from, err := n.Domains.Sender(t.Context(), n.Acme.TeamID, d.Name)
+					if err != nil || from.Tracking != want {
+						t.Errorf("its emails track %+v, %v, want %+v", from.Tracking, err, want)
+					}
+				}
+				change := func(d domains.Domain, c domains.Change) domains.Domain {
+					t.Helper()
+					n.Must(n.Domains.Update(t.Context(), n.Acme.TeamID, d.ID, c))
+					d, err := n.Domains.Get(t.Context(), n.Acme.TeamID, d.ID)
+					n.Must(err)
+					return d
+				}
+				d := n.Sender
+				if got := n.Domains.TrackingInactive(&d); got != "" {
+					t.Errorf("without tracking: %q", got)
+				}
+				d = change(d, domains.Change{ClickTracking: new(true)})
+				check(d, domains.NoTrackingSubdomain, "")
+				d = change(d, domains.Change{TrackingSubdomain: new("links")})
+				check(d, domains.TrackingRecordNotVerified, "")
+				d = n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links",
+					ClickTracking: true})
+				check(d, "", "links.shop.example")
+				unproved, err := n.Domains.Create(t.Context(), n.Acme.TeamID, domains.NewDomain{Name: "new.example",
+					OpenTracking: true})
+				n.Must(err)
+				if got := n.Domains.Tracking(&unproved); got != (domains.Tracking{}) {
+					t.Errorf("a domain without a proof tracks %+v", got)
+				}
+			})
+		})
+	}
+}

@@ -431,3 +431,34 @@ func sendRaw(t *testing.T, n *testnode.Node, by teams.Actor, to ...string) strin
 	}
 	return emailID
 }
+
+// With the operator's tracking URL, the emails of a domain without a tracking subdomain are tracked by links to this
+// URL. Without it, they are not changed.
+func TestTrackingWithoutASubdomain(t *testing.T) {
+	for url, host := range map[string]string{"": "", "https://track.postrider.test": "track.postrider.test"} {
+		t.Run("URL "+url, func(t *testing.T) {
+			testnode.Each(t, testnode.Options{TrackingURL: url}, func(t *testing.T, n *testnode.Node) {
+				n.Verified(n.Acme.TeamID, domains.NewDomain{Name: trackedDomain, OpenTracking: true, ClickTracking: true})
+				emailID := n.Send(trackedEmail("a@one.example", "b@one.example"))
+				jobs := deliveries(t, n, emailID)
+				if want := map[bool]int{true: 2, false: 1}[url != ""]; len(jobs) != want {
+					t.Fatalf("there are %d jobs, want %d", len(jobs), want)
+				}
+				_, html, _ := delivered(t, n, jobs[0])
+				if url == "" {
+					if !strings.Contains(html, `"https://shop.example/?a=1&amp;b=2"`) || strings.Contains(html, "/o/") {
+						t.Errorf("the HTML is %s", html)
+					}
+					return
+				}
+				_, rest, found := strings.Cut(html, url+"/c/")
+				token, _, _ := strings.Cut(rest, `"`)
+				got, err := n.Emails.ReadTracked(token, host)
+				if !found || err != nil || got.EmailID != emailID || got.URL != "https://shop.example/?a=1&b=2" ||
+					!strings.Contains(html, url+"/o/") {
+					t.Errorf("the link is %+v, %v, in %s", got, err, html)
+				}
+			})
+		})
+	}
+}

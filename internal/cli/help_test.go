@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestHelp asks each command and subcommand for help. Help goes to standard output, names the command, and needs neither
-// an API key nor a data folder.
+// TestHelp asks each command and subcommand for help. Help goes to standard output, names the command, and needs
+// neither an API key nor a data folder.
 func TestHelp(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "none")

@@ -13,8 +13,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// An app's scheduled email is sent only if the app may still send it when it is due. A person may have demanded approval
-// or set a limit in the meantime, or the user who connected the app may have a lower role.
+// An app's scheduled email is sent only if the app may still send it when it is due. A person may have demanded
+// approval or set a limit in the meantime, or the user who connected the app may have a lower role.
 func TestScheduledEmailOfApp(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

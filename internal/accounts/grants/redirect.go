@@ -9,8 +9,8 @@ import (
 const uriMax = 2048 // maximum length of a client's redirect URIs and other URIs, in characters
 
 // refusedSchemes are URI schemes that are not allowed in redirect URIs, in addition to those with a prefix in
-// refusedPrefixes. Operating systems or browsers handle these schemes themselves: they open a document or a web page, or
-// start a call, an installation or a search. A redirect to such a scheme does not lead back to the app.
+// refusedPrefixes. Operating systems or browsers handle these schemes themselves: they open a document or a web page,
+// or start a call, an installation or a search. A redirect to such a scheme does not lead back to the app.
 var refusedSchemes = strings.Fields(`
 	about blob chrome chrome-extension chrome-search data devtools edge feed file filesystem ftp ftps gopher jar
 	javascript livescript moz-extension mocha nntp news resource view-source vbscript vivaldi brave opera firefox

@@ -36,10 +36,9 @@ type NewClient struct {
 }
 
 // Register registers a client. Each address may register 20 clients an hour, and networks have higher limits
-// (networkLimits). All addresses together may register 500 clients an hour that have not been used yet. All registration
-// limits apply across all nodes. If a limit is reached,
-// Register returns a TooManyRequests error. The audit log records a client only at its first consent, so that
-// unauthenticated clients cannot flood the log.
+// (networkLimits). All addresses together may register 500 clients an hour that have not been used yet. All
+// registration limits apply across all nodes. If a limit is reached, Register returns a TooManyRequests error. The
+// audit log records a client only at its first consent, so that unauthenticated clients cannot flood the log.
 func (s *Service) Register(ctx context.Context, n NewClient) (Client, error) {
 	c, err := n.check()
 	if err != nil {

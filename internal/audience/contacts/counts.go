@@ -161,8 +161,8 @@ type Usage struct {
 }
 
 // Usage returns how many contacts and segments a team has. Usage counts up to 100,000 contacts on each request. More
-// contacts are counted again if the last count is over a minute old; if that takes too long, Usage returns the last count
-// or, without one, 100,001.
+// contacts are counted again if the last count is over a minute old; if that takes too long, Usage returns the last
+// count or, without one, 100,001.
 func (s *Service) Usage(ctx context.Context, teamID string) (u Usage, err error) {
 	if u.Segments, err = s.Segments.Total(ctx, teamID); err != nil {
 		return u, err

@@ -90,8 +90,8 @@ const (
 )
 
 // record reads one record into r.text and r.ends. record returns the problem with the record, if any, and io.EOF at the
-// end of the file. If a quoted field is not closed correctly, record goes back to the end of the line on which the field
-// begins.
+// end of the file. If a quoted field is not closed correctly, record goes back to the end of the line on which the
+// field begins.
 func (r *Reader) record() (problem Problem, err error) {
 	r.text, r.ends = r.text[:0], r.ends[:0]
 	note := func(p Problem) {

@@ -71,7 +71,8 @@ func (s *Service) halt(ctx context.Context, tx *db.Tx, teamID, automationID stri
 }
 
 // haltIfRefused stops a run's automation if a connected app is responsible for it and may no longer change automations.
-// The app's grant, its limits and the role of its user are looked up, because they may have changed since the run began.
+// The app's grant, its limits and the role of its user are looked up, because they may have changed since the run
+// began.
 func (s *Service) haltIfRefused(ctx context.Context, r *row) (halted bool, err error) {
 	grantID, err := appOf(ctx, s.p.DB.Reader, r.teamID, r.automationID)
 	if errors.Is(err, db.ErrNoRows) {

@@ -83,7 +83,8 @@ func TestSmallAudiences(t *testing.T) {
 	})
 }
 
-// Contacts who match the filter of the segment only after the test get the winner, whatever group their hash falls into.
+// Contacts who match the filter of the segment only after the test get the winner, whatever group their hash falls
+// into.
 func TestLateContactsGetTheWinner(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -134,8 +135,8 @@ func (s *sender) results(id string) broadcasts.Results {
 	return r
 }
 
-// A pause does not count toward the time after which the winner is chosen. Without any result, a test whose emails still
-// wait goes on. The results say that a winner by one open is not significant.
+// A pause does not count toward the time after which the winner is chosen. Without any result, a test whose emails
+// still wait goes on. The results say that a winner by one open is not significant.
 func TestWinnerAfterAPause(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {

@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
-// appMaySend reports whether the sender of a broadcast may still send it. For a connected app, the app's grant is looked
-// up; other senders are not checked.
+// appMaySend reports whether the sender of a broadcast may still send it. For a connected app, the app's grant is
+// looked up; other senders are not checked.
 func (s *Service) appMaySend(ctx context.Context, teamID string, by teams.ActorRef) (bool, error) {
 	if by.Kind != teams.GrantActor {
 		return true, nil

@@ -60,8 +60,8 @@ func TestScheduledBroadcastOfApp(t *testing.T) {
 	}
 }
 
-// If a connected app may no longer send broadcasts, the queued emails of its broadcast are withheld, even after the last
-// page. The emails are sent after a person has resumed the broadcast.
+// If a connected app may no longer send broadcasts, the queued emails of its broadcast are withheld, even after the
+// last page. The emails are sent after a person has resumed the broadcast.
 func TestQueuedEmailsOfApp(t *testing.T) {
 	t.Parallel()
 	for name, change := range changes {

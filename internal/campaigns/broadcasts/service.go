@@ -218,8 +218,8 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (b Broadc
 	return b, s.markTopics(ctx, teamID, []*Broadcast{&b})
 }
 
-// read reads a broadcast with its text and variants, with several queries. If the broadcast was changed in the meantime,
-// read returns false: changing a draft replaces its content.
+// read reads a broadcast with its text and variants, with several queries. If the broadcast was changed in the
+// meantime, read returns false: changing a draft replaces its content.
 func read(ctx context.Context, r db.Reader, teamID, broadcastID string) (b Broadcast, whole bool, err error) {
 	if b, err = getBroadcast(ctx, r, teamID, broadcastID); err != nil {
 		return b, false, err

@@ -36,8 +36,8 @@ func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 	return int(binary.BigEndian.Uint64(sum[16:24]) % uint64(len(b.Variants))), false, tested
 }
 
-// choose chooses the winner of an A/B test when the waiting time is over, and then starts the next phase. If most of the
-// test's emails still wait and no result is known, the waiting time starts again.
+// choose chooses the winner of an A/B test when the waiting time is over, and then starts the next phase. If most of
+// the test's emails still wait and no result is known, the waiting time starts again.
 func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	winner, significance, again := read.Winner, unknown, false
 	if winner < 0 && read.Options.Metric != ByHand && !read.nextAt.After(r.s.p.DB.Now()) {

@@ -40,7 +40,8 @@ func New(d Deps) (*Service, error) {
 	return &Service{Deps: d}, nil
 }
 
-// Create defines an event; spaces around the name are removed. Create returns an Invalid fault if the team has already defined the name.
+// Create defines an event; spaces around the name are removed. Create returns an Invalid fault if the team has already
+// defined the name.
 func (s *Service) Create(ctx context.Context, teamID, name string, schema Schema) (Definition, error) {
 	name = events.TrimName(name)
 	def := Definition{TeamID: teamID, Name: name, Schema: schema}
@@ -132,8 +133,8 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event, without the spaces around its name, and calls OnEvent. If Send returns an error, the event was not accepted, unless the error says
-// that the event may have been accepted.
+// Send accepts an event, without the spaces around its name, and calls OnEvent. If Send returns an error, the event was
+// not accepted, unless the error says that the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	in.Event = events.TrimName(in.Event)
 	o := Occurrence{TeamID: teamID, Name: in.Event}

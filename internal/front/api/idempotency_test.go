@@ -67,8 +67,8 @@ func (c *creation) send(t testing.TB, f *fixture, as, key, body string) *httptes
 
 func (c *creation) count(f *fixture) int { return f.Count(`SELECT COUNT(*) FROM ` + c.table) }
 
-// Each operation that honors idempotency keys happens once per key and team, and returns the first response again, until
-// the key expires after 24 hours. Refused requests leave the key free.
+// Each operation that honors idempotency keys happens once per key and team, and returns the first response again,
+// until the key expires after 24 hours. Refused requests leave the key free.
 func TestIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

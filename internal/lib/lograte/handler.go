@@ -17,12 +17,12 @@ const (
 )
 
 // Handler is a slog.Handler that limits lines with the same cause, such as the failures of thousands of jobs because of
-// one wrong key. In each period of length Every, a Handler writes the first Burst lines of a cause. When the period ends,
-// it writes the last suppressed line with the attribute more_like_it, the number of the other suppressed lines.
+// one wrong key. In each period of length Every, a Handler writes the first Burst lines of a cause. When the period
+// ends, it writes the last suppressed line with the attribute more_like_it, the number of the other suppressed lines.
 //
-// Lines have the same cause if they have the same level, message and attribute "kind", and errors of the same class. The
-// class is the error's text without ids, numbers, addresses, host names, paths and quoted text. A Handler limits warnings, errors, and all
-// lines with an error; other lines always pass.
+// Lines have the same cause if they have the same level, message and attribute "kind", and errors of the same class.
+// The class is the error's text without ids, numbers, addresses, host names, paths and quoted text. A Handler limits
+// warnings, errors, and all lines with an error; other lines always pass.
 type Handler struct {
 	next   slog.Handler
 	shared *causes
@@ -52,7 +52,9 @@ func NewHandler(next slog.Handler) *Handler {
 }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool { return h.next.Enabled(ctx, level) }
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
 
 // WithAttrs implements slog.Handler.
 func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
@@ -60,7 +62,9 @@ func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler { return &Handler{h.next.WithGroup(name), h.shared} }
+func (h *Handler) WithGroup(name string) slog.Handler {
+	return &Handler{h.next.WithGroup(name), h.shared}
+}
 
 // Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {

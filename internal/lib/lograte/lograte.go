@@ -1,6 +1,6 @@
-// Package lograte rate-limits the log lines that a persistent failure would otherwise write for each request or job. The
-// package counts the suppressed lines. [Handler] limits all lines of a logger by their cause; [Limiter] limits one kind
-// of line.
+// Package lograte rate-limits the log lines that a persistent failure would otherwise write for each request or job.
+// The package counts the suppressed lines. [Handler] limits all lines of a logger by their cause; [Limiter] limits one
+// kind of line.
 package lograte
 
 import (

@@ -11,8 +11,8 @@
 // The result of a look-up is either definite or temporary. ErrNotFound is definite: the name or the records do not
 // exist. ErrNoName, which wraps ErrNotFound, means that the name itself does not exist. For every other failure, such
 // as SERVFAIL, a refusal, a missing response or an invalid one, the error is ErrTemporary. After a temporary failure,
-// the caller repeats the look-up later, and no mail bounces. If our own DNS servers failed, and not those of the domain,
-// the error is also ErrNoServer.
+// the caller repeats the look-up later, and no mail bounces. If our own DNS servers failed, and not those of the
+// domain, the error is also ErrNoServer.
 //
 // # Out of scope
 //

@@ -118,8 +118,8 @@ type approvalData struct {
 	ExpiresAt   isoTime `json:"expires_at"`
 }
 
-// contactData is the data object of contact events (webhook reference 4). A contact without segments has no audience_id,
-// and empty names are omitted, because the public schema does not allow null in their place.
+// contactData is the data object of contact events (webhook reference 4). A contact without segments has no
+// audience_id, and empty names are omitted, because the public schema does not allow null in their place.
 type contactData struct {
 	ID           string   `json:"id"`
 	AudienceID   string   `json:"audience_id,omitzero"`

@@ -17,8 +17,8 @@ func WithAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) co
 	return context.WithValue(ctx, additionKey{}, &addition{add: add})
 }
 
-// WithFurtherAddition returns a context whose addition is the one that ctx has, if any, followed by the add function. See
-// [WithAddition].
+// WithFurtherAddition returns a context whose addition is the one that ctx has, if any, followed by the add function.
+// See [WithAddition].
 func WithFurtherAddition(ctx context.Context, add func(ctx context.Context, tx *Tx)) context.Context {
 	before, _ := ctx.Value(additionKey{}).(*addition)
 	if before == nil {

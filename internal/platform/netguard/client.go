@@ -158,8 +158,8 @@ func (f *Fetched) Close() error {
 // from each address. If the host was slow for this owner in the last 5 minutes, the owner may run only one. All owners
 // together may run 16 fetches from one host, which they share as described in package fairshare. If all slots are in
 // use, Fetch waits for a slot and returns ErrBusy if ctx ends first. Fetch may also return ErrRefused, ErrTooLarge,
-// ErrSlow, a *StatusError, network errors, and errors from CheckURL. If the machine's DNS servers do not work, the error
-// is an outage (fault.IsOutage).
+// ErrSlow, a *StatusError, network errors, and errors from CheckURL. If the machine's DNS servers do not work, the
+// error is an outage (fault.IsOutage).
 func (g *Guard) Fetch(ctx context.Context, owner, text string, maxBytes int64) (f *Fetched, err error) {
 	u, err := g.CheckURL(text)
 	if err != nil {

@@ -25,8 +25,8 @@ var dateLayouts = func() (all []string) {
 }()
 
 // ParseDate parses a date such as 2026-08-05, or a date and time such as 2026-08-05T15:04:05Z. A space may replace the
-// T, and the seconds and the time zone may be missing. Spaces around the text are ignored. For any other text, ParseDate
-// returns false. All packages that read dates from payloads and properties use ParseDate.
+// T, and the seconds and the time zone may be missing. Spaces around the text are ignored. For any other text,
+// ParseDate returns false. All packages that read dates from payloads and properties use ParseDate.
 func ParseDate(text string) (d Date, ok bool) {
 	text = strings.TrimSpace(text)
 	if len(text) > maxText {

@@ -38,9 +38,10 @@
 // a separate schedule. A database failure never counts as a bounce.
 //
 // At first a team has one connection to a destination. Each answer from a destination allows more connections, however
-// long it took (window). The operator's relay has no such windows; see relay.go. Each IP address also has a connection window, which is shared by all destinations that use the address. A
-// stalled conversation keeps its connection, because closing it after the final dot could cause a second copy. During a
-// stall, no more connections are allowed. Some connections are reserved for destinations that answer (jobs.Share).
+// long it took (window). The operator's relay has no such windows; see relay.go. Each IP address also has a connection
+// window, which is shared by all destinations that use the address. A stalled conversation keeps its connection,
+// because closing it after the final dot could cause a second copy. During a stall, no more connections are allowed.
+// Some connections are reserved for destinations that answer (jobs.Share).
 //
 // # Out of scope
 //

@@ -110,9 +110,10 @@ type Response struct {
 	Warning string         `json:"warning,omitempty"` // the header Postrider-Warning
 }
 
-// OnceResponse is like OnceWithID, but stores the whole response. The function do passes the object's id to the function
-// remember in the transaction that has the effect, so the key and the effect are stored together. The response is stored
-// afterwards. If the process is killed in between, OnceResponse returns a Response that has only an ID to later requests.
+// OnceResponse is like OnceWithID, but stores the whole response. The function do passes the object's id to the
+// function remember in the transaction that has the effect, so the key and the effect are stored together. The response
+// is stored afterwards. If the process is killed in between, OnceResponse returns a Response that has only an ID to
+// later requests.
 //
 // If do fails and another request with the same key was successful in the meantime, OnceResponse returns that request's
 // response. For example, do may have failed because the other request took the object's name.
@@ -154,8 +155,8 @@ func (s *Service) rememberResponse(ctx context.Context, tx *db.Tx, teamID string
 	insertIdempotencyKey(ctx, tx, teamID, &a.key, string(text))
 }
 
-// storeResponse adds the response to the stored key. If storeResponse fails, the request still succeeds, because the key
-// and the object's id are stored.
+// storeResponse adds the response to the stored key. If storeResponse fails, the request still succeeds, because the
+// key and the object's id are stored.
 func (s *Service) storeResponse(ctx context.Context, teamID string, a *answer) {
 	text, err := json.Marshal(a)
 	if err == nil {

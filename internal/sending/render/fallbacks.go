@@ -51,8 +51,8 @@ func canContain(fallback string) bool {
 	return len(fallback) <= MaxFallback && !strings.ContainsAny(fallback, "{}")
 }
 
-// WithEscapes returns an HTML text in which all placeholders are escaped, except the unsubscribe URL and those with raw.
-// If always is true, those with raw are escaped too.
+// WithEscapes returns an HTML text in which all placeholders are escaped, except the unsubscribe URL and those with
+// raw. If always is true, those with raw are escaped too.
 func WithEscapes(source string, always bool) string {
 	t := Compile(source)
 	var out strings.Builder

@@ -72,8 +72,8 @@ type Overrides struct {
 }
 
 // CheckOverrides returns a fault if a placeholder in the overrides is not well formed, or if it would have neither a
-// value nor a fallback. The map values has the values that are known; a nil map means that the values are not known yet.
-// Field names in errors begin with the given prefix.
+// value nor a fallback. The map values has the values that are known; a nil map means that the values are not known
+// yet. Field names in errors begin with the given prefix.
 func (s *PublishedTemplate) CheckOverrides(prefix string, o Overrides, values render.Values) error {
 	for i, text := range append([]string{o.From, o.Subject}, o.ReplyTo...) {
 		field := prefix + []string{"from", "subject", "reply_to"}[min(i, 2)]

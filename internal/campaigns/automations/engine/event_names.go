@@ -27,8 +27,8 @@ const (
 var systemEvents = []string{ContactCreated, ContactUpdated, ContactUnsubscribed, ContactResubscribed, TopicOptedIn,
 	TopicOptedOut, EmailOpened, EmailClicked, EmailBounced, EmailComplained}
 
-// ReadEventName reads and validates the event name in a member of an object, without the spaces around it. A name with a reserved prefix must be the
-// name of a system event.
+// ReadEventName reads and validates the event name in a member of an object, without the spaces around it. A name with
+// a reserved prefix must be the name of a system event.
 func ReadEventName(o jsonread.Object, member string) (string, error) {
 	path := o.At(member)
 	name, err := o.Required(member, events.MaxName)

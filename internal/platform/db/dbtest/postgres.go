@@ -26,15 +26,15 @@ func Postgres(t testing.TB) *db.DB {
 	return open(t, db.Options{Borrow: reuse(t).d, Log: slog.New(slog.DiscardHandler)})
 }
 
-// PostgresURL returns the URL of an empty migrated database on the shared server. An earlier test may have used the same
-// database.
+// PostgresURL returns the URL of an empty migrated database on the shared server. An earlier test may have used the
+// same database.
 func PostgresURL(t testing.TB) string {
 	t.Helper()
 	return databaseURL(reuse(t).name)
 }
 
-// newPostgresURL creates a migrated database and returns its URL. The database is dropped when the test ends. Tests that
-// check plans need a new database, because deleted rows of earlier tests change the planner's choice.
+// newPostgresURL creates a migrated database and returns its URL. The database is dropped when the test ends. Tests
+// that check plans need a new database, because deleted rows of earlier tests change the planner's choice.
 func newPostgresURL(t testing.TB) string {
 	t.Helper()
 	return temporaryDatabase(t, template(t))

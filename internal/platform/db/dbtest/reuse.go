@@ -27,8 +27,8 @@ var idle struct {
 }
 
 // reuse returns an empty database for the test. The test may borrow the connections of d, or open other connections.
-// After the test, the database is emptied for the next test. The database is dropped instead if the test failed, changed
-// the schema, wrote very many rows, or left connections open.
+// After the test, the database is emptied for the next test. The database is dropped instead if the test failed,
+// changed the schema, wrote very many rows, or left connections open.
 func reuse(t testing.TB) *reusable {
 	t.Helper()
 	idle.Lock()

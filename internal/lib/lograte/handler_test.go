@@ -1,62 +1,83 @@
 package lograte
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// output collects log lines, which timers may write at any time.
+type output struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+// Write implements io.Writer.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.Write(p)
+}
+
+// take returns the lines since the last call.
+func (o *output) take() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	defer o.text.Reset()
+	return o.text.String()
+}
+
+// countCauses returns the number of causes that h keeps.
+func countCauses(h *Handler) int {
+	h.shared.mu.Lock()
+	defer h.shared.mu.Unlock()
+	return len(h.shared.current)
+}
+
 // A Handler writes few lines of each cause, and counts the others. Lines of other causes, and lines that are not about
 // failures, are not affected.
 func TestHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
-		log := slog.New(NewHandler(slog.NewTextHandler(&b, nil)))
-		lines := func(part string) (n int) {
-			for line := range strings.Lines(b.String()) {
-				if strings.Contains(line, part) {
-					n++
-				}
-			}
-			return n
-		}
-		flood := func() {
+		var out output
+		log := slog.New(NewHandler(slog.NewTextHandler(&out, nil)))
+		flood := func() string {
 			for i := range 1000 {
 				err := fmt.Errorf("sign email %08x-0000: open key of x%d.example: wrong key", i, i)
 				log.Warn("a job failed", "kind", "deliver", "job", i, "error", err)
 			}
+			return out.take()
 		}
-		flood()
+		if n := strings.Count(flood(), "kind=deliver"); n != Burst {
+			t.Errorf("%d lines of the flood", n)
+		}
 		log.With("node", "a").Warn("a job failed", "kind", "webhook", "error", errors.New("wrong key"))
 		log.Warn("a job failed", "kind", "deliver", "error", errors.New("disk full"))
 		for range 100 {
 			log.Info("received")
 		}
-		if got := lines("kind=deliver"); got != Burst+1 || lines("disk full") != 1 || lines("node=a") != 1 ||
-			lines("received") != 100 {
-			t.Errorf("%d lines of the flood:\n%s", got, b.String())
+		if text := out.take(); strings.Count(text, "received") != 100 || strings.Count(text, "disk full") != 1 ||
+			strings.Count(text, "node=a") != 1 {
+			t.Errorf("beside the flood: %s", text)
 		}
-		b.Reset()
 		time.Sleep(Every + time.Second)
-		if got := strings.TrimSpace(b.String()); strings.Count(got, "\n") != 0 ||
+		synctest.Wait()
+		if got := strings.TrimSpace(out.take()); strings.Count(got, "\n") != 0 ||
 			!strings.Contains(got, "job=999") || !strings.HasSuffix(got, fmt.Sprint("more_like_it=", 1000-Burst-1)) {
 			t.Errorf("at the end of the period: %s", got)
 		}
-		b.Reset()
-		flood()
-		if got := lines("kind=deliver"); got != Burst-1 {
-			t.Errorf("%d lines in the second period", got)
+		if n := strings.Count(flood(), "kind=deliver"); n != Burst-1 {
+			t.Errorf("%d lines in the second period", n)
 		}
 		time.Sleep(3 * Every)
-		b.Reset()
-		flood()
-		if got := lines("kind=deliver"); got != Burst {
-			t.Errorf("%d lines after a pause", got)
+		synctest.Wait()
+		out.take()
+		if n := strings.Count(flood(), "kind=deliver"); n != Burst {
+			t.Errorf("%d lines after a pause", n)
 		}
 		time.Sleep(3 * Every)
 	})
@@ -65,16 +86,17 @@ func TestHandler(t *testing.T) {
 // The memory of a Handler is bounded, even if each error has another text.
 func TestHandlerIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var b bytes.Buffer
-		h := NewHandler(slog.NewTextHandler(&b, nil))
+		var out output
+		h := NewHandler(slog.NewTextHandler(&out, nil))
 		for i := range 3 * maxCauses {
 			slog.New(h).Error("failed", "error", errors.New(strings.Repeat("x", i%200)+strings.Repeat("y", i/200)))
 		}
-		if n := len(h.shared.current); n > maxCauses+1 || strings.Count(b.String(), "\n") > maxCauses+Burst {
-			t.Errorf("%d causes, %d lines", n, strings.Count(b.String(), "\n"))
+		if n, lines := countCauses(h), strings.Count(out.take(), "\n"); n > maxCauses+1 || lines > maxCauses+Burst {
+			t.Errorf("%d causes, %d lines", n, lines)
 		}
 		time.Sleep(3 * Every)
-		if n := len(h.shared.current); n != 0 {
+		synctest.Wait()
+		if n := countCauses(h); n != 0 {
 			t.Errorf("%d causes are kept", n)
 		}
 	})

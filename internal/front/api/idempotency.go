@@ -39,29 +39,32 @@ func idempotency(c *wire.Call, scope string, digest func() string) (emails.Idemp
 // creations lists the operations that honor idempotency keys, in addition to those that send emails or events and to
 // imports. The function rebuilds the operation's response from the object's id. It is needed only if the process was
 // killed after the effect and before the response was stored.
-var creations = map[string]func(ctx context.Context, a *API, teamID, id string) (any, error){
+var creations = map[string]func(ctx context.Context, a *API, c *wire.Call, id string) (any, error){
 	"POST /broadcasts":                     refTo("broadcast"),
-	"POST /broadcasts/{broadcast_id}/send": func(_ context.Context, _ *API, _, id string) (any, error) { return sentBroadcast{id}, nil },
+	"POST /broadcasts/{broadcast_id}/send": func(_ context.Context, _ *API, _ *wire.Call, id string) (any, error) { return sentBroadcast{id}, nil },
 	"POST /templates":                      refTo("template"),
 	"POST /automations":                    refTo("automation"),
-	"POST /segments": func(ctx context.Context, a *API, teamID, id string) (any, error) {
-		g, err := a.Services.Contacts.Segments.Get(ctx, teamID, id)
+	"POST /segments": func(ctx context.Context, a *API, c *wire.Call, id string) (any, error) {
+		g, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, id)
 		return segmentMade{"segment", id, g.Name}, err
 	},
 	"POST /topics":             refTo("topic"),
 	"POST /contact-properties": refTo("contact_property"),
 	importOperation:            refTo("contact_import"),
 	"POST /events":             refTo("event"),
-	"POST /domains": func(ctx context.Context, a *API, teamID, id string) (any, error) {
-		d, err := a.Services.Domains.Get(ctx, teamID, id)
+	"POST /domains": func(ctx context.Context, a *API, c *wire.Call, id string) (any, error) {
+		d, err := a.Services.Domains.Get(ctx, c.TeamID, id)
+		if err == nil {
+			a.warnOfTracking(c, d)
+		}
 		return a.domainToWire(d), err
 	},
 }
 
 const importOperation = "POST /contacts/imports"
 
-func refTo(object string) func(context.Context, *API, string, string) (any, error) {
-	return func(_ context.Context, _ *API, _, id string) (any, error) { return ref{object, id}, nil }
+func refTo(object string) func(context.Context, *API, *wire.Call, string) (any, error) {
+	return func(_ context.Context, _ *API, _ *wire.Call, id string) (any, error) { return ref{object, id}, nil }
 }
 
 // honorKeys makes an operation honor idempotency keys if it is listed in creations. Uploads call [API.once] themselves,
@@ -108,7 +111,6 @@ func (a *API) honorKeys(r *route) wire.Handler {
 // once calls an operation unless its response is stored under the idempotency key.
 func (a *API) once(ctx context.Context, c *wire.Call, key emails.Idempotency,
 	call func(context.Context) (any, error)) (jsontext.Value, error) {
-	const warning = "Postrider-Warning"
 	r, err := a.Services.Emails.OnceResponse(ctx, c.Actor, key, func(remember func(context.Context, *db.Tx, string)) (
 		emails.Response, error) {
 		ctx := db.WithFurtherAddition(ctx, func(ctx context.Context, tx *db.Tx) { remember(ctx, tx, audit.TargetOf(ctx)) })
@@ -117,20 +119,20 @@ func (a *API) once(ctx context.Context, c *wire.Call, key emails.Idempotency,
 			return emails.Response{}, err
 		}
 		body, err := wire.Encode(out)
-		return emails.Response{Body: body, Warning: c.Header.Get(warning)}, err
+		return emails.Response{Body: body, Warning: c.Header.Get(warningHeader)}, err
 	})
 	if err != nil {
 		return nil, err
 	}
 	if r.Body == nil {
-		out, err := creations[c.Operation.Method+" "+c.Operation.Path](ctx, a, c.TeamID, r.ID)
+		out, err := creations[c.Operation.Method+" "+c.Operation.Path](ctx, a, c, r.ID)
 		if err != nil {
 			return nil, err
 		}
 		return wire.Encode(out)
 	}
 	if r.Warning != "" {
-		c.Header.Set(warning, r.Warning)
+		c.Header.Set(warningHeader, r.Warning)
 	}
 	return r.Body, nil
 }

@@ -43,7 +43,7 @@ func (f *fixture) creationsIn(t *testing.T) map[string]creation {
 		"POST /topics":             {"/topics", "topics", of(`{"name":"n#","default_subscription":"opt_in"}`), `{"name":"n"}`},
 		"POST /contact-properties": {"/contact-properties", "contact_properties", of(`{"key":"k#","type":"string"}`), `{"key":"-"}`},
 		"POST /events":             {"/events", "custom_events", of(`{"name":"n#","schema":{"a":"string"}}`), `{"name":""}`},
-		"POST /domains":            {"/domains", "domains", of(`{"name":"d#.example"}`), `{"name":"-"}`},
+		"POST /domains":            {"/domains", "domains", of(`{"name":"d#.example","open_tracking":true}`), `{"name":"-"}`},
 		"POST /automations": {"/automations", "automations", of(`{"name":"n#","steps":[{"key":"a","type":"trigger",` +
 			`"config":{"event_name":"e"}}],"connections":[]}`), `{"name":"n"}`},
 		importOperation: {"/contacts/imports", "contact_imports", of("email\na#@x.example\n"), "name\nx\n"},
@@ -104,8 +104,14 @@ func (f *fixture) checkKeys(t *testing.T, c *creation) {
 	if first.Code/100 != 2 {
 		t.Fatalf("after a refused request: %d %s", first.Code, first.Body)
 	}
+	if warned := first.Header().Get(warningHeader) != ""; warned != (c.path == "/domains") {
+		t.Errorf("warned: %v", warned)
+	}
 	same := func(w *httptest.ResponseRecorder, when string) {
 		t.Helper()
+		if w.Header().Get(warningHeader) != first.Header().Get(warningHeader) {
+			t.Errorf("%s: the warning is %q, want %q", when, w.Header().Get(warningHeader), first.Header().Get(warningHeader))
+		}
 		if w.Code != first.Code || w.Body.String() != first.Body.String() || c.count(f) != before+1 {
 			t.Errorf("%s: %d %s and %d rows, want %d %s and %d", when, w.Code, w.Body, c.count(f), first.Code, first.Body,
 				before+1)

@@ -40,10 +40,12 @@ func idempotency(c *wire.Call, scope string, digest func() string) (emails.Idemp
 // imports. The function rebuilds the operation's response from the object's id. It is needed only if the process was
 // killed after the effect and before the response was stored.
 var creations = map[string]func(ctx context.Context, a *API, c *wire.Call, id string) (any, error){
-	"POST /broadcasts":                     refTo("broadcast"),
-	"POST /broadcasts/{broadcast_id}/send": func(_ context.Context, _ *API, _ *wire.Call, id string) (any, error) { return sentBroadcast{id}, nil },
-	"POST /templates":                      refTo("template"),
-	"POST /automations":                    refTo("automation"),
+	"POST /broadcasts": refTo("broadcast"),
+	"POST /broadcasts/{broadcast_id}/send": func(_ context.Context, _ *API, _ *wire.Call, id string) (any, error) {
+		return sentBroadcast{id}, nil
+	},
+	"POST /templates":   refTo("template"),
+	"POST /automations": refTo("automation"),
 	"POST /segments": func(ctx context.Context, a *API, c *wire.Call, id string) (any, error) {
 		g, err := a.Services.Contacts.Segments.Get(ctx, c.TeamID, id)
 		return segmentMade{"segment", id, g.Name}, err

@@ -29,7 +29,8 @@ type creation struct {
 func (f *fixture) creationsIn(t *testing.T) map[string]creation {
 	t.Helper()
 	segment := f.segment("ann@reader.example")
-	draft := f.created(t, "POST /broadcasts\n\n"+`{"segment_id":"`+segment+`","from":"a@acme.example","subject":"s","text":"t"}`)
+	draft := f.created(t, "POST /broadcasts\n\n"+`{"segment_id":"`+segment+
+		`","from":"a@acme.example","subject":"s","text":"t"}`)
 	of := func(format string) func(int) string {
 		return func(n int) string { return strings.ReplaceAll(format, "#", fmt.Sprint(n)) }
 	}
@@ -38,12 +39,13 @@ func (f *fixture) creationsIn(t *testing.T) map[string]creation {
 			`"subject":"s#","text":"t","send":true}`), `{"subject":"s"}`},
 		"POST /broadcasts/{broadcast_id}/send": {"/broadcasts/" + draft + "/send", "broadcasts WHERE status <> 'draft'",
 			of(`{"scheduled_at":"in # hours"}`), `{"scheduled_at":"in the past"}`},
-		"POST /templates":          {"/templates", "templates", of(`{"name":"n#","html":"<p>","alias":"a#"}`), `{"name":"n"}`},
-		"POST /segments":           {"/segments", "segments", of(`{"name":"n#"}`), `{"name":""}`},
-		"POST /topics":             {"/topics", "topics", of(`{"name":"n#","default_subscription":"opt_in"}`), `{"name":"n"}`},
-		"POST /contact-properties": {"/contact-properties", "contact_properties", of(`{"key":"k#","type":"string"}`), `{"key":"-"}`},
-		"POST /events":             {"/events", "custom_events", of(`{"name":"n#","schema":{"a":"string"}}`), `{"name":""}`},
-		"POST /domains":            {"/domains", "domains", of(`{"name":"d#.example","open_tracking":true}`), `{"name":"-"}`},
+		"POST /templates": {"/templates", "templates", of(`{"name":"n#","html":"<p>","alias":"a#"}`), `{"name":"n"}`},
+		"POST /segments":  {"/segments", "segments", of(`{"name":"n#"}`), `{"name":""}`},
+		"POST /topics":    {"/topics", "topics", of(`{"name":"n#","default_subscription":"opt_in"}`), `{"name":"n"}`},
+		"POST /contact-properties": {"/contact-properties", "contact_properties", of(`{"key":"k#","type":"string"}`),
+			`{"key":"-"}`},
+		"POST /events":  {"/events", "custom_events", of(`{"name":"n#","schema":{"a":"string"}}`), `{"name":""}`},
+		"POST /domains": {"/domains", "domains", of(`{"name":"d#.example","open_tracking":true}`), `{"name":"-"}`},
 		"POST /automations": {"/automations", "automations", of(`{"name":"n#","steps":[{"key":"a","type":"trigger",` +
 			`"config":{"event_name":"e"}}],"connections":[]}`), `{"name":"n"}`},
 		importOperation: {"/contacts/imports", "contact_imports", of("email\na#@x.example\n"), "name\nx\n"},

@@ -31,7 +31,8 @@ const callPurpose = "automation webhook"
 // the response. Call signs the body like a webhook message, using the given message id and the secret that CallSecret
 // returns. Callers must use the same message id for all attempts.
 //
-// If the team has too many connections to the address, Call returns an Unavailable fault. If Call returns an
+// If the team has too many connections to the address, or if our own DNS servers do not work, Call returns an
+// Unavailable fault. If Call returns an
 // Unavailable fault, Call made no request, and the receiver is not to blame. If the address is not allowed, Call
 // returns an Invalid fault. Other errors, except those from ctx, briefly state why there was no response. Errors from
 // Call do not include the URL, which may contain a secret.
@@ -68,6 +69,8 @@ func (s *Service) Call(ctx context.Context, teamID, id, url string, headers map[
 			"a moment.").Because(err)
 	case ctx.Err() != nil:
 		return 0, context.Cause(ctx)
+	case fault.IsOutage(err):
+		return 0, dnsAway(err)
 	case errors.Is(err, netguard.ErrRefused):
 		return 0, fault.Invalidf("url", "The address may not be called, because it is not public.").Because(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/platform/netguard"
@@ -182,7 +183,7 @@ func (s *Service) attempt(ctx context.Context, j jobs.Job, e *Endpoint, m *openM
 }
 
 // post sends the request and returns the response as an answer. An error means either that no request was made
-// ([errCrowded]), or that the node is stopping and the result is unknown.
+// ([errCrowded], [dnsAway]), or that the node is stopping and the result is unknown.
 func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload string) (a answer, err error) {
 	a.at = s.p.DB.Now()
 	keys := make([][]byte, 1, 2)
@@ -217,10 +218,19 @@ func (s *Service) post(ctx context.Context, e *Endpoint, messageID, payload stri
 		return a, errCrowded
 	case ctx.Err() != nil && a.code == 0:
 		return a, context.Cause(ctx)
+	case fault.IsOutage(err):
+		return a, dnsAway(err)
 	default:
 		a.err, a.late = explain(err), isTimeout(err)
 	}
 	return a, nil
+}
+
+// dnsAway returns the error for an address that could not be looked up, because our own DNS servers do not work. The
+// endpoint is not to blame, so the attempt does not count.
+func dnsAway(err error) error {
+	return fault.New(fault.Unavailable, "", "The host of the URL cannot be looked up at present. Try again in a moment.").
+		Because(err)
 }
 
 // beginning reads a response body and returns the part that is stored. Some of the remaining body is read and

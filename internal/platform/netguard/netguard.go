@@ -95,7 +95,8 @@ func (g *Guard) DialContext(ctx context.Context, network, address string) (net.C
 }
 
 // DialAdmitted connects like DialContext, but first calls the admit function for each allowed address. If admit returns
-// an error, DialAdmitted does not connect to that address.
+// an error, DialAdmitted does not connect to that address. If the machine's DNS servers do not work, the error is an
+// outage (fault.IsOutage).
 func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 	admit func(netip.AddrPort) error) (net.Conn, error) {
 	d := g.dialer
@@ -109,7 +110,8 @@ func (g *Guard) DialAdmitted(ctx context.Context, network, address string,
 		}
 		return admit(to)
 	}
-	return d.DialContext(ctx, network, address)
+	conn, err := d.DialContext(ctx, network, address)
+	return conn, g.explainDNS(ctx, err)
 }
 
 // control checks the address to which a socket is about to connect. The dialer calls control for each address that it

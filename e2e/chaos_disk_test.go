@@ -4,6 +4,8 @@ package e2e
 
 import (
 	"encoding/base64"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -47,22 +49,37 @@ func diskFull(t *testing.T, engine string) sum {
 	return w.sum()
 }
 
-// blobsGone removes the attachments folder for a minute while emails wait for a connection to their destination.
+// goOnWithin is the time within which waiting work goes on after the end of an outage, with some time for the work.
+const goOnWithin = 45 * time.Second
+
+// blobsGone removes the attachments folder for 90 seconds while emails wait for a connection to their destination. A
+// third of the emails has an attachment by path, which is fetched and stored after the email is accepted.
 func blobsGone(t *testing.T, engine string) sum {
-	const connections = "2" // concurrency limit for all nodes together; emails beyond it wait
-	w := newCluster(t, engine, setup{args: []string{"--lane-concurrency", connections}, every: 100 * time.Millisecond})
-	w.email = func(int) map[string]any { return map[string]any{"attachments": attachment(2000)} }
+	files := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Write([]byte("file")) }))
+	t.Cleanup(files.Close)
+	w := newCluster(t, engine, setup{every: 100 * time.Millisecond,
+		env: []string{"POSTRIDER_ALLOW_LOOPBACK=true", "POSTRIDER_CONNECTIONS_MAX=16"}})
+	w.email = func(i int) map[string]any {
+		if i%3 == 0 {
+			return map[string]any{"attachments": []map[string]any{{"filename": "a.txt", "path": files.URL + "/a.txt"}}}
+		}
+		return map[string]any{"attachments": attachment(2000)}
+	}
+	w.mail.slow(3 * time.Second) // so that emails wait for a connection
 	w.during(func() {
 		time.Sleep(5 * time.Second)
 		if err := os.Rename(w.blobs, w.blobs+".away"); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(time.Minute)
+		time.Sleep(90 * time.Second)
+		w.mail.slow(latency)
 		if err := os.Rename(w.blobs+".away", w.blobs); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(5 * time.Second)
 	})
+	if !within(goOnWithin, func() bool { return len(w.missing()) == 0 }) {
+		t.Errorf("%d emails have not arrived %v after the folder came back", len(w.missing()), goOnWithin)
+	}
 	w.settle()
 	return w.sum()
 }

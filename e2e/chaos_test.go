@@ -31,6 +31,10 @@ var chaos = []struct {
 	{"blobs-gone", both, blobsGone},
 	{"hosts", both, badHosts},
 	{"slow-hosts", both, slowHosts},
+	{"senders-stopped", both, sendersStopped},
+	{"domain-lost", both, domainLost},
+	{"contacts-deleted", both, contactsDeleted},
+	{"apps-limited", both, appsLimited},
 }
 
 var (

@@ -34,8 +34,8 @@ type DNS struct {
 	probes  singleflight.Group
 
 	mu         sync.Mutex
-	answered   question  // the last question with a positive answer
-	answeredAt time.Time // time of the last answer, positive or negative
+	known      [maxKnown]question // questions with positive answers about different domains, the last one first
+	answeredAt time.Time          // time of the last answer, positive or negative
 }
 
 // NewDNS returns a resolver that queries the given servers, in the form "address:port", or the servers in

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/miekg/dns"
@@ -20,8 +21,7 @@ func (outage) Error() string { return "our DNS servers do not answer any questio
 // Outage reports that the DNS servers failed, and not the domain that was looked up (see fault.IsOutage).
 func (outage) Outage() bool { return true }
 
-// root is the question that is asked if no other question has been answered yet. Each recursive server knows the
-// answer.
+// root is the question that is asked if no answer about another domain is known. Each recursive server knows the answer.
 var root = question{".", dns.TypeNS}
 
 type question struct {
@@ -29,27 +29,33 @@ type question struct {
 	qtype uint16
 }
 
+// domain returns the last two labels of the question's name. Names whose last two labels differ usually have different
+// name servers.
+func (q question) domain() string {
+	i := strings.LastIndexByte(q.name, '.')
+	return q.name[strings.LastIndexByte(q.name[:max(i, 0)], '.')+1:]
+}
+
+// maxKnown is the number of questions that are kept for probes.
+const maxKnown = 3
+
 // outage returns ErrNoServer if the DNS servers themselves do not work, or nil. It is called after all servers have
-// failed to answer one question. Name servers of a domain can cause this, too. Therefore, it asks again what the
-// servers answered last, and about the root zone if they never answered.
+// failed to answer the question q. Name servers of a domain can cause this, too. Therefore, it repeats questions about
+// other domains that the servers have answered before, or asks about the root zone if there are none. Questions about
+// the domain of q prove nothing, because its name servers may have failed since.
 //
-// The parameter silent is whether no server has responded at all. If they responded with failures but have never given
-// an answer, the failure is attributed to the domain.
-func (d *DNS) outage(ctx context.Context, since time.Time, silent bool) error {
-	d.mu.Lock()
-	known, answered := d.answered, d.answeredAt
-	d.mu.Unlock()
-	if answered.After(since) || known == (question{}) && !silent {
+// The parameter silent is whether no server has responded at all. If they responded with failures but have never
+// answered a question about another domain, the failure is attributed to the domain.
+func (d *DNS) outage(ctx context.Context, q question, since time.Time, silent bool) error {
+	known, answered := d.others(q)
+	if answered.After(since) || len(known) == 0 && !silent {
 		return nil
 	}
-	q := known
-	if q == (question{}) {
-		q = root
+	if len(known) == 0 {
+		known = []question{root}
 	}
-	works, _, _ := d.probes.Do("", func() (any, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), maxServers*tryTimeout)
-		defer cancel()
-		return d.works(ctx, q), nil
+	works, _, _ := d.probes.Do(fmt.Sprint(known), func() (any, error) {
+		return d.works(context.WithoutCancel(ctx), known), nil
 	})
 	if works.(bool) || ctx.Err() != nil {
 		return nil
@@ -57,13 +63,47 @@ func (d *DNS) outage(ctx context.Context, since time.Time, silent bool) error {
 	return ErrNoServer
 }
 
-// works reports whether a server answers a question. Any response to the question about the root zone will do, because
-// a server may refuse it.
-func (d *DNS) works(ctx context.Context, q question) bool {
-	for _, server := range d.servers {
-		m, err := try(ctx, server, q.name, q.qtype)
-		if err == nil && (q == root || definite(m)) {
-			d.remember(q, m)
+// others returns the known questions about other domains than that of q, and the time of the last answer.
+func (d *DNS) others(q question) (known []question, answered time.Time) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, other := range d.known {
+		if other.name != "" && other.domain() != q.domain() {
+			known = append(known, other)
+		}
+	}
+	return known, d.answeredAt
+}
+
+// Responds reports whether a DNS server responds to a question about the root zone. Any response will do, because a
+// server may refuse this question. Concurrent calls share their questions.
+func (d *DNS) Responds(ctx context.Context) bool {
+	responds, _, _ := d.probes.Do("", func() (any, error) {
+		return d.works(context.WithoutCancel(ctx), []question{root}), nil
+	})
+	return responds.(bool)
+}
+
+// works asks all questions at once, and reports within tryTimeout whether a server has answered one of them. Any
+// response to the question about the root zone is an answer.
+func (d *DNS) works(ctx context.Context, all []question) bool {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	results := make(chan bool, len(all)*len(d.servers))
+	for _, q := range all {
+		for _, server := range d.servers {
+			go func() {
+				m, err := try(ctx, server, q.name, q.qtype)
+				ok := err == nil && (q == root || definite(m))
+				if ok {
+					d.remember(q, m)
+				}
+				results <- ok
+			}()
+		}
+	}
+	for range cap(results) {
+		if <-results {
 			return true
 		}
 	}
@@ -73,18 +113,26 @@ func (d *DNS) works(ctx context.Context, q question) bool {
 // definite reports whether a response answers the question, even if it says that the name does not exist.
 func definite(m *dns.Msg) bool { return m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError }
 
-// remember records that a server has answered a question.
+// remember records that a server has answered a question. Of each domain, it keeps the last question with a positive
+// answer, for the maxKnown domains that were looked up last.
 func (d *DNS) remember(q question, m *dns.Msg) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.answeredAt = time.Now(); q != root && m.Rcode == dns.RcodeSuccess {
-		d.answered = q
+	d.answeredAt = time.Now()
+	if q == root || m.Rcode != dns.RcodeSuccess {
+		return
 	}
+	i := 0
+	for i < maxKnown-1 && d.known[i].domain() != q.domain() {
+		i++
+	}
+	copy(d.known[1:i+1], d.known[:i])
+	d.known[0] = q
 }
 
 // failure returns the error of a look-up that no server has answered.
 func (d *DNS) failure(ctx context.Context, q question, since time.Time, silent bool, last error) error {
-	if err := d.outage(ctx, since, silent); err != nil {
+	if err := d.outage(ctx, q, since, silent); err != nil {
 		last = errors.Join(err, last)
 	}
 	return fmt.Errorf("%w: %s %s: %w", ErrTemporary, dns.TypeToString[q.qtype], q.name, last)

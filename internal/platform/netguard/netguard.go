@@ -34,6 +34,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // ErrRefused means that an address is not public.
@@ -54,8 +56,9 @@ type Options struct {
 	// DenySelf lists this program's listeners. Connections to these listeners are refused even if their addresses are
 	// allowed. A listener with an unspecified address (0.0.0.0 or ::) stands for all addresses of this machine.
 	DenySelf []netip.AddrPort
-	// Resolver looks up the hosts' names; nil means the machine's resolver.
-	Resolver *net.Resolver
+	// DNSServers are the addresses and ports of DNS servers. The first one looks up the hosts' names. If there are none,
+	// the machine's resolver does.
+	DNSServers []string
 }
 
 // Guard checks network addresses and connects to allowed addresses. A Guard is safe for concurrent use.
@@ -65,6 +68,7 @@ type Guard struct {
 	bounded net.Dialer // dialer for Fetch, which waits for a free slot for the address
 	fetch   *http.Client
 	slots   *slots
+	probes  singleflight.Group // whether the DNS servers are silent
 }
 
 // New returns a guard.
@@ -73,10 +77,10 @@ func New(opt Options) *Guard {
 		AllowLoopback: opt.AllowLoopback,
 		AllowPrefixes: slices.Clone(opt.AllowPrefixes),
 		DenySelf:      slices.Clone(opt.DenySelf),
-		Resolver:      opt.Resolver,
+		DNSServers:    slices.Clone(opt.DNSServers),
 	}}
 	g.dialer = net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second, ControlContext: g.control,
-		Resolver: opt.Resolver}
+		Resolver: g.opt.resolver()}
 	g.slots = newSlots()
 	g.bounded = g.dialer
 	g.bounded.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {

@@ -102,8 +102,8 @@ func TestDevelopmentPagesAreForThisMachine(t *testing.T) {
 	})
 }
 
-// TestDevelopmentDomainReceives checks that a domain of `dev --domain` stays verified after receiving is enabled,
-// without a request to verify it again.
+// TestDevelopmentDomainReceives checks that a domain of `dev --domain` stays verified after receiving is enabled and
+// after the tracking subdomain is changed, without a request to verify it again.
 func TestDevelopmentDomainReceives(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *installation) {
@@ -124,10 +124,18 @@ func TestDevelopmentDomainReceives(t *testing.T) {
 		if status != 200 {
 			t.Fatalf("%d %s", status, body)
 		}
-		eventually(t, "the domain is verified", func() bool {
-			_, body = n.ask(key, http.MethodGet, "/domains/"+d.ID, "")
-			return strings.Contains(body, `"record":"Receiving"`) && !strings.Contains(body, "not_started") &&
-				strings.Contains(body, `"status":"verified"`) && !strings.Contains(body, "partially")
-		})
+		isVerified := func(record string) func() bool {
+			return func() bool {
+				_, body = n.ask(key, http.MethodGet, "/domains/"+d.ID, "")
+				return strings.Contains(body, `"record":"`+record+`"`) && !strings.Contains(body, "not_started") &&
+					strings.Contains(body, `"status":"verified"`) && !strings.Contains(body, "partially")
+			}
+		}
+		eventually(t, "the domain is verified", isVerified("Receiving"))
+		status, body = n.ask(key, http.MethodPatch, "/domains/"+d.ID, `{"tracking_subdomain":"go"}`)
+		if status != 200 {
+			t.Fatalf("%d %s", status, body)
+		}
+		eventually(t, "the new tracking subdomain is verified", isVerified("Tracking"))
 	})
 }

@@ -89,6 +89,27 @@ func TestDomainLostAndBack(t *testing.T) {
 	}
 }
 
+// A user who pauses a broadcast that waits for its domain decides that it does not go on by itself.
+func TestPausedByAUserWhileTheDomainIsLost(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const n = 5
+		id := s.entered(n)
+		s.loseDomain()
+		s.mustPause(id)
+		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
+		s.restoreDomain(s.Acme.TeamID)
+		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+		testnode.Until(t, "the job has looked", func() bool {
+			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.continue'`) == 0
+		})
+		b, err := s.b.Get(t.Context(), s.Acme.TeamID, id)
+		if s.Must(err); b.Status != broadcasts.Paused || b.Reason != "" {
+			t.Errorf("the broadcast is %s, %q", b.Status, b.Reason)
+		}
+	})
+}
+
 // Package delivery pauses a broadcast whose domain was lost before this release, or while too many broadcasts were
 // being sent.
 func TestDeliveryPausesForDomain(t *testing.T) {

@@ -149,11 +149,14 @@ func (s *Service) checkNotEmpty(ctx context.Context, b *Broadcast) error {
 func (s *Service) Pause(ctx context.Context, teamID, broadcastID string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, teamID, broadcastID)
-		if err != nil || b.Status == Paused {
+		if err != nil || b.Status == Paused && b.Reason != DomainNotVerified {
 			return err
 		}
-		if err := b.requireStatus("paused", Queued); err != nil {
-			return err
+		// A broadcast that waits for its domain would go on by itself, but a user has now decided that it must not.
+		if b.Status != Paused {
+			if err := b.requireStatus("paused", Queued); err != nil {
+				return err
+			}
 		}
 		s.pause(ctx, tx, &b, "")
 		return nil

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -109,7 +110,9 @@ func (a *API) deleteEvent(ctx context.Context, c *wire.Call, _ wire.None) (gone,
 
 func (a *API) sendEvent(ctx context.Context, c *wire.Call, in sendEventIn) (eventSent, error) {
 	key, err := idempotency(c, "POST /events/send", func() string {
-		return emails.DigestTexts(in.Event, in.ContactID, in.Email, string(in.Payload))
+		payload := slices.Clone(in.Payload)
+		payload.Canonicalize() // fails only for a payload that Send refuses
+		return emails.DigestTexts(in.Event, in.ContactID, in.Email, string(payload))
 	})
 	if err != nil {
 		return eventSent{}, err

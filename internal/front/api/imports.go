@@ -279,6 +279,9 @@ func failedRows(header []string, rows iter.Seq2[imports.Failure, error], o expor
 			for _, text := range fields {
 				row = append(row, o.Text(text))
 			}
+			for len(row) < 2+len(header) { // a row whose columns are unknown, such as one with an unclosed quote
+				row = append(row, "")
+			}
 			out.Write(row)
 		}
 		write("line", "reason", header)

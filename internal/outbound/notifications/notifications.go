@@ -119,6 +119,7 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
 		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // not logged: the text may contain a secret
 	}
+	// A notice that is not sent is logged at the level Info, because the limit of log lines applies to warnings.
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
 	team, err := s.teams.Get(ctx, j.TeamID)
 	switch {
@@ -127,14 +128,14 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	case err != nil:
 		return err
 	case s.c.From == "":
-		log.Warn("notice not sent: set notice_from to send notices to teams")
+		log.Info("notice not sent: set notice_from to send notices to teams")
 		return nil
 	case team.Email == "":
-		log.Warn("notice not sent: the team has no address")
+		log.Info("notice not sent: the team has no address")
 		return nil
 	}
 	if !s.allow(team.ID, time.Now()) {
-		log.Warn("notice not sent: the team has reached its daily limit of notices")
+		log.Info("notice not sent: the team has reached its daily limit of notices")
 		return nil
 	}
 	n.To = team.Email

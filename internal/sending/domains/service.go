@@ -363,6 +363,10 @@ func (s *Service) mayAdd(ctx context.Context, r db.Reader, d *Domain) error {
 	if err := s.checkFree(ctx, r, d, d.names(), owner.ID); err != nil {
 		return err
 	}
+	if err == nil && owner.TeamID == d.TeamID {
+		return fault.Forbiddenf("name", "The domain `%s` has been registered already, by this team. GET /domains lists it.",
+			d.Name)
+	}
 	if err == nil {
 		return registered(d.Name)
 	}

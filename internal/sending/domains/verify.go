@@ -62,9 +62,10 @@ func (s *Service) checkNow(ctx context.Context, tx *db.Tx, d *Domain) error {
 }
 
 // trustNew makes a look-up due after a change that added records to a verified domain, if TrustDomains is set. Without
-// it, the domain would stay partially verified until a request to verify it.
+// it, the domain would stay partially verified, and its tracking inactive, until a request to verify the domain.
 func (s *Service) trustNew(ctx context.Context, tx *db.Tx, d *Domain, before Status) error {
-	if !s.c.TrustDomains || before != Verified || d.Status == Verified {
+	tracks := d.TrackingSubdomain == "" || d.checks["tracking"].Status == Verified
+	if !s.c.TrustDomains || before != Verified || d.Status == Verified && tracks {
 		return nil
 	}
 	return s.checkNow(ctx, tx, d)

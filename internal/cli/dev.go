@@ -65,7 +65,9 @@ func dev(ctx context.Context, e *env, args []string) error {
 		c.PublicURL = url
 	}
 	c.TrackingURL = cmp.Or(c.TrackingURL, c.PublicURL)
-	n, err := node.Open(ctx, c, newLogger(c, e.errOut), node.Options{Version: Version, KeysConsent: true,
+	log := newLogger(c, e.errOut)
+	defer flush(log)
+	n, err := node.Open(ctx, c, log, node.Options{Version: Version, KeysConsent: true,
 		Unsigned: e.getenv(bench.EnvUnsigned) != "", Loopback: e.getenv(bench.EnvLoopback) != ""})
 	if err != nil {
 		return err

@@ -36,6 +36,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 		return err
 	}
 	log := newLogger(c, e.errOut)
+	defer flush(log)
 	n, err := node.Open(ctx, c, log, node.Options{Version: Version})
 	if err != nil {
 		return err
@@ -100,6 +101,13 @@ func newLogger(c config.Config, w io.Writer) *slog.Logger {
 		return slog.New(lograte.NewHandler(slog.NewJSONHandler(w, o)))
 	}
 	return slog.New(lograte.NewHandler(slog.NewTextHandler(w, o)))
+}
+
+// flush writes the log lines that are suppressed at present.
+func flush(log *slog.Logger) {
+	if h, ok := log.Handler().(*lograte.Handler); ok {
+		h.Flush()
+	}
 }
 
 const jobsUsage = `use one of

@@ -3,6 +3,7 @@ package lograte
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 const (
 	// Burst is the number of lines with the same cause that a [Handler] writes in each period of length Every.
 	Burst = 5
-	// maxCauses is the maximum number of causes that a Handler distinguishes. All further causes count as one.
+	// maxCauses is the maximum number of causes that a Handler distinguishes among errors, and among other lines. All
+	// further causes of errors count as one, and so do those of other lines.
 	maxCauses = 200
 	maxClass  = 300 // maximum number of bytes of an error's class
 )
@@ -31,7 +33,7 @@ type Handler struct {
 // causes holds the current period of each cause. The handlers that WithAttrs and WithGroup derive share one causes.
 type causes struct {
 	mu      sync.Mutex
-	current map[cause]*period
+	current [2]map[cause]*period // of other lines, and of errors, which a flood of warnings must not displace
 }
 
 type cause struct {
@@ -48,7 +50,7 @@ type period struct {
 
 // NewHandler returns a Handler that writes to next.
 func NewHandler(next slog.Handler) *Handler {
-	return &Handler{next, &causes{current: map[cause]*period{}}}
+	return &Handler{next, &causes{current: [2]map[cause]*period{{}, {}}}}
 }
 
 // Enabled implements slog.Handler.
@@ -78,15 +80,19 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 func (s *causes) allow(c cause, r *slog.Record, to slog.Handler) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.current[c]
-	if p == nil && len(s.current) >= maxCauses {
+	current := s.current[0]
+	if r.Level >= slog.LevelError {
+		current = s.current[1]
+	}
+	p := current[c]
+	if p == nil && len(current) >= maxCauses {
 		c = cause{}
-		p = s.current[c]
+		p = current[c]
 	}
 	if p == nil {
 		p = &period{}
-		s.current[c] = p
-		time.AfterFunc(Every, func() { s.end(c) })
+		current[c] = p
+		time.AfterFunc(Every, func() { s.end(current, c) })
 	}
 	if p.written < Burst {
 		p.written++
@@ -98,22 +104,46 @@ func (s *causes) allow(c cause, r *slog.Record, to slog.Handler) bool {
 }
 
 // end ends a period. If lines were suppressed, end writes the last one, and the next period begins.
-func (s *causes) end(c cause) {
+func (s *causes) end(current map[cause]*period, c cause) {
 	s.mu.Lock()
-	p := s.current[c]
+	p := current[c]
 	if p.suppressed == 0 {
-		delete(s.current, c)
+		delete(current, c)
 		s.mu.Unlock()
 		return
 	}
-	r, n, to := p.last, p.suppressed-1, p.to
+	ended := *p
 	*p = period{written: 1}
-	time.AfterFunc(Every, func() { s.end(c) })
+	time.AfterFunc(Every, func() { s.end(current, c) })
 	s.mu.Unlock()
-	if n > 0 {
-		r.AddAttrs(slog.Int("more_like_it", n))
+	ended.writeLast()
+}
+
+// writeLast writes the last suppressed line with the number of the others.
+func (p *period) writeLast() {
+	if n := p.suppressed - 1; n > 0 {
+		p.last.AddAttrs(slog.Int("more_like_it", n))
 	}
-	to.Handle(context.Background(), r)
+	p.to.Handle(context.Background(), p.last)
+}
+
+// Flush writes the last suppressed line of each cause now. Call Flush when the program ends, before the periods do.
+func (h *Handler) Flush() {
+	h.shared.mu.Lock()
+	var ended []period
+	for _, current := range h.shared.current {
+		for _, p := range current {
+			if p.suppressed > 0 {
+				ended = append(ended, *p)
+				p.suppressed = 0
+			}
+		}
+	}
+	h.shared.mu.Unlock()
+	slices.SortFunc(ended, func(a, b period) int { return a.last.Time.Compare(b.last.Time) })
+	for i := range ended {
+		ended[i].writeLast()
+	}
 }
 
 // causeOf returns the cause of a line. It returns false if the line is not limited.

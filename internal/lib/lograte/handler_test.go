@@ -36,7 +36,7 @@ func (o *output) take() string {
 func countCauses(h *Handler) int {
 	h.shared.mu.Lock()
 	defer h.shared.mu.Unlock()
-	return len(h.shared.current)
+	return len(h.shared.current[0]) + len(h.shared.current[1])
 }
 
 // A Handler writes few lines of each cause, and counts the others. Lines of other causes, and lines that are not about
@@ -98,6 +98,40 @@ func TestHandlerIsBounded(t *testing.T) {
 		synctest.Wait()
 		if n := countCauses(h); n != 0 {
 			t.Errorf("%d causes are kept", n)
+		}
+	})
+}
+
+// A flood of warnings with many causes does not suppress errors, and Flush writes what would be lost when the program
+// ends.
+func TestHandlerKeepsErrorsAndLastLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var out output
+		h := NewHandler(slog.NewTextHandler(&out, nil))
+		log := slog.New(h)
+		word := func(i int) error { return errors.New(strings.Repeat("x", i%200) + strings.Repeat("y", i/200)) }
+		for i := range 3 * maxCauses {
+			log.Warn("flood", "error", word(i))
+		}
+		for i := range maxCauses {
+			log.Error("important", "error", word(i))
+		}
+		text := out.take()
+		if n := strings.Count(text, "important"); n != maxCauses {
+			t.Errorf("%d errors are written after a flood of warnings, want %d", n, maxCauses)
+		}
+		if n := strings.Count(text, "flood"); n != maxCauses+Burst {
+			t.Errorf("%d warnings are written", n)
+		}
+		h.Flush()
+		if text := out.take(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "more_like_it=394") {
+			t.Errorf("at the end of the program: %s", text)
+		}
+		h.Flush()
+		time.Sleep(3 * Every)
+		synctest.Wait()
+		if text := out.take(); text != "" || countCauses(h) != 0 {
+			t.Errorf("after the flush: %s", text)
 		}
 	})
 }

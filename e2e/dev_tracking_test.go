@@ -7,10 +7,20 @@ import (
 	"time"
 )
 
-// The command dev tracks opens and clicks of a domain without a tracking subdomain, with links to its own address.
+// The command dev tracks opens and clicks with links to its own address, in domains with and without a tracking
+// subdomain.
 func TestDevelopmentTracksEveryDomain(t *testing.T) {
+	for name, domain := range map[string]string{
+		"without a subdomain": `{"name":"acme.example","click_tracking":true}`,
+		"with a subdomain":    `{"name":"acme.example","tracking_subdomain":"links","click_tracking":true}`,
+	} {
+		t.Run(name, func(t *testing.T) { tracksInDevelopment(t, domain) })
+	}
+}
+
+func tracksInDevelopment(t *testing.T, domain string) {
 	n := start(t, nil)
-	n.addDomainOf(`{"name":"acme.example","click_tracking":true}`)
+	n.addDomainOf(domain)
 	var sent struct{ ID string }
 	n.must(http.MethodPost, "/emails", `{"from":"a@acme.example","to":"jo@example.net","subject":"Offer",`+
 		`"html":"<p><a href=\"https://shop.example/offer\">the offer</a></p>"}`, &sent)

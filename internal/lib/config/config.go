@@ -75,7 +75,7 @@ type Config struct {
 	InboundHost           string `toml:"inbound_host" doc:"Host that receives mail for customers' domains: their MX. Empty: hostname."`
 	SPFInclude            string `toml:"spf_include" doc:"Name whose SPF record lists the sending addresses. Customers include it in their SPF records. Empty: hostname."`
 	TrackingHost          string `toml:"tracking_host" doc:"Host that customers' tracking domains point to with a CNAME record. Empty: the host of public_url."`
-	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels, for all domains, including those without a tracking_subdomain. Empty: https:// and the tracking domain, and no tracking without one. A proxy before http_listen must then have a certificate for that domain."`
+	TrackingURL           string `toml:"tracking_url" doc:"Base URL of tracked links and pixels of domains without a verified tracking_subdomain, and of all domains with trust_domains. Empty: no tracking in domains without one. Links of the other domains begin with https:// and their tracking domain, for which a proxy before http_listen must have a certificate."`
 	DKIMSelector          string `toml:"dkim_selector" default:"postrider" doc:"DKIM selector of the RSA key of customers' domains."`
 	DKIMSelectorEd25519   string `toml:"dkim_selector_ed25519" default:"postrider-ed" doc:"DKIM selector of the Ed25519 key of customers' domains."`
 	CAAIssuer             string `toml:"caa_issuer" default:"letsencrypt.org" doc:"Certificate authority that a CAA record of a tracking domain must allow."`

@@ -15,12 +15,15 @@ const (
 	TrackingDomainNotVerified = "domain_not_verified"
 )
 
-// Tracking returns what is tracked in the emails of a domain. Tracked links lead to the operator's tracking URL if there
-// is one, and otherwise to the domain's own tracking host.
+// Tracking returns what is tracked in the emails of a domain. Tracked links lead to the domain's own tracking host if it
+// is verified, and otherwise to the operator's tracking URL. If domains are trusted without DNS, the domain's own host
+// may not exist, so the operator's tracking URL comes first.
 func (c *Config) Tracking(d *Domain) Tracking {
 	host := d.TrackingHost()
-	if u, err := url.Parse(c.TrackingURL); err == nil && c.TrackingURL != "" && d.proved() {
-		host = strings.ToLower(u.Hostname())
+	if c.TrackingURL != "" && d.proved() && (host == "" || c.TrustDomains) {
+		if u, err := url.Parse(c.TrackingURL); err == nil {
+			host = strings.ToLower(u.Hostname())
+		}
 	}
 	if host == "" {
 		return Tracking{}

@@ -138,6 +138,10 @@ func TestWhyTrackingIsInactive(t *testing.T) {
 				d = n.Verified(n.Acme.TeamID, domains.NewDomain{Name: "shop.example", TrackingSubdomain: "links",
 					ClickTracking: true})
 				check(d, "", "links.shop.example")
+				c := domains.Config{TrackingURL: url}
+				if got := c.Tracking(&d); got != (domains.Tracking{Host: "links.shop.example", Clicks: true}) {
+					t.Errorf("with a host of its own, which DNS has confirmed, it tracks %+v", got)
+				}
 				unproved, err := n.Domains.Create(t.Context(), n.Acme.TeamID, domains.NewDomain{Name: "new.example",
 					OpenTracking: true})
 				n.Must(err)

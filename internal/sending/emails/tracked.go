@@ -90,6 +90,15 @@ func hostOf(prefix string) string {
 	return strings.ToLower(u.Hostname())
 }
 
+// linkPrefix returns the prefix of the links to a tracking host, which is the host of the operator's tracking URL or a
+// domain's own.
+func linkPrefix(trackingURL, host string) string {
+	if trackingURL != "" && hostOf(trackingURL) == host {
+		return trackingURL
+	}
+	return "https://" + host
+}
+
 // tracker rewrites the HTML of a message so that opens and clicks are tracked.
 type tracker struct {
 	domains.Tracking
@@ -114,11 +123,8 @@ func (s *Service) tracker(ctx context.Context, o *Outgoing, header []message.Fie
 			return nil, err
 		}
 	}
-	prefix := s.c.TrackingURL
-	if prefix == "" {
-		prefix = "https://" + on.Host
-	}
-	k, ok := tokens.NewLinkMaker(s.Keys, hostOf(prefix), o.ID, position)
+	prefix := linkPrefix(s.c.TrackingURL, on.Host)
+	k, ok := tokens.NewLinkMaker(s.Keys, on.Host, o.ID, position)
 	if !ok {
 		return nil, nil
 	}

@@ -105,3 +105,17 @@ func BenchmarkFillOwn(b *testing.B) {
 		k.Release()
 	}
 }
+
+// A domain's own tracking host is used even if the operator has a tracking URL.
+func TestLinkPrefix(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ url, host, want string }{
+		{"", "links.acme.example", "https://links.acme.example"},
+		{"https://track.postrider.test", "links.acme.example", "https://links.acme.example"},
+		{"http://Track.postrider.test:8443/t", "track.postrider.test", "http://Track.postrider.test:8443/t"},
+	} {
+		if got := linkPrefix(c.url, c.host); got != c.want {
+			t.Errorf("links to %s with the tracking URL %q begin with %s, want %s", c.host, c.url, got, c.want)
+		}
+	}
+}

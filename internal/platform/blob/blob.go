@@ -14,7 +14,8 @@
 // a power failure.
 //
 // Errors of the store itself are marked as outages (fault.IsOutage), so that jobs wait for its return. Missing blobs
-// and errors of the reader that was passed to Put are not.
+// and errors of the reader that was passed to Put are not. An error may concern one blob only, such as a file that
+// cannot be read; therefore, the queue treats outages of over a day like other errors.
 //
 // [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
 // as a temporary error.

@@ -42,9 +42,10 @@
 // kind's schedule. A job that fails after the last delay of the schedule is parked, and an operator can list it. If the
 // kind is Endless, the last delay repeats and the job is never parked. If a handler fails because a part of this
 // installation is not available (the database, the blob store, DNS), the job is repeated every 24 seconds until the
-// outage ends, and the attempt counts neither as a failure nor as a try. No job is dropped. Insert and Move make a
-// parked job with the same dedupe key due again. If the node that holds a job dies, the job is due again after about 20
-// seconds.
+// outage ends, and the attempt counts neither as a failure nor as a try. After a day of such failures of one job, they
+// count like other errors ([Job.Outlasted]), because the cause may concern this job alone. No job is dropped. Insert
+// and Move make a parked job with the same dedupe key due again. If the node that holds a job dies, the job is due
+// again after about 20 seconds.
 //
 // Times come from the database's clock ([db.DB.Now]). If the database's clock steps back, the runner detects the step
 // within seconds and restarts the waits in progress. A job that is due immediately gets a due time one hour in the

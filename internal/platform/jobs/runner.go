@@ -221,20 +221,44 @@ const (
 	// outageWait is the wait between attempts during an outage. With its variation, a job goes on within 30 seconds of the
 	// end of the outage.
 	outageWait = 24 * time.Second
-	// outageMark is the beginning of the last error of a job that waits for the end of an outage.
-	outageMark = "outage: "
+	// outageMark is the beginning of the last error of a job that waits for the end of an outage. The time at which the
+	// outage began follows.
+	outageMark = "outage since "
+	// outageMax is how long a job waits for the end of an outage. What lasts longer may concern only this job, such as a
+	// file that cannot be read, or is a wrong setting.
+	outageMax = 24 * time.Hour
 	// outageTries is the maximum number of attempts during outages of the database. A statement that always takes too
 	// long is not an outage.
 	outageTries = 100
 )
 
 // waitsForUs reports whether an attempt failed because the database or another part of this installation was not
-// available. Such attempts are repeated every outageWait and count neither as failures nor as tries.
-func waitsForUs(j Job, cause error) bool {
+// available. Such attempts are repeated every outageWait and count neither as failures nor as tries, until the outage
+// has lasted for outageMax.
+func waitsForUs(j Job, cause error, now time.Time) bool {
+	if j.Outlasted(now) {
+		return false
+	}
 	if errors.Is(cause, db.ErrUnavailable) || errors.Is(cause, db.ErrUnknown) {
 		return j.Attempt <= outageTries
 	}
 	return fault.IsOutage(cause)
+}
+
+// waitsSince returns the time since which the job waits for the end of an outage. It returns false if the last attempt
+// failed for another reason.
+func (j *Job) waitsSince() (since time.Time, ok bool) {
+	rest, ok := strings.CutPrefix(j.LastError, outageMark)
+	text, _, _ := strings.Cut(rest, ": ")
+	since, err := time.Parse(time.RFC3339, text)
+	return since, ok && err == nil
+}
+
+// Outlasted reports whether the job has waited for the end of an outage for over a day. From then on, handlers must
+// treat the outage like any other error.
+func (j *Job) Outlasted(now time.Time) bool {
+	since, ok := j.waitsSince()
+	return ok && now.Sub(since) > outageMax
 }
 
 // retry reschedules a job whose handler failed, or parks the job after the last delay of its schedule.
@@ -245,7 +269,15 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	if p, ok := errors.AsType[*panicked](cause); ok {
 		r.log.Error("a job's handler panicked", "kind", j.Kind, "panic", p.value, "stack", string(p.stack))
 	}
-	outage := waitsForUs(j, cause)
+	now, why := r.d.Now(), cause.Error()
+	outage := waitsForUs(j, cause, now)
+	since, waited := j.waitsSince()
+	if outage || waited && fault.IsOutage(cause) { // a failure after outageMax does not begin another outage
+		if !waited {
+			since = now
+		}
+		why = outageMark + since.UTC().Format(time.RFC3339) + ": " + why
+	}
 	park := !k.Endless && !outage && failures > len(k.Schedule)
 	if park {
 		r.log.Error("a job failed for the last time and is parked; see `postrider jobs`", "kind", j.Kind, "job", j.ID,
@@ -255,19 +287,19 @@ func (r *Runner) retry(k *dispatcher, j Job, cause error) error {
 	}
 	return r.d.Update(ctx, func(tx *db.Tx) error {
 		if park {
-			r.q.Park(ctx, tx, j, cause.Error())
+			r.q.Park(ctx, tx, j, why)
 			return nil
 		}
 		if outage {
 			wait := outageWait
-			if len(k.Schedule) > 0 && !strings.HasPrefix(j.LastError, outageMark) {
+			if len(k.Schedule) > 0 && !waited {
 				wait = min(wait, k.Schedule[0])
 			}
-			r.q.Wait(ctx, tx, j, tx.Now().Add(Jitter(wait)), outageMark+cause.Error())
+			r.q.Wait(ctx, tx, j, tx.Now().Add(Jitter(wait)), why)
 			return nil
 		}
 		wait := k.Schedule[min(failures, len(k.Schedule))-1]
-		r.q.fail(ctx, tx, j, tx.Now().Add(Jitter(wait)), cause.Error())
+		r.q.fail(ctx, tx, j, tx.Now().Add(Jitter(wait)), why)
 		return nil
 	})
 }

@@ -4,10 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
@@ -18,12 +20,16 @@ func (storeAway) Error() string { return "the store is away" }
 func (storeAway) Outage() bool  { return true }
 
 // A job that fails because a part of this installation is not available is repeated within 30 seconds, however often
-// this happens. It is never parked, and its next error counts as its first.
+// this happens within a day. It is not parked, and its next error counts as its first. After a day, such failures count
+// like others.
 func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := dbtest.SQLite(t)
 		r := NewRunner(d, NewQueue(d), slog.New(slog.DiscardHandler), time.Second)
 		away := fmt.Errorf("read a file: %w", storeAway{})
+		since := func(ago time.Duration) string {
+			return outageMark + d.Now().Add(-ago).UTC().Format(time.RFC3339) + ": read a file"
+		}
 		for _, c := range []struct {
 			cause     error
 			attempt   int
@@ -34,12 +40,16 @@ func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
 		}{
 			{away, 1, "", []time.Duration{time.Second}, time.Second, 0},
 			{away, 2, "other", []time.Duration{time.Hour}, outageWait, 0},
-			{away, 2, outageMark + "read a file", []time.Duration{time.Second}, outageWait, 0},
-			{away, 10_000, outageMark + "read a file", []time.Duration{time.Second}, outageWait, 0},
+			{away, 2, since(time.Hour), []time.Duration{time.Second}, outageWait, 0},
+			{away, 10_000, since(time.Hour), []time.Duration{time.Second}, outageWait, 0},
 			{away, 1, "", nil, outageWait, 0},
-			{db.ErrUnavailable, outageTries, outageMark, []time.Duration{time.Second}, outageWait, 0},
-			{db.ErrUnknown, 1, outageMark, []time.Duration{time.Second}, outageWait, 0},
-			{db.ErrUnavailable, outageTries + 1, outageMark, []time.Duration{time.Second}, 0, 10},
+			{away, 2, since(23 * time.Hour), []time.Duration{time.Second}, outageWait, 0},
+			{away, 2, since(25 * time.Hour), []time.Duration{time.Second}, 0, 10},
+			{away, 2, since(25 * time.Hour), slices.Repeat([]time.Duration{10 * time.Second}, 10), 10 * time.Second, 10},
+			{db.ErrUnavailable, 2, since(25 * time.Hour), []time.Duration{time.Second}, 0, 10},
+			{db.ErrUnavailable, outageTries, since(time.Minute), []time.Duration{time.Second}, outageWait, 0},
+			{db.ErrUnknown, 1, since(0), []time.Duration{time.Second}, outageWait, 0},
+			{db.ErrUnavailable, outageTries + 1, since(time.Hour), []time.Duration{time.Second}, 0, 10},
 			{errors.New("why"), 1, outageMark, []time.Duration{time.Second}, 0, 10},
 		} {
 			exec(t, d, `DELETE FROM jobs`)
@@ -55,9 +65,15 @@ func TestJobsWaitForTheEndOfAnOutage(t *testing.T) {
 			var at int64
 			var failures, tries int
 			var parked bool
-			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures, tries FROM jobs`).Scan(&at, &parked,
-				&failures, &tries); err != nil {
+			var why string
+			if err := d.QueryRow(t.Context(), `SELECT run_at, parked, failures, tries, last_error FROM jobs`).Scan(&at,
+				&parked, &failures, &tries, &why); err != nil {
 				t.Fatal(err)
+			}
+			if before, ok := j.waitsSince(); ok && fault.IsOutage(c.cause) {
+				if again, ok := (&Job{LastError: why}).waitsSince(); !ok || !again.Equal(before) {
+					t.Errorf("the outage began at %v, and after another failure: %q", before, why)
+				}
 			}
 			wait := time.UnixMicro(at).Sub(d.Now())
 			if parked != (c.wait == 0) || failures != c.failures || tries != 0 || !parked &&

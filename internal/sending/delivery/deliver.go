@@ -137,7 +137,7 @@ func (s *Service) chooseRoute(ctx context.Context, t *try, r *route, tls string)
 		if ctx.Err() != nil {
 			return out, false, context.Cause(ctx)
 		}
-		if fault.IsOutage(err) { // The queue repeats the job soon, and no try is recorded.
+		if fault.IsOutage(err) && !t.job.Outlasted(s.p.DB.Now()) { // The queue repeats the job soon, without a try.
 			return out, false, fmt.Errorf("find the hosts of %s: %w", t.d.Domain, err)
 		}
 		a := answerForPlanError(err)

@@ -146,6 +146,16 @@ func TestMailWaitsForOurDNS(t *testing.T) {
 		waiting := f.send(address(1))
 		f.run()
 		f.waitsSoon(waiting)
+		lasting := f.send("a@lasting.test")
+		f.waitsSoon(lasting)
+		since := f.DB.Now().Add(-25 * time.Hour).UTC().Format(time.RFC3339)
+		f.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE jobs SET last_error = $1 WHERE lane LIKE '%lasting.test%' AND holder = ''`,
+				"outage since "+since+": why")
+			return err
+		})
+		f.dueNow(lasting)
+		f.wait(lasting, events.EmailDelayed) // after a day, the failure counts as a try
 		servers.start()
 		f.dueNow(waiting)
 		f.wait(waiting, events.EmailDelivered)
@@ -181,6 +191,28 @@ func TestMailWaitsForTheNameOfTheRelay(t *testing.T) {
 		servers.start()
 		f.dueNow(id)
 		f.wait(id, events.EmailDelivered)
+	})
+}
+
+// If the relay's name does not exist, the operator's setting is wrong. A try is recorded, as if it refused connections.
+func TestNameOfTheRelayDoesNotExist(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		servers := newNameserver(t, func(_ dns.Question, m *dns.Msg) {
+			m.RecursionAvailable, m.Rcode = true, dns.RcodeNameError
+		})
+		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, servers.addr)
+		}}
+		f := newFixture(t, d, Config{Transport: Relay, RelayAddr: "relay.test.:25", LaneConnections: 2,
+			Schedule: []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
+			resolve.Fake{})
+		id := f.send(address(1))
+		f.run()
+		f.wait(id, events.EmailDelayed)
+		if n := len(f.attempts(id)); n != 1 {
+			t.Errorf("%d tries are recorded", n)
+		}
 	})
 }
 

@@ -108,7 +108,8 @@ func (h *hosts) stalls(l *conversations, now time.Time) bool {
 	return !h.trusted && l.stalls(now, h.patience)
 }
 
-// relayNameError means that DNS did not say which address the relay has.
+// relayNameError means that DNS did not say which address the relay has. A name that does not exist is not such an
+// error: it is a wrong setting, and email goes by its retry schedule, as if the relay refused connections.
 type relayNameError struct{ err error }
 
 func (e *relayNameError) Error() string { return "look up the relay's address: " + e.err.Error() }

@@ -154,6 +154,6 @@ func logSetup(ctx context.Context, n *node.Node) {
 	case err != nil:
 		n.Log.Error("could not create the link for creating the first user", "error", err)
 	case link != "":
-		n.Log.Info("nobody can sign in yet: make the first account, which owns a team, within three days", "link", link)
+		n.Log.Info("no user exists yet: create the first account, which owns a team, within three days", "link", link)
 	}
 }

@@ -322,7 +322,7 @@ func (l Limits) consume(used int64, recipients []int) (int64, error) {
 	sum := used
 	for _, n := range recipients {
 		if l.Recipients > 0 && int64(n) > l.Recipients {
-			return used, fault.Invalidf("to", "The email has %d recipients. This program may write to %d at once, which "+
+			return used, fault.Invalidf("to", "The email has %d recipients. This app may write to %d at once, which "+
 				"the person who granted it has set.", n, l.Recipients)
 		}
 		sum += int64(n)
@@ -334,7 +334,7 @@ func (l Limits) consume(used int64, recipients []int) (int64, error) {
 }
 
 func (l Limits) exceeded(used int64) error {
-	return fault.New(fault.DailyQuota, "", "This program may send %d emails a day, which the person who granted it has "+
+	return fault.New(fault.DailyQuota, "", "This app may send %d emails a day, which the person who granted it has "+
 		"set, and has sent %d today. Each recipient counts. The day ends at midnight in UTC.", l.Emails, used)
 }
 

@@ -71,8 +71,11 @@ func (a *Actor) Require(s Scope) error {
 	case a.Scopes.Has(s), s == ApprovalsRequest && a.Scopes.Has(EmailsSend):
 		return nil
 	case s == EmailsSend && a.Limited && a.Scopes.Has(ApprovalsRequest):
-		return fault.New(fault.OutOfScope, "", "A person approves what this program sends: ask with `POST /approvals`, "+
+		return fault.New(fault.OutOfScope, "", "A person approves what this app sends: ask with `POST /approvals`, "+
 			"which takes what `POST /emails` takes.")
+	case a.Limited:
+		return fault.New(fault.OutOfScope, "", "This needs the scope `%s`, which was not granted, or which the limits of "+
+			"this app take away. A member of the team can change the limits.", s)
 	case a.Kind != KeyActor:
 		return fault.New(fault.OutOfScope, "", "This needs the scope `%s`, which has not been granted.", s)
 	case a.Scopes.Has(EmailsSend):
@@ -85,7 +88,7 @@ func (a *Actor) Require(s Scope) error {
 // RequireUnlimited, because these emails would not count toward a grant's limits.
 func (a *Actor) RequireUnlimited() error {
 	if a.Limited {
-		return fault.Forbiddenf("", "This program has limits, and so does not send broadcasts. Write a draft, and let "+
+		return fault.Forbiddenf("", "This app has limits, and so does not send broadcasts. Write a draft, and let "+
 			"a person send it.")
 	}
 	return nil
@@ -95,7 +98,7 @@ func (a *Actor) RequireUnlimited() error {
 // as those of automations, use published templates, and these emails would not count toward a grant's limits.
 func (a *Actor) RequirePublisher() error {
 	if a.Limited {
-		return fault.New(fault.OutOfScope, "", "This program has limits, and so does not publish templates. Let a person "+
+		return fault.New(fault.OutOfScope, "", "This app has limits, and so does not publish templates. Let a person "+
 			"publish it on the page of connected apps.")
 	}
 	return nil

@@ -29,7 +29,9 @@ later sources override earlier ones:
 Durations are written as ` + "`30s`, `5m`, `1h30m`" + `, and sizes as ` + "`512KB`, `40MB`" +
 		` (1 KB is 1,024 bytes). Lists are TOML
 arrays; in a variable or flag, commas separate the items. Postrider reports all invalid settings at once and does not
-start until all are valid. The command dev has other defaults for some settings.
+start until all are valid. The command ` + "`dev`" + ` has other defaults: ` + "`data_dir`" +
+		` is
+` + "`data/dev`, `http_listen` is `127.0.0.1:3000`, and `rate_limit` is 1000." + `
 
 | Setting | Type | Default | Meaning |
 | --- | --- | --- | --- |

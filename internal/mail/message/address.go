@@ -270,7 +270,7 @@ func ParseSpec(s string) (local, domain string, err error) {
 	} else {
 		var ok bool
 		if local, domain, ok = strings.Cut(s, "@"); !ok {
-			return "", "", &AddressError{"The address has no `@`; write `user@example.com`."}
+			return "", "", &AddressError{"The address has no `@`."}
 		}
 		if !isDotAtom(local) {
 			return "", "", &AddressError{"The part before the `@` is empty, begins or ends with a dot, or has a character " +

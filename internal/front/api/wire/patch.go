@@ -116,7 +116,7 @@ func requireChange(body []byte, in reflect.Type, change any) error {
 			return nil // the JSON decoder has already reported the error
 		}
 		if field := name.String(); known[field] {
-			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it a value, or "+
+			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it another value, or "+
 				"leave it out.", field)
 		}
 	}

@@ -115,8 +115,8 @@ func TestLimitsOfPermissiveBatch(t *testing.T) {
 			all := strings.Join(refused, "\n")
 			if len(got.IDs) != 3 || len(refused) != 4 || !strings.HasPrefix(all, "0 The email has 3 recipients") ||
 				!strings.Contains(all, "\n2 Missing `subject`") ||
-				!strings.Contains(all, "\n4 This program may send 4 emails a day") ||
-				!strings.Contains(all, "\n6 This program may") {
+				!strings.Contains(all, "\n4 This app may send 4 emails a day") ||
+				!strings.Contains(all, "\n6 This app may") {
 				t.Errorf("%d emails were accepted, refused: %s", len(got.IDs), all)
 			}
 		}

@@ -3,6 +3,7 @@ package users
 import (
 	"context"
 	"fmt"
+	"math"
 	"net/netip"
 	"strings"
 	"time"
@@ -12,8 +13,11 @@ import (
 )
 
 // Sign-in attempts are counted across all nodes, for an hour from the first attempt. There is one counter per account
-// address, even if no such account exists, and one per client network. A session that confirms its user's password has
-// a counter of its own, so that wrong passwords at the sign-in page cannot lock out a signed-in user.
+// address, even if no such account exists, and one per client network.
+//
+// Sessions that confirm their user's password have counters of their own: one per session, and one for all sessions of
+// the user. Other people's wrong passwords, such as those on the sign-in page or from the same network, cannot lock out
+// a signed-in user.
 //
 // An IPv6 client belongs to three networks (/64, /56 and /48). Without counts for the larger networks, an attacker with
 // a /48 could switch between thousands of /64 networks to make almost unlimited guesses and create almost unlimited
@@ -31,6 +35,7 @@ const (
 	clocksDiffer     = time.Minute // maximum expected clock difference between nodes
 	passwordsAccount = 10          // limit on wrong passwords per account
 	passwordsSession = 10          // limit on wrong passwords per session that confirms its user's identity
+	proofsAccount    = 50          // limit on wrong passwords of all sessions of a user together
 	codesAccount     = 10          // limit on wrong two-factor codes per account
 	resetsAccount    = 5           // limit on requested password reset links per account
 	perNetwork       = 50          // limit per network on wrong passwords and codes, and on OIDC callbacks that fail
@@ -49,10 +54,15 @@ func passwordLimits(email string, c Client) []limit {
 	return append([]limit{{"password:" + hashToken(email), passwordsAccount}}, networkLimits("network", c, perNetwork)...)
 }
 
-// proofLimits returns the limits on confirming the password in a session, and for the networks of the client that sent
-// the request.
-func proofLimits(sessionID string, c Client) []limit {
-	return append([]limit{{"proof:" + sessionID, passwordsSession}}, networkLimits("network", c, perNetwork)...)
+// proofLimits returns the limits on confirming the user's identity in a session. The attempt also counts toward the
+// client's networks, and so against sign-ins from there, but the networks' limits do not apply to it. Otherwise other
+// clients of the same network could lock out a signed-in user.
+func proofLimits(session Session, c Client) []limit {
+	limits := []limit{{"proof:" + session.ID, passwordsSession}, {"proofs:" + session.UserID, proofsAccount}}
+	for _, l := range networkLimits("network", c, perNetwork) {
+		limits = append(limits, limit{l.name, math.MaxInt64})
+	}
+	return limits
 }
 
 func codeLimits(userID string, c Client) []limit {

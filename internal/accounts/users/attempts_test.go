@@ -126,6 +126,44 @@ func TestLimitsAfterAWrongClock(t *testing.T) {
 	})
 }
 
+// Other people's wrong passwords do not keep a signed-in user from confirming a change, even if they come from the same
+// network. Each session has a limit on wrong passwords, and so have all sessions of a user together.
+func TestLimitsOfProofs(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		ctx := t.Context()
+		u := x.user("ada@example.com")
+		s := x.session(u.Email, password)
+		var err error
+		for i := range 60 {
+			_, err = x.SignIn(ctx, users.Attempt{Email: fmt.Sprintf("user%d@example.com", i), Password: "not the password",
+				Client: home})
+		}
+		x.is(err, fault.TooFast)
+		x.must(x.ProvePassword(ctx, s, password, home))
+
+		elsewhere := users.Client{Address: "198.51.100.77"}
+		session := func() users.Session {
+			out, err := x.SignIn(ctx, users.Attempt{Email: u.Email, Password: password, Client: elsewhere})
+			x.must(err)
+			return x.of(out)
+		}
+		for range 10 {
+			x.is(x.ProvePassword(ctx, s, "not the password", home), fault.Invalid)
+		}
+		x.is(x.ProvePassword(ctx, s, password, home), fault.TooFast)
+		for range 4 {
+			other := session()
+			for range 10 {
+				x.is(x.ProvePassword(ctx, other, "not the password", elsewhere), fault.Invalid)
+			}
+		}
+		x.is(x.ProvePassword(ctx, session(), password, elsewhere), fault.TooFast)
+		x.pass(time.Hour)
+		x.must(x.ProvePassword(ctx, s, password, home))
+	})
+}
+
 // TestAttemptsAtOnce checks that concurrent requests with wrong passwords cannot exceed the attempt limit.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()

@@ -244,7 +244,7 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 	if h.Disabled {
 		return Outcome{}, errPasskey
 	}
-	if err := s.rejectCloned(ctx, h, used, c); err != nil {
+	if err := s.rejectCloned(ctx, h, used, networkLimits("network", c, perNetwork), c); err != nil {
 		return Outcome{}, err
 	}
 	out := Outcome{}
@@ -270,13 +270,13 @@ func (s *Service) FinishPasskeySignIn(ctx context.Context, token string, respons
 }
 
 // rejectCloned returns a fault if the signature counter of a passkey decreased, which indicates that the passkey was
-// copied.
-func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webauthn.Credential, c Client) error {
+// copied. The attempt counts toward the limits, which bound how many audit entries a client can cause.
+func (s *Service) rejectCloned(ctx context.Context, h *passkeyUser, used *webauthn.Credential, limits []limit,
+	c Client) error {
 	if !used.Authenticator.CloneWarning {
 		return nil
 	}
-	// The attempt is counted to limit how many audit entries a client can cause.
-	if err := s.consumeAttempts(ctx, networkLimits("network", c, perNetwork)); err != nil {
+	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return err
 	}
 	s.failed(h.User, h.Email, "the counter of a passkey went back", c)
@@ -338,7 +338,7 @@ func (s *Service) FinishPasskeyProof(ctx context.Context, session Session, token
 	if err != nil {
 		return errPasskey.Because(err)
 	}
-	if err := s.rejectCloned(ctx, h, used, c); err != nil {
+	if err := s.rejectCloned(ctx, h, used, proofLimits(session, c), c); err != nil {
 		return err
 	}
 	return s.DB.Update(ctx, func(tx *db.Tx) error {

@@ -133,6 +133,9 @@ func TestPasskeys(t *testing.T) {
 		eve := x.session(x.user("eve@example.com").Email, password)
 		x.is(x.RenamePasskey(ctx, eve, made.ID, "mine", home), fault.NotFound)
 		x.is(x.RemovePasskey(ctx, eve, made.ID, home), fault.NotFound)
+		if did := x.took(); strings.Count(did, "passkey_renamed") != 1 {
+			t.Errorf("recorded %q", did)
+		}
 		if all, err := x.Passkeys(ctx, u.ID); err != nil || all[0].Name != "Old laptop" {
 			t.Errorf("passkeys %+v, %v", all, err)
 		}

@@ -239,7 +239,7 @@ func (s *Service) checkCurrentPassword(ctx context.Context, session Session, fie
 	if err != nil {
 		return u, nil, err
 	}
-	limits := proofLimits(session.ID, c)
+	limits := proofLimits(session, c)
 	if err := s.consumeAttempts(ctx, limits); err != nil {
 		return u, nil, err
 	}

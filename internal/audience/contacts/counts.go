@@ -255,7 +255,7 @@ func (s *Service) countExclusive(ctx context.Context, of *source, l db.Long) (c 
 	}
 }
 
-// Run counts queued segments until ctx is done.
+// Run counts the contacts of each queued segment until ctx is done.
 func (s *Service) Run(ctx context.Context) error {
 	var teams errgroup.Group
 	teams.SetLimit(countTeams)

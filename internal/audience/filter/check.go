@@ -66,8 +66,8 @@ type test struct {
 	from, to int64   // time range for WithinLast, in microseconds, excluding to
 }
 
-// ahead is the tolerance for differences between nodes' clocks. A time that is in the future by at most this much still
-// counts as within the last days or hours.
+// ahead is the tolerance for differences between nodes' clocks. A time that is at most this far in the future still
+// satisfies a condition such as "within the last 3 days".
 const ahead = time.Minute
 
 // resolve checks a leaf and returns its test, with durations relative to the given current time. The parameter get

@@ -200,7 +200,7 @@ type runWithAddress struct{ id, payload, received string }
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
 	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
-		AND (LOWER(r.payload) LIKE $5 ESCAPE '\' OR LOWER(r.received) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
+		AND `+erasure.MayContain(5, "r.payload", "r.received")+` AND r.contact_id <> $6
 		ORDER BY r.id`, batch.args(a.Pattern(), contactID)...)
 	var some []runWithAddress
 	all, err := db.Collect(rows, err, func(r db.Row) (n runWithAddress, err error) {
@@ -241,7 +241,7 @@ func stepsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasur
 	error) {
 	rows, err := r.Query(ctx, `SELECT s.run_id, s.position, s.output, s.message FROM automation_runs r
 		JOIN automation_run_steps s ON s.run_id = r.id WHERE `+inRunRange+`
-		AND (LOWER(s.output) LIKE $5 ESCAPE '\' OR LOWER(s.message) LIKE $5 ESCAPE '\') AND r.contact_id <> $6
+		AND `+erasure.MayContain(5, "s.output", "s.message")+` AND r.contact_id <> $6
 		ORDER BY s.run_id, s.position`, batch.args(a.Pattern(), contactID)...)
 	all, err := db.Collect(rows, err, func(r db.Row) (n stepWithAddress, err error) {
 		err = r.Scan(&n.run, &n.position, &n.output, &n.message)

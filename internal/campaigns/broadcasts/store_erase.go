@@ -200,7 +200,7 @@ type clickedURL struct{ hash, url string }
 func linksWith(ctx context.Context, r db.Reader, a erasure.Address, broadcastID, after, upTo string) (
 	some []clickedURL, err error) {
 	rows, err := r.Query(ctx, `SELECT link, url FROM broadcast_links WHERE broadcast_id = $1 AND link > $2 AND link <= $3
-		AND LOWER(url) LIKE $4 ESCAPE '\' ORDER BY link`, broadcastID, after, upTo, a.Pattern())
+		AND `+erasure.MayContain(4, "url")+` ORDER BY link`, broadcastID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var l clickedURL
 		if err = r.Scan(&l.hash, &l.url); err == nil && a.In(l.url) {

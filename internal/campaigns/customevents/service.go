@@ -133,7 +133,7 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send accepts an event, without the spaces around its name, and calls OnEvent. If Send returns an error, the event was
+// Send removes the spaces around the event's name, accepts the event and calls OnEvent. If Send returns an error, the event was
 // not accepted, unless the error says that the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	in.Event = events.TrimName(in.Event)

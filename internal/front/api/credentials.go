@@ -32,21 +32,46 @@ func hideStepCredentials(steps []byte) (jsontext.Value, error) {
 		if all[i].Type != engine.Webhook {
 			continue
 		}
-		var config struct {
-			URL     string            `json:"url"`
-			Headers map[string]string `json:"headers,omitzero"`
-			Payload jsontext.Value    `json:"payload,omitzero"`
-		}
-		err := json.Unmarshal(all[i].Config, &config, json.RejectUnknownMembers(true))
-		if err == nil {
-			config.URL, config.Headers = requestlog.HideURL(config.URL), hideHeaders(config.Headers)
-			all[i].Config, err = json.Marshal(config, json.Deterministic(true))
-		}
+		config, err := hideCallCredentials(all[i].Config)
 		if err != nil {
 			return nil, fmt.Errorf("hide the credentials of a webhook step: %w", err)
 		}
+		all[i].Config = config
 	}
 	return json.Marshal(all)
+}
+
+// hideCallCredentials returns the config of a webhook step without credentials. Members that this function does not know
+// are masked, because they may contain credentials.
+func hideCallCredentials(config []byte) (jsontext.Value, error) {
+	var members map[string]jsontext.Value
+	if err := json.Unmarshal(config, &members); err != nil {
+		return nil, err
+	}
+	for name, value := range members {
+		var hidden any = requestlog.Mask
+		switch name {
+		case "url":
+			var url string
+			if err := json.Unmarshal(value, &url); err != nil {
+				return nil, err
+			}
+			hidden = requestlog.HideURL(url)
+		case "headers":
+			var headers map[string]string
+			if err := json.Unmarshal(value, &headers); err != nil {
+				return nil, err
+			}
+			hidden = hideHeaders(headers)
+		case "payload":
+			continue
+		}
+		var err error
+		if members[name], err = json.Marshal(hidden, json.Deterministic(true)); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(members, json.Deterministic(true))
 }
 
 func hideHeaders(headers map[string]string) map[string]string {

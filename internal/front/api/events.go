@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
 )
 
@@ -121,5 +121,5 @@ func (a *API) sendEvent(ctx context.Context, c *wire.Call, in sendEventIn) (even
 		return a.Services.Events.Send(ctx, c.TeamID, customevents.NewEvent{Event: in.Event, ContactID: in.ContactID,
 			Address: in.Email, Payload: in.Payload, Also: remember})
 	})
-	return eventSent{"event", strings.TrimSpace(in.Event)}, err
+	return eventSent{"event", events.TrimName(in.Event)}, err
 }

@@ -36,9 +36,10 @@ func idempotency(c *wire.Call, scope string, digest func() string) (emails.Idemp
 	return emails.Idempotency{Scope: scope, Key: key, Hash: digest()}, nil
 }
 
-// creations lists the operations that honor idempotency keys, in addition to those that send emails or events and to
-// imports. The function rebuilds the operation's response from the object's id. It is needed only if the process was
-// killed after the effect and before the response was stored.
+// creations lists the operations that create an object and honor idempotency keys. Operations that send emails or
+// events, and imports, honor idempotency keys too, but do not need this list. The function rebuilds the operation's
+// response from the object's id. It is needed only if the process was killed after the effect and before the response
+// was stored.
 var creations = map[string]func(ctx context.Context, a *API, c *wire.Call, id string) (any, error){
 	"POST /broadcasts": refTo("broadcast"),
 	"POST /broadcasts/{broadcast_id}/send": func(_ context.Context, _ *API, _ *wire.Call, id string) (any, error) {

@@ -15,7 +15,7 @@ func listBatchFrom(ctx context.Context, r db.Reader, teamID string, a erasure.Ad
 	error) {
 	all := page.Select{Text: `SELECT ` + columns + ` FROM received_emails WHERE team_id = $1`, ID: "id",
 		Args: []any{teamID}}
-	from := page.Select{Text: all.Text + ` AND (LOWER(sender) LIKE $2 ESCAPE '\' OR LOWER(origin) LIKE $2 ESCAPE '\')`,
-		ID: "id", Args: []any{teamID, a.Pattern()}}
+	from := page.Select{Text: all.Text + ` AND ` + erasure.MayContain(2, "sender", "origin"), ID: "id",
+		Args: []any{teamID, a.Pattern()}}
 	return page.Part(ctx, r, all, from, after, batchRows, scanEmail, func(e Email) string { return e.ID })
 }

@@ -55,8 +55,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
 	upTo string) ([]storedEmail, error) {
 	rows, err := r.Query(ctx, `SELECT id, blob_key, sender, origin FROM received_emails WHERE team_id = $1 AND id > $2 AND
-		id <= $3 AND (LOWER(sender) LIKE $4 ESCAPE '\' OR LOWER(origin) LIKE $4 ESCAPE '\') ORDER BY id`, teamID, after, upTo,
-		a.Pattern())
+		id <= $3 AND `+erasure.MayContain(4, "sender", "origin")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
 	var from []storedEmail
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e storedEmail
@@ -74,8 +73,8 @@ func receivedFrom(ctx context.Context, r db.Reader, a erasure.Address, teamID, a
 func countOthersNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string,
 	from []storedEmail) (n int, err error) {
 	rows, err := r.Query(ctx, `SELECT id, subject, recipients, received_for, files FROM received_emails WHERE team_id = $1
-		AND id > $2 AND id <= $3 AND (LOWER(subject) LIKE $4 ESCAPE '\' OR LOWER(recipients) LIKE $4 ESCAPE '\'
-		OR LOWER(received_for) LIKE $4 ESCAPE '\' OR LOWER(files) LIKE $4 ESCAPE '\')`, teamID, after, upTo, a.Pattern())
+		AND id > $2 AND id <= $3 AND `+erasure.MayContain(4, "subject", "recipients", "received_for", "files"), teamID,
+		after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var id, subject, recipients, receivedFor, files string
 		err = r.Scan(&id, &subject, &recipients, &receivedFor, &files)

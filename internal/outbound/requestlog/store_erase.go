@@ -51,10 +51,9 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry,
 	err error) {
 	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs
-		WHERE team_id = $1 AND id > $2 AND id <= $3 AND (LOWER(endpoint) LIKE $4 ESCAPE '\' OR LOWER(user_agent) LIKE $4
-			ESCAPE '\'
-		OR LOWER(request_body) LIKE $4 ESCAPE '\' OR LOWER(response_body) LIKE $4 ESCAPE '\') ORDER BY id`, teamID, after,
-		upTo, a.Pattern())
+		WHERE team_id = $1 AND id > $2 AND id <= $3 AND `+
+		erasure.MayContain(4, "endpoint", "user_agent", "request_body", "response_body")+` ORDER BY id`, teamID, after, upTo,
+		a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var e Entry
 		err = r.Scan(&e.ID, &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody)

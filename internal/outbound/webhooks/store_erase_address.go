@@ -56,7 +56,7 @@ type messageNaming struct{ id, payload string }
 func messagesNaming(ctx context.Context, r db.Reader, a erasure.Address, teamID, after,
 	upTo string) (some []messageNaming, err error) {
 	rows, err := r.Query(ctx, `SELECT id, payload FROM webhook_messages WHERE team_id = $1 AND id > $2 AND id <= $3
-		AND LOWER(payload) LIKE $4 ESCAPE '\' ORDER BY id`, teamID, after, upTo, a.Pattern())
+		AND `+erasure.MayContain(4, "payload")+` ORDER BY id`, teamID, after, upTo, a.Pattern())
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var m messageNaming
 		if err = r.Scan(&m.id, &m.payload); err == nil && a.In(m.payload) {

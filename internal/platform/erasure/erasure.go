@@ -12,7 +12,8 @@
 // reads each table once from end to end, in steps and outside of transactions. Letters are compared without regard to
 // case, as [message.Address.Key] does. The LOWER function differs between the engines: SQLite converts only ASCII, and
 // PostgreSQL follows its locale. SQL therefore only preselects rows with a pattern, and Go code makes the exact
-// comparison.
+// comparison. A pattern cannot match an address of which any letter may be percent-encoded, as in a clicked link, so SQL
+// also preselects the rows that contain escapes.
 //
 // # Failures
 //
@@ -74,8 +75,8 @@ func (a Address) Key() string { return a.key }
 // that the engines may change: non-ASCII letters, and i, because Turkish has a different lower-case form of I.
 func (a Address) Like() string { return like(a.key) }
 
-// Pattern returns a pattern for LOWER(column) LIKE $n ESCAPE '\'. The pattern matches every string that contains the
-// address and may match other strings, so callers check the result with [Address.In].
+// Pattern returns the pattern for the condition that [MayContain] returns. On its own, the pattern does not match a
+// string in which letters, digits or the characters -._~ of the address are encoded.
 func (a Address) Pattern() string {
 	// Characters that URLs encode, such as @, may be stored in either form.
 	encodable := func(r rune) rune {

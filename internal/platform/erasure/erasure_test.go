@@ -2,10 +2,16 @@ package erasure
 
 import (
 	"errors"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/db/dbtest"
 )
+
+func TestMain(m *testing.M) { dbtest.Main(m) }
 
 func TestReplace(t *testing.T) {
 	a, err := Parse("Jo <Jo.Doe@Example.com>")
@@ -13,7 +19,7 @@ func TestReplace(t *testing.T) {
 		t.Fatalf("%q, %v", a.Key(), err)
 	}
 	const p = Placeholder
-	for text, want := range map[string]string{
+	texts := map[string]string{
 		"":                                       "",
 		"jo.doe@example.com":                     p,
 		"RCPT TO:<JO.Doe@EXAMPLE.com>":           "RCPT TO:<" + p + ">",
@@ -52,7 +58,8 @@ func TestReplace(t *testing.T) {
 		"xjo.doe@example.com.csv":                  "xjo.doe@example.com.csv",
 		"jo.doe@example.com.csv.au":                "jo.doe@example.com.csv.au",
 		"jo.doe@example.com.csvx":                  "jo.doe@example.com.csvx",
-	} {
+	}
+	for text, want := range texts {
 		if got := a.Replace(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
@@ -60,6 +67,7 @@ func TestReplace(t *testing.T) {
 			t.Errorf("%q names it: %v", text, a.In(text))
 		}
 	}
+	selectsAll(t, a, slices.Collect(maps.Keys(texts)))
 	for text, want := range map[string]bool{"jo.doe@example.com": true, "Jo <JO.doe@example.com>": true,
 		"doe@example.com": false, "": false} {
 		if a.Is(text) != want {
@@ -87,13 +95,14 @@ func TestUnicode(t *testing.T) {
 		t.Errorf("the patterns are %q and %q", a.Pattern(), a.Like())
 	}
 	const p = Placeholder
-	for text, want := range map[string]string{
+	texts := map[string]string{
 		"äö.ilga𐐨@xn--mnchen-3ya.example":                      p,
 		"x ÄÖ.ILGA𐐀@MÜNCHEN.EXAMPLE x":                         "x " + p + " x",
 		`"\u00c4\u00D6.ilga\uD801\uDC00@m\u00fcnchen.example"`: `"` + p + `"`,
 		`\u00c4\u00d6.ilga𐐀@xn--mnchen-3ya.example\u00fc`:      `\u00c4\u00d6.ilga𐐀@xn--mnchen-3ya.example\u00fc`,
 		"aäö.ilga𐐨@münchen.example":                            "aäö.ilga𐐨@münchen.example",
-	} {
+	}
+	for text, want := range texts {
 		if got := a.Replace(text); got != want {
 			t.Errorf("%q became %q, want %q", text, got, want)
 		}
@@ -103,7 +112,9 @@ func TestUnicode(t *testing.T) {
 		if got := a.Replace("?to=" + text + "&x"); got != "?to="+p+"&x" {
 			t.Errorf("%q became %q", text, got)
 		}
+		texts[text] = p
 	}
+	selectsAll(t, a, slices.Collect(maps.Keys(texts)))
 	got := a.Spellings([]string{"ÄÖ.ilga𐐀@münchen.example", a.Key(), "ao.ilga𐐨@münchen.example", a.Key()})
 	if len(got) != 2 {
 		t.Errorf("spellings %q", got)
@@ -112,6 +123,24 @@ func TestUnicode(t *testing.T) {
 	if err != nil || k.Is("\u212aim@x.example") || k.In("\u212aim@x.example") || !k.Is("KIM@x.example") {
 		t.Errorf("the Kelvin sign is a k: %v", err)
 	}
+}
+
+// selectsAll checks that MayContain selects each text that contains the address, in both engines.
+func selectsAll(t *testing.T, a Address, texts []string) {
+	t.Helper()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		for _, text := range texts {
+			if !a.In(text) {
+				continue
+			}
+			var n int
+			err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM (SELECT CAST($1 AS TEXT) AS one) x WHERE `+MayContain(2, "one"),
+				text, a.Pattern()).Scan(&n)
+			if err != nil || n != 1 {
+				t.Errorf("%q is not selected: %v", text, err)
+			}
+		}
+	})
 }
 
 func FuzzReplace(f *testing.F) {

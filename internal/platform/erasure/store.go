@@ -20,6 +20,18 @@ type Texts struct {
 	Keep bool
 }
 
+// MayContain returns an SQL condition that selects the rows in which one of the columns may contain an address, given
+// the number of the parameter with [Address.Pattern]. The condition also selects rows without the address, so callers
+// check the result with [Address.In]. It selects all rows with percent-encoded or JSON-escaped characters.
+func MayContain(parameter int, columns ...string) string {
+	conditions := make([]string, 0, 3*len(columns))
+	for _, c := range columns {
+		conditions = append(conditions, fmt.Sprintf(`LOWER(%s) LIKE $%d ESCAPE '\'`, c, parameter),
+			c+` LIKE '%\%%' ESCAPE '\'`, c+` LIKE '%\\u00%' ESCAPE '\'`)
+	}
+	return "(" + strings.Join(conditions, " OR ") + ")"
+}
+
 // Erase replaces an address in the texts of the teams in scope.
 func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (found Report, err error) {
 	for _, teamID := range scope.Teams {
@@ -51,12 +63,8 @@ func (t Texts) Erase(ctx context.Context, d *db.DB, a Address, scope Scope) (fou
 
 // matching returns the rows that contain the address and have ids in a range. Each row is its id and its texts.
 func (t Texts) matching(ctx context.Context, r db.Reader, a Address, teamID, after, upTo string) ([][]string, error) {
-	likes := make([]string, len(t.Columns))
-	for i, c := range t.Columns {
-		likes[i] = `LOWER(` + c + `) LIKE $4 ESCAPE '\'`
-	}
 	text := `SELECT id, ` + strings.Join(t.Columns, ", ") + ` FROM ` + t.Table + ` WHERE team_id = $1 AND id > $2
-		AND id <= $3 AND (` + strings.Join(likes, " OR ") + `)`
+		AND id <= $3 AND ` + MayContain(4, t.Columns...)
 	if t.Condition != "" {
 		text += ` AND ` + t.Condition
 	}

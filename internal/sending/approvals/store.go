@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/erasure"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -130,7 +131,7 @@ func eraseTeam(ctx context.Context, tx *db.Tx, teamID string, limit int) (int64,
 func requestsNaming(ctx context.Context, r db.Reader, teamID, pattern, after string,
 	limit int) ([]pendingRequest, error) {
 	rows, err := r.Query(ctx, `SELECT id, request FROM approvals WHERE team_id = $1 AND state = 'pending' AND id > $3
-		AND LOWER(request) LIKE $2 ESCAPE '\' ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
+		AND `+erasure.MayContain(2, "request")+` ORDER BY id LIMIT $4`, teamID, pattern, after, limit)
 	return db.Collect(rows, err, func(r db.Row) (n pendingRequest, err error) {
 		err = r.Scan(&n.id, &n.request)
 		return n, err

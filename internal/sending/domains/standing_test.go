@@ -66,7 +66,8 @@ func TestSendingIsLostWithTheRecords(t *testing.T) {
 }
 
 // The standing of a team toward a name changes when the domain is added, when its sending capability changes and when
-// it is deleted. Another team's verified domain is taken over, and a sandbox domain is usable by all teams.
+// it is deleted. If one team holds the verified domain, the standing of every other team is TakenOver. A sandbox domain
+// is usable by all teams.
 func TestStanding(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		s, _, _ := build(t, d, resolve.Fake{}, domains.Config{TrustDomains: true,

@@ -54,10 +54,10 @@ func (d *driver) authorize() {
 	}
 	newest := d.pages("/oauth/grants")
 	d.approve(newest, next.Access)
-	_, err = d.Teams.Active(ctx, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
+	_, err = d.Teams.Active(ctx, d.DB.Reader, d.team, teams.ActorRef{Kind: teams.GrantActor, ID: newest})
 	must(err)
 	for _, due := range []teams.DueSend{{Bulk: true}, {Approved: true}, {Recipients: 1}} {
-		_, err = d.Grants.MaySend(ctx, d.team, newest, due)
+		_, err = d.Grants.MaySend(ctx, d.DB.Reader, d.team, newest, due)
 		must(err)
 	}
 	must(d.DB.Update(ctx, func(tx *db.Tx) error {

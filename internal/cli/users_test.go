@@ -46,7 +46,7 @@ func TestUsersCommandEndsGrants(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			by, err := n.Members.ActorNow(ctx, u.ID, all[0].ID)
+			by, err := n.Members.ActorNow(ctx, n.DB.Reader, u.ID, all[0].ID)
 			if err != nil {
 				t.Fatal(err)
 			}

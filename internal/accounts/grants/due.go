@@ -12,11 +12,11 @@ import (
 // MaySend reports whether emails that a grant asked for earlier may be sent now. The grant, its limits and the role of
 // its user are looked up in the database, because all of them may have changed since the emails were accepted. An
 // approved email needs only the scope with which the app requested the approval.
-func (s *Service) MaySend(ctx context.Context, teamID, grantID string, due teams.DueSend) (bool, error) {
-	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
+func (s *Service) MaySend(ctx context.Context, r db.Reader, teamID, grantID string, due teams.DueSend) (bool, error) {
+	g, err := getGrant(ctx, r, teamID, grantID)
 	var by teams.Actor
 	if err == nil {
-		by, err = s.grantorActor(ctx, &g)
+		by, err = s.grantorActor(ctx, r, &g)
 	}
 	switch {
 	case err != nil && fault.KindOf(err) == fault.NotFound:

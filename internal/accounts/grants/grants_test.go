@@ -44,7 +44,7 @@ func TestGrant(t *testing.T) {
 		f.Must(err)
 		f.works(first.Access, true)
 		f.works(second.Access, true)
-		if ok, err := f.Node.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); !ok || err != nil {
+		if ok, err := f.Node.Teams.Active(t.Context(), f.DB.Reader, f.Acme.TeamID, a.Ref()); !ok || err != nil {
 			t.Errorf("active: %v, error %v", ok, err)
 		}
 		if _, err := f.Revoke(t.Context(), f.Other.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
@@ -61,7 +61,7 @@ func TestGrant(t *testing.T) {
 		if _, err := f.Revoke(t.Context(), f.Acme.TeamID, g.ID, grants.FromAPI); fault.KindOf(err) != fault.NotFound {
 			t.Errorf("revoked twice: %v", err)
 		}
-		if ok, err := f.Node.Teams.Active(t.Context(), f.Acme.TeamID, a.Ref()); ok || err != nil {
+		if ok, err := f.Node.Teams.Active(t.Context(), f.DB.Reader, f.Acme.TeamID, a.Ref()); ok || err != nil {
 			t.Errorf("active after it was revoked: %v, error %v", ok, err)
 		}
 		for action, n := range map[string]int{audit.ClientRegistered: 1, audit.GrantCreated: 1, audit.GrantRevoked: 1} {

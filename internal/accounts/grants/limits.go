@@ -216,7 +216,7 @@ func (s *Service) CurrentActor(ctx context.Context, teamID, grantID string) (tea
 	}
 	var a teams.Actor
 	if err == nil {
-		a, err = s.grantorActor(ctx, &g)
+		a, err = s.grantorActor(ctx, s.DB.Reader, &g)
 	}
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return a, fault.NotFoundf("The app may no longer act for the team.").Because(err)

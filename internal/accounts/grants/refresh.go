@@ -82,7 +82,7 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 // cases, [Service.RevokeUser] has already revoked the grant. The check also covers grants that were not revoked because
 // a clock was wrong when the user joined.
 func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
-	_, err := s.grantorActor(ctx, g)
+	_, err := s.grantorActor(ctx, s.DB.Reader, g)
 	if err == nil {
 		return nil
 	}

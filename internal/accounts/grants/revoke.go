@@ -182,10 +182,10 @@ func (s *Service) RevokeToken(ctx context.Context, clientID, token, hint string)
 
 // Active reports whether a grant's scheduled request may still be carried out: the grant has not been revoked, and its
 // user may still act for the team.
-func (s *Service) Active(ctx context.Context, teamID, grantID string) (bool, error) {
-	g, err := getGrant(ctx, s.DB.Reader, teamID, grantID)
+func (s *Service) Active(ctx context.Context, r db.Reader, teamID, grantID string) (bool, error) {
+	g, err := getGrant(ctx, r, teamID, grantID)
 	if err == nil && g.RevokedAt.IsZero() {
-		_, err = s.grantorActor(ctx, &g)
+		_, err = s.grantorActor(ctx, r, &g)
 	}
 	if fault.KindOf(err) == fault.NotFound && err != nil {
 		return false, nil

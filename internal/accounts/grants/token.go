@@ -92,7 +92,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 		return teams.Actor{}, time.Time{}, badToken()
 	}
 	if err == nil {
-		a, err = s.grantorActor(ctx, &g)
+		a, err = s.grantorActor(ctx, s.DB.Reader, &g)
 	}
 	if err != nil {
 		if fault.KindOf(err) == fault.NotFound {
@@ -123,14 +123,14 @@ func (s *Service) recordUse(ctx context.Context, g *Grant) {
 
 // grantorActor returns the actor of the user or key that consented to a grant, with its current scopes. If the user
 // left the team or the key was deleted, grantorActor returns a NotFound fault.
-func (s *Service) grantorActor(ctx context.Context, g *Grant) (teams.Actor, error) {
+func (s *Service) grantorActor(ctx context.Context, r db.Reader, g *Grant) (teams.Actor, error) {
 	if g.UserID != "" {
-		return s.Members.ActorNow(ctx, g.UserID, g.TeamID)
+		return s.Members.ActorNow(ctx, r, g.UserID, g.TeamID)
 	}
 	if g.KeyID != "" {
-		return s.Teams.KeyActor(ctx, g.TeamID, g.KeyID)
+		return s.Teams.KeyActor(ctx, r, g.TeamID, g.KeyID)
 	}
-	t, err := s.Teams.Get(ctx, g.TeamID) // grants that keys made in earlier releases have no key id
+	t, err := s.Teams.GetIn(ctx, r, g.TeamID) // grants that keys made in earlier releases have no key id
 	return teams.Actor{TeamID: t.ID, Scopes: teams.FullAccess.Scopes(), RateLimit: t.RateLimit,
 		Suspended: t.Suspended}, err
 }

@@ -96,7 +96,7 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 	if ok && now.Before(c.until) {
 		return c.Actor, nil
 	}
-	a, err := s.ActorNow(ctx, userID, teamID)
+	a, err := s.ActorNow(ctx, s.DB.Reader, userID, teamID)
 	if err != nil {
 		return teams.Actor{}, err
 	}
@@ -113,8 +113,8 @@ func (s *Service) Actor(ctx context.Context, userID, teamID string) (teams.Actor
 
 // ActorNow is Actor without the cache. Callers that cache the result themselves should use ActorNow; otherwise the
 // lifetimes of the two caches would add up.
-func (s *Service) ActorNow(ctx context.Context, userID, teamID string) (teams.Actor, error) {
-	a, err := actor(ctx, s.DB.Reader, userID, teamID)
+func (s *Service) ActorNow(ctx context.Context, r db.Reader, userID, teamID string) (teams.Actor, error) {
+	a, err := actor(ctx, r, userID, teamID)
 	if errors.Is(err, db.ErrNoRows) {
 		return teams.Actor{}, fault.NotFoundf("You are not a member of this team.")
 	}

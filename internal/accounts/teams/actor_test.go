@@ -158,12 +158,12 @@ func TestActive(t *testing.T) {
 			{Kind: teams.GrantActor, ID: k.ID}: false, // the service in this test has no grants
 			{Kind: teams.SystemActor}:          true,
 		} {
-			if got, err := s.Active(t.Context(), team.ID, by); got != want || err != nil {
+			if got, err := s.Active(t.Context(), s.DB.Reader, team.ID, by); got != want || err != nil {
 				t.Errorf("%+v: %v, %v", by, got, err)
 			}
 		}
 		for _, kind := range []teams.ActorKind{"", "robot"} {
-			if got, err := s.Active(t.Context(), team.ID, teams.ActorRef{Kind: kind}); got || err == nil {
+			if got, err := s.Active(t.Context(), s.DB.Reader, team.ID, teams.ActorRef{Kind: kind}); got || err == nil {
 				t.Errorf("an actor of the unknown kind %q: %v, %v", kind, got, err)
 			}
 		}

@@ -139,6 +139,18 @@ func (s *Service) Get(ctx context.Context, teamID string) (Team, error) {
 	return getTeam(ctx, s.DB.Reader, teamID)
 }
 
+// GetIn is Get with the caller's reader.
+func (s *Service) GetIn(ctx context.Context, r db.Reader, teamID string) (Team, error) {
+	return getTeam(ctx, r, teamID)
+}
+
+// LockSenders returns a team. Until the transaction ends, SetSuspended, Delete and DeleteKey wait, so that the team and
+// its keys keep the right to send. A transaction must call LockSenders before it locks a broadcast, because SetSuspended
+// and DeleteKey lock the team first.
+func (s *Service) LockSenders(ctx context.Context, tx *db.Tx, teamID string) (Team, error) {
+	return lockTeam(ctx, tx, teamID, "FOR SHARE")
+}
+
 // CheckActive returns a fault if the team has been deleted. Handlers for public links call CheckActive, so that a
 // deleted team's links stop working even before its data is deleted.
 func (s *Service) CheckActive(ctx context.Context, teamID string) error {

@@ -49,9 +49,9 @@ type Deps struct {
 	// may be cached.
 	AuthenticateToken func(ctx context.Context, token string) (Actor, time.Time, error)
 	// GrantActive reports whether a grant still exists and is valid.
-	GrantActive func(ctx context.Context, teamID, grantID string) (bool, error)
+	GrantActive func(ctx context.Context, r db.Reader, teamID, grantID string) (bool, error)
 	// GrantMaySend reports whether emails that a grant asked for earlier may be sent now.
-	GrantMaySend func(ctx context.Context, teamID, grantID string, due DueSend) (bool, error)
+	GrantMaySend func(ctx context.Context, r db.Reader, teamID, grantID string, due DueSend) (bool, error)
 	// OnKeyDelete revokes the grants that were approved with a key, in the transaction that deletes the key.
 	OnKeyDelete func(ctx context.Context, tx *db.Tx, teamID, keyID string) error
 	// OnSenderStop pauses the broadcasts of a sender, in the transaction that suspends a team or deletes a key. The zero
@@ -312,6 +312,9 @@ func (s *Service) RenameKey(ctx context.Context, teamID, keyID, name string) err
 func (s *Service) DeleteKey(ctx context.Context, teamID, keyID string) error {
 	err := s.DB.Update(ctx, func(tx *db.Tx) error {
 		audit.Target(ctx, keyID)
+		if _, err := lockTeam(ctx, tx, teamID, "FOR UPDATE"); err != nil {
+			return err
+		}
 		if err := deleteKey(ctx, tx, teamID, keyID); err != nil {
 			return err
 		}
@@ -334,12 +337,12 @@ func (s *Service) KeyScopes(ctx context.Context, r db.Reader, teamID, keyID stri
 // Active reports whether a request that an actor made earlier may still be carried out. For a key or grant, the result
 // is true only while it exists; for other actors, the result is always true. Active returns an error for an unknown
 // kind of actor, which a later release may have stored.
-func (s *Service) Active(ctx context.Context, teamID string, by ActorRef) (bool, error) {
+func (s *Service) Active(ctx context.Context, r db.Reader, teamID string, by ActorRef) (bool, error) {
 	switch by.Kind {
 	case KeyActor:
-		return keyExists(ctx, s.DB.Reader, teamID, by.ID)
+		return keyExists(ctx, r, teamID, by.ID)
 	case GrantActor:
-		return s.GrantActive(ctx, teamID, by.ID)
+		return s.GrantActive(ctx, r, teamID, by.ID)
 	case UserActor, SystemActor:
 		return true, nil
 	}
@@ -417,8 +420,8 @@ func (s *Service) markUsed(a *Actor, now time.Time) {
 }
 
 // KeyActor returns the actor for the key with the given id, in order to carry out a request that the key made earlier.
-func (s *Service) KeyActor(ctx context.Context, teamID, keyID string) (Actor, error) {
-	a, err := keyActorOf(ctx, s.DB.Reader, teamID, keyID)
+func (s *Service) KeyActor(ctx context.Context, r db.Reader, teamID, keyID string) (Actor, error) {
+	a, err := keyActorOf(ctx, r, teamID, keyID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return a, fault.NotFoundf("API key not found")

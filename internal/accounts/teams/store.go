@@ -37,6 +37,16 @@ func getTeam(ctx context.Context, r db.Reader, teamID string) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE id = $1 AND deleted_at = 0`, teamID))
 }
 
+// lockTeam returns a team and locks its row until the transaction ends. The locking clause is not used on SQLite, where
+// only one transaction writes at a time.
+func lockTeam(ctx context.Context, tx *db.Tx, teamID, clause string) (Team, error) {
+	text := `SELECT ` + teamColumns + ` FROM teams WHERE id = $1 AND deleted_at = 0 `
+	if !tx.OneWriter() {
+		text += clause
+	}
+	return scanTeam(tx.QueryRow(ctx, text, teamID))
+}
+
 func oldestTeam(ctx context.Context, r db.Reader) (Team, error) {
 	return scanTeam(r.QueryRow(ctx, `SELECT `+teamColumns+` FROM teams WHERE deleted_at = 0 ORDER BY id LIMIT 1`))
 }

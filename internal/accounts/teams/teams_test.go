@@ -151,7 +151,7 @@ func TestAuthenticate(t *testing.T) {
 				t.Errorf("%q is known", bad)
 			}
 		}
-		if active, err := s.Active(t.Context(), team.ID, want.Ref()); err != nil || !active {
+		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, want.Ref()); err != nil || !active {
 			t.Errorf("active %v, error %v", active, err)
 		}
 		if err := s.DeleteKey(t.Context(), team.ID, k.ID); err != nil {
@@ -160,7 +160,7 @@ func TestAuthenticate(t *testing.T) {
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("a deleted key: %v", err)
 		}
-		if active, err := s.Active(t.Context(), team.ID, want.Ref()); err != nil || active {
+		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, want.Ref()); err != nil || active {
 			t.Errorf("a deleted key: active %v, error %v", active, err)
 		}
 	})
@@ -269,7 +269,7 @@ func TestListRenameDelete(t *testing.T) {
 			err == nil {
 			t.Errorf("a long name: %v", err)
 		}
-		if active, err := s.Active(t.Context(), other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil ||
+		if active, err := s.Active(t.Context(), s.DB.Reader, other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil ||
 			!active {
 			t.Errorf("the other team's key: active %v, error %v", active, err)
 		}
@@ -418,8 +418,8 @@ func testTeams(d *db.DB, log *slog.Logger, exists func(ctx context.Context, team
 		AuthenticateToken: func(context.Context, string) (teams.Actor, time.Time, error) {
 			return teams.Actor{}, time.Time{}, fault.New(fault.BadCredential, "", "there are no grants")
 		},
-		GrantActive:  func(context.Context, string, string) (bool, error) { return false, nil },
-		GrantMaySend: func(context.Context, string, string, teams.DueSend) (bool, error) { return false, nil },
+		GrantActive:  func(context.Context, db.Reader, string, string) (bool, error) { return false, nil },
+		GrantMaySend: func(context.Context, db.Reader, string, string, teams.DueSend) (bool, error) { return false, nil },
 		OnKeyDelete:  func(context.Context, *db.Tx, string, string) error { return nil },
 		OnSenderStop: func(context.Context, *db.Tx, string, teams.ActorRef) error { return nil }})
 	if err != nil {

@@ -81,7 +81,7 @@ func (s *Service) haltIfRefused(ctx context.Context, r *row) (halted bool, err e
 	if err != nil {
 		return false, fmt.Errorf("look up the app of automation %s: %w", r.automationID, err)
 	}
-	may, err := s.p.Teams.GrantMaySend(ctx, r.teamID, grantID, teams.DueSend{Automation: true})
+	may, err := s.p.Teams.GrantMaySend(ctx, s.p.DB.Reader, r.teamID, grantID, teams.DueSend{Automation: true})
 	if err != nil || may {
 		return false, err
 	}

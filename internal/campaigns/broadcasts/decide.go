@@ -51,11 +51,7 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 	}
 	k.until = time.Now().Add(decisionTTL)
 	var err error
-	k.Decision, err = s.decide(ctx, nil, broadcastID)
-	if err == nil && k.Decision == emails.Deliver {
-		k.Decision, err = s.decideForApp(ctx, broadcastID)
-	}
-	if err != nil {
+	if k.Decision, err = s.decide(ctx, broadcastID); err != nil {
 		return k.Decision, err
 	}
 	d.mu.Lock()
@@ -71,20 +67,23 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 
 // LockDecision returns the current decision about a broadcast's emails and locks it until the transaction ends.
 func (s *Service) LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
-	return s.decide(ctx, tx, broadcastID)
-}
-
-func (s *Service) decide(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error) {
-	status, err := statusOf(ctx, s.p.DB.Reader, tx, broadcastID)
+	status, err := lockStatus(ctx, tx, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
 		return emails.Deliver, nil // the broadcast does not exist because its team is being erased
 	case err != nil:
 		return emails.Deliver, fmt.Errorf("read the status of broadcast %s: %w", broadcastID, err)
-	case status == Paused:
-		return emails.Withhold, nil
-	case status == Canceled:
-		return emails.Discard, nil
 	}
-	return emails.Deliver, nil
+	return decisionFor(status), nil
+}
+
+// decisionFor returns the decision about the emails of a broadcast with the given status.
+func decisionFor(status Status) emails.Decision {
+	switch status {
+	case Paused:
+		return emails.Withhold
+	case Canceled:
+		return emails.Discard
+	}
+	return emails.Deliver
 }

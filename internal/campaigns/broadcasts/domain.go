@@ -18,6 +18,11 @@ import (
 // is the name of the domain, which the team may use again.
 const continueKind = "broadcast.continue"
 
+// lostKind is the kind of job that pauses the broadcasts whose sender's domain may no longer send. Such a job is
+// enqueued only if the team has more broadcasts that are being sent than one transaction examines. The payload is the
+// id of the last broadcast that was examined.
+const lostKind = "broadcast.lost"
+
 // isDomainFault reports whether a sender was refused because of its domain.
 func isDomainFault(err error) bool {
 	_, refused := domains.IsRefusedSender(err)
@@ -49,7 +54,7 @@ func (s *Service) domainObstacle(ctx context.Context, tx *db.Tx, b *Broadcast) (
 
 // senderDomains returns the domains of a broadcast's senders, sorted by name.
 func senderDomains(ctx context.Context, r db.Reader, b *Broadcast) (names []string, err error) {
-	variants, err := getVariants(ctx, r, b.TeamID, b.ID)
+	variants, err := variantSenders(ctx, r, b.TeamID, b.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -65,11 +70,11 @@ func senderDomains(ctx context.Context, r db.Reader, b *Broadcast) (names []stri
 		contentIDs = []string{b.contentID}
 	}
 	for _, contentID := range contentIDs {
-		c, err := content.Read(ctx, r, b.TeamID, contentID)
+		from, err := content.Sender(ctx, r, b.TeamID, contentID)
 		if err != nil {
 			return nil, fmt.Errorf("read the sender of broadcast %s: %w", b.ID, err)
 		}
-		names = append(names, domainOf(c.From))
+		names = append(names, domainOf(from))
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
@@ -104,15 +109,18 @@ func (s *Service) PauseForDomain(ctx context.Context, teamID, broadcastID string
 }
 
 // OnDomainLost pauses the broadcasts of a team that are being sent from a domain. The caller takes the right to send
-// from the domain in the same transaction. If the team has very many broadcasts, the others pause when package delivery
-// or their jobs next look up the domain.
+// from the domain in the same transaction. If the team has more broadcasts that are being sent than one transaction
+// examines, a job examines the others.
 func (s *Service) OnDomainLost(ctx context.Context, tx *db.Tx, teamID, name string) error {
-	ids, err := sendingBroadcasts(ctx, tx.Reader, teamID, everyActor, stopMax)
+	ids, err := sendingBroadcasts(ctx, tx.Reader, teamID, everyActor, "", stopMax)
 	if err != nil {
 		return fmt.Errorf("find the broadcasts of a domain that may no longer send: %w", err)
 	}
 	for _, broadcastID := range ids {
 		b, err := lock(ctx, tx, teamID, broadcastID)
+		if fault.KindOf(err) == fault.NotFound {
+			continue // the broadcast was erased after it was found
+		}
 		if err != nil {
 			return err
 		}
@@ -128,7 +136,29 @@ func (s *Service) OnDomainLost(ctx context.Context, tx *db.Tx, teamID, name stri
 			return err
 		}
 	}
+	if len(ids) == stopMax {
+		s.p.Queue.Insert(ctx, tx, jobs.New{Kind: lostKind, Lane: teamID, TeamID: teamID, Payload: ids[stopMax-1]})
+	}
 	return nil
+}
+
+// pauseOthers handles jobs of the kind lostKind.
+func (s *Service) pauseOthers(ctx context.Context, j jobs.Job) error {
+	for after := j.Payload; ; {
+		ids, err := sendingBroadcasts(ctx, s.p.DB.Reader, j.TeamID, everyActor, after, stopMax)
+		if err != nil {
+			return fmt.Errorf("find the broadcasts of a domain that may no longer send: %w", err)
+		}
+		for _, broadcastID := range ids {
+			if err := s.PauseForDomain(ctx, j.TeamID, broadcastID); err != nil {
+				return err
+			}
+		}
+		if len(ids) < stopMax {
+			return s.p.Queue.End(ctx, j)
+		}
+		after = ids[len(ids)-1]
+	}
 }
 
 // OnDomainBack enqueues a job that continues the broadcasts that wait for a domain, if the team has such broadcasts.
@@ -165,6 +195,13 @@ func (s *Service) continueAll(ctx context.Context, j jobs.Job) error {
 // broadcast stays paused. If its sender may not send for another reason, the broadcast stays paused with that reason.
 func (s *Service) continueOne(ctx context.Context, teamID, broadcastID, name string) error {
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		team, err := s.p.Teams.LockSenders(ctx, tx, teamID)
+		if fault.KindOf(err) == fault.NotFound {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
 		b, err := lock(ctx, tx, teamID, broadcastID)
 		if fault.KindOf(err) == fault.NotFound {
 			return nil
@@ -179,7 +216,7 @@ func (s *Service) continueOne(ctx context.Context, teamID, broadcastID, name str
 		if why, err := s.domainObstacle(ctx, tx, &b); err != nil || why != "" {
 			return err
 		}
-		why, err := s.obstacle(ctx, &b)
+		why, err := s.obstacleIn(ctx, tx.Reader, team, &b)
 		if err != nil {
 			return err
 		}

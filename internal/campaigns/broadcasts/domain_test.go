@@ -110,6 +110,31 @@ func TestPausedByAUserWhileTheDomainIsLost(t *testing.T) {
 	})
 }
 
+// If a team has more broadcasts that are being sent than one transaction examines, a job pauses the others that the
+// loss of a domain concerns. Broadcasts of another domain go on.
+func TestDomainLostByManyBroadcasts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
+		draft := s.news()
+		draft.From = "news@second.example"
+		other, id := s.draft(draft), s.draft(s.news())
+		for broadcastID, n := range map[string]int{other: 110, id: 120} {
+			s.copies(broadcastID, n, func(int) (status, keyID string) { return "queued", s.Acme.ID })
+		}
+		s.loseDomain()
+		const paused = `SELECT COUNT(*) FROM broadcasts WHERE status = 'paused' AND reason = 'domain_not_verified'`
+		s.mustCount(0, paused) // the other domain's broadcasts are older
+		for _, k := range s.b.Kinds() {
+			if k.Name == "broadcast.lost" {
+				s.Run(k)
+			}
+		}
+		testnode.Until(t, "the others are paused", func() bool { return s.Count(paused) == 120 })
+		s.mustCount(110, `SELECT COUNT(*) FROM broadcasts WHERE status = 'queued'`)
+	})
+}
+
 // Package delivery pauses a broadcast whose domain was lost before this release, or while too many broadcasts were
 // being sent.
 func TestDeliveryPausesForDomain(t *testing.T) {

@@ -2,13 +2,16 @@ package broadcasts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // stopKind is the kind of job that pauses the broadcasts of a sender that may no longer send. Such a job is enqueued
@@ -21,24 +24,30 @@ var everyActor teams.ActorRef
 // stopMax is the maximum number of broadcasts that one transaction pauses.
 const stopMax = 100
 
-// obstacle returns the reason why the sender of a broadcast may not send at present, or "" if the sender may send. The
-// domain of the From address is checked separately; see Service.domainObstacle.
-func (s *Service) obstacle(ctx context.Context, b *Broadcast) (Reason, error) {
-	team, err := s.p.Teams.Get(ctx, b.TeamID)
+// obstacle returns the reason why the sender of a broadcast may not send at present, or "" if the sender may send. If
+// the team was deleted, obstacle returns a NotFound fault. The domain of the From address is checked separately; see
+// Service.domainObstacle.
+func (s *Service) obstacle(ctx context.Context, r db.Reader, b *Broadcast) (Reason, error) {
+	team, err := s.p.Teams.GetIn(ctx, r, b.TeamID)
 	if err != nil {
 		return "", err
 	}
+	return s.obstacleIn(ctx, r, team, b)
+}
+
+// obstacleIn is obstacle for a team that has been read.
+func (s *Service) obstacleIn(ctx context.Context, r db.Reader, team teams.Team, b *Broadcast) (Reason, error) {
 	if team.Suspended {
 		return TeamSuspended, nil
 	}
-	may, err := s.appMaySend(ctx, b.TeamID, b.by)
+	may, err := s.appMaySend(ctx, r, b.TeamID, b.by)
 	if err != nil {
 		return "", err
 	}
 	if !may {
 		return AppNotAllowed, nil
 	}
-	active, err := s.p.Teams.Active(ctx, b.TeamID, b.by)
+	active, err := s.p.Teams.Active(ctx, r, b.TeamID, b.by)
 	if err != nil {
 		return "", fmt.Errorf("look up who sent broadcast %s: %w", b.ID, err)
 	}
@@ -46,6 +55,62 @@ func (s *Service) obstacle(ctx context.Context, b *Broadcast) (Reason, error) {
 		return KeyDeleted, nil
 	}
 	return "", nil
+}
+
+// lockSender returns a fault if an actor may not send broadcasts at present. The actor may come from a cache, so its
+// rights are looked up again. Until the transaction ends, the team cannot be suspended, and the actor's key cannot be
+// deleted: either happens before, and the caller fails, or afterwards, and pauses the broadcast that the caller sends.
+// The caller must not have locked a broadcast yet.
+func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) error {
+	team, err := s.p.Teams.LockSenders(ctx, tx, by.TeamID)
+	if err != nil {
+		return err
+	}
+	why, err := s.obstacleIn(ctx, tx.Reader, team, &Broadcast{TeamID: by.TeamID, by: by.Ref()})
+	switch {
+	case err != nil || why == "":
+		return err
+	case why == TeamSuspended:
+		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
+	case why == KeyDeleted && by.Kind == teams.KeyActor:
+		return fault.New(fault.BadCredential, "", "API key is invalid")
+	}
+	return fault.Forbiddenf("", "This app may not send broadcasts any more: it was revoked or limited, or the role of the "+
+		"person who connected it was lowered. Let a person send the broadcast.")
+}
+
+// decide returns the current decision about a broadcast's emails. If the broadcast is being sent and its sender may no
+// longer send, decide pauses the broadcast and withholds its emails. This check is needed in addition to the check
+// before each page, because a broadcast may have many queued emails after its last page. The sender of a broadcast that
+// has ended is not checked, because each email has been handed to a mail server before.
+func (s *Service) decide(ctx context.Context, broadcastID string) (emails.Decision, error) {
+	read, err := senderOf(ctx, s.p.DB.Reader, broadcastID)
+	switch {
+	case errors.Is(err, db.ErrNoRows):
+		return emails.Deliver, nil // the broadcast does not exist because its team is being erased
+	case err != nil:
+		return emails.Deliver, fmt.Errorf("read the sender of broadcast %s: %w", broadcastID, err)
+	case read.Status != Queued:
+		return decisionFor(read.Status), nil
+	}
+	why, err := s.obstacle(ctx, s.p.DB.Reader, &read)
+	if fault.KindOf(err) == fault.NotFound {
+		return emails.Deliver, nil // the team was deleted, and its emails are being erased
+	}
+	if err != nil || why == "" {
+		return emails.Deliver, err
+	}
+	return emails.Withhold, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		b, err := lock(ctx, tx, read.TeamID, broadcastID)
+		if fault.KindOf(err) == fault.NotFound {
+			return nil
+		}
+		if err != nil || b.Status != Queued || b.by != read.by {
+			return err // a person has paused, canceled or resumed the broadcast
+		}
+		s.pause(ctx, tx, &b, why)
+		return s.notifyTeam(ctx, tx, &b)
+	})
 }
 
 // OnSenderStop pauses all broadcasts of a sender that are being sent. The caller suspends the team or deletes the
@@ -65,7 +130,7 @@ func (s *Service) OnSenderStop(ctx context.Context, tx *db.Tx, teamID string, by
 
 // pauseSome pauses up to stopMax broadcasts of a sender, and reports whether the sender may have more of them.
 func (s *Service) pauseSome(ctx context.Context, tx *db.Tx, teamID string, by teams.ActorRef) (more bool, err error) {
-	ids, err := sendingBroadcasts(ctx, tx.Reader, teamID, by, stopMax)
+	ids, err := sendingBroadcasts(ctx, tx.Reader, teamID, by, "", stopMax)
 	if err != nil {
 		return false, fmt.Errorf("find the broadcasts of a sender that may no longer send: %w", err)
 	}
@@ -75,6 +140,9 @@ func (s *Service) pauseSome(ctx context.Context, tx *db.Tx, teamID string, by te
 	}
 	for _, broadcastID := range ids {
 		b, err := lock(ctx, tx, teamID, broadcastID)
+		if fault.KindOf(err) == fault.NotFound {
+			continue // the broadcast was erased after it was found
+		}
 		if err != nil {
 			return false, err
 		}
@@ -89,19 +157,21 @@ func (s *Service) pauseSome(ctx context.Context, tx *db.Tx, teamID string, by te
 	return len(ids) == stopMax, nil
 }
 
-// stopSender handles jobs of the kind stopKind. If the team may send again in the meantime, stopSender pauses nothing.
+// stopSender handles jobs of the kind stopKind. If the team was suspended and may send again in the meantime, stopSender
+// pauses nothing more. A deleted key never comes back, so all of its broadcasts pause. If the team was deleted, nothing
+// is left to do.
 func (s *Service) stopSender(ctx context.Context, j jobs.Job) error {
 	var by teams.ActorRef
 	if err := json.Unmarshal([]byte(j.Payload), &by); err != nil {
 		return fmt.Errorf("read the sender whose broadcasts pause: %w", err)
 	}
 	for more := true; more; {
-		why, err := s.obstacle(ctx, &Broadcast{TeamID: j.TeamID, by: by})
+		team, err := s.p.Teams.Get(ctx, j.TeamID)
+		if fault.KindOf(err) == fault.NotFound || err == nil && by == everyActor && !team.Suspended {
+			break
+		}
 		if err != nil {
 			return err
-		}
-		if why == "" {
-			break
 		}
 		if err := s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
 			more, err = s.pauseSome(ctx, tx, j.TeamID, by)

@@ -83,6 +83,26 @@ func (s *sender) otherSender() (broadcastID string) {
 	return b.ID
 }
 
+// copies inserts n copies of a broadcast with other statuses and keys.
+func (s *sender) copies(broadcastID string, n int, of func(i int) (status, keyID string)) {
+	s.T.Helper()
+	s.Update(func(tx *db.Tx) error {
+		for i := range n {
+			status, keyID := of(i)
+			if _, err := tx.Exec(s.T.Context(), `INSERT INTO broadcasts (id, team_id, name, segment_id, topic_id,
+				preview_text, content_id, options, status, reason, guarded, actor_kind, actor_id, revision, created_at,
+				updated_at, scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out)
+				SELECT $1, team_id, name, segment_id, topic_id,
+				preview_text, content_id, options, $2, reason, guarded, actor_kind, $3, revision, created_at, updated_at,
+				scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out FROM broadcasts
+				WHERE id = $4`, fmt.Sprintf("%s-%04d", broadcastID, i), status, keyID, broadcastID); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // If a sender has more broadcasts than one transaction pauses, a job pauses the others. A broadcast of another key and
 // a broadcast that a user has paused stay as they are.
 func TestSenderStopPausesManyBroadcasts(t *testing.T) {
@@ -93,26 +113,14 @@ func TestSenderStopPausesManyBroadcasts(t *testing.T) {
 		id := s.draft(s.news())
 		s.send(id)
 		key, _ := s.Key(s.Acme.TeamID, teams.NewKey{Name: "other"})
-		s.Update(func(tx *db.Tx) error {
-			for i := range n + 2 {
-				status, actor := "queued", s.Acme.ID
-				switch i {
-				case n:
-					actor = key.ID
-				case n + 1:
-					status = "paused"
-				}
-				if _, err := tx.Exec(t.Context(), `INSERT INTO broadcasts (id, team_id, name, segment_id, topic_id,
-					preview_text, content_id, options, status, reason, guarded, actor_kind, actor_id, revision, created_at,
-					updated_at, scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out)
-					SELECT $1, team_id, name, segment_id, topic_id,
-					preview_text, content_id, options, $2, reason, guarded, actor_kind, $3, revision, created_at, updated_at,
-					scheduled_at, started_at, sent_at, position, phase, winner, next_at, entered, left_out FROM broadcasts
-					WHERE id = $4`, fmt.Sprintf("%s-%04d", id, i), status, actor, id); err != nil {
-					return err
-				}
+		s.copies(id, n+2, func(i int) (status, keyID string) {
+			switch i {
+			case n:
+				return "queued", key.ID
+			case n + 1:
+				return "paused", s.Acme.ID
 			}
-			return nil
+			return "queued", s.Acme.ID
 		})
 		s.Must(s.Teams.DeleteKey(t.Context(), s.Acme.TeamID, s.Acme.ID))
 		s.mustCount(100, `SELECT COUNT(*) FROM broadcasts WHERE status = 'paused' AND reason = 'api_key_deleted'`)

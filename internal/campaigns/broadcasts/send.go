@@ -55,6 +55,9 @@ func (s *Service) Send(ctx context.Context, by teams.Actor, broadcastID, when st
 	}
 	sent := b
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		if err := s.lockSender(ctx, tx, by); err != nil {
+			return err
+		}
 		if sent, err = s.lockUnchanged(ctx, tx, b, "sent", Draft); err != nil {
 			return err
 		}
@@ -77,6 +80,9 @@ func (s *Service) CreateAndSend(ctx context.Context, by teams.Actor, n NewBroadc
 		return b, err
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.lockSender(ctx, tx, by); err != nil {
+			return err
+		}
 		if err := s.add(ctx, tx, &b); err != nil {
 			return err
 		}
@@ -177,10 +183,10 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 	if err := by.RequireUnlimited(); err != nil {
 		return err
 	}
-	if by.Suspended {
-		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
-	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if err := s.lockSender(ctx, tx, by); err != nil {
+			return err
+		}
 		b, err := lock(ctx, tx, by.TeamID, broadcastID)
 		if err != nil {
 			return err

@@ -204,7 +204,7 @@ func (s *Service) Get(ctx context.Context, teamID, broadcastID string) (b Broadc
 		}
 	}
 	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
-		if _, err = statusOf(ctx, tx.Reader, tx, broadcastID); errors.Is(err, db.ErrNoRows) {
+		if _, err = lockStatus(ctx, tx, broadcastID); errors.Is(err, db.ErrNoRows) {
 			return notFound()
 		}
 		if err == nil {

@@ -104,13 +104,14 @@ func countUpTo(ctx context.Context, r db.Reader, teamID string, most int) (n int
 	return n, nil
 }
 
-// sendingBroadcasts returns the ids of up to limit broadcasts of a team that are being sent, in order. Unless by is the
-// zero value, only the broadcasts that this actor sent are returned. The query repeats the condition of its index,
-// because SQLite does not derive it from the other condition.
-func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef, limit int) ([]string, error) {
+// sendingBroadcasts returns the ids of up to limit broadcasts of a team that are being sent, in order, beginning after
+// the given id. Unless by is the zero value, only the broadcasts that this actor sent are returned. The query repeats
+// the condition of its index, because SQLite does not derive it from the other condition.
+func sendingBroadcasts(ctx context.Context, r db.Reader, teamID string, by teams.ActorRef, after string,
+	limit int) ([]string, error) {
 	rows, err := r.Query(ctx, `SELECT id FROM broadcasts WHERE team_id = $1 AND status IN ('queued', 'paused')
-		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) ORDER BY id LIMIT $4`, teamID,
-		string(by.Kind), by.ID, limit)
+		AND status = 'queued' AND ($2 = '' OR actor_kind = $2 AND actor_id = $3) AND id > $4 ORDER BY id LIMIT $5`, teamID,
+		string(by.Kind), by.ID, after, limit)
 	return db.Collect(rows, err, func(r db.Row) (broadcastID string, err error) {
 		err = r.Scan(&broadcastID)
 		return broadcastID, err
@@ -139,23 +140,21 @@ func lock(ctx context.Context, tx *db.Tx, teamID, broadcastID string) (Broadcast
 		RETURNING `+columns, broadcastID, teamID))
 }
 
-// statusOf returns the status of a broadcast. If tx is not nil, statusOf locks the status until the transaction ends.
-func statusOf(ctx context.Context, r db.Reader, tx *db.Tx, broadcastID string) (status Status, err error) {
+// lockStatus returns the status of a broadcast and locks it until the transaction ends.
+func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Status, err error) {
 	text := `SELECT status FROM broadcasts WHERE id = $1`
-	if tx != nil {
-		if r = tx.Reader; !tx.OneWriter() {
-			text += ` FOR SHARE`
-		}
+	if !tx.OneWriter() {
+		text += ` FOR SHARE`
 	}
-	err = r.QueryRow(ctx, text, broadcastID).Scan(&status)
+	err = tx.Reader.QueryRow(ctx, text, broadcastID).Scan(&status)
 	return status, err
 }
 
-// senderOf returns the team of a broadcast and the actor that sent it.
-func senderOf(ctx context.Context, r db.Reader, broadcastID string) (teamID string, by teams.ActorRef, err error) {
-	err = r.QueryRow(ctx, `SELECT team_id, actor_kind, actor_id FROM broadcasts WHERE id = $1`, broadcastID).
-		Scan(&teamID, &by.Kind, &by.ID)
-	return teamID, by, err
+// senderOf returns a broadcast with only its team, its status, and the actor that sent it.
+func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast, err error) {
+	err = r.QueryRow(ctx, `SELECT id, team_id, status, actor_kind, actor_id FROM broadcasts WHERE id = $1`, broadcastID).
+		Scan(&b.ID, &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID)
+	return b, err
 }
 
 // updateDraft saves a locked draft.
@@ -221,6 +220,25 @@ func getVariants(ctx context.Context, r db.Reader, teamID, broadcastID string) (
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the variants of broadcast %s: %w", broadcastID, err)
+	}
+	return all, nil
+}
+
+// variantSenders returns the variants of a broadcast, sorted by number, with only their content ids and their own From
+// fields set.
+func variantSenders(ctx context.Context, r db.Reader, teamID, broadcastID string) ([]Variant, error) {
+	rows, err := r.Query(ctx, `SELECT content_id, given, sender FROM broadcast_variants WHERE broadcast_id = $1
+		AND team_id = $2 ORDER BY number`, broadcastID, teamID)
+	all, err := db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
+		var given int
+		var sender string
+		if err = r.Scan(&v.contentID, &given, &sender); given&1 != 0 {
+			v.From = &sender
+		}
+		return v, err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the senders of broadcast %s: %w", broadcastID, err)
 	}
 	return all, nil
 }

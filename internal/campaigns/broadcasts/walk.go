@@ -42,6 +42,7 @@ func (s *Service) Kinds() []jobs.Kind {
 		{Name: Kind, Handle: s.send, Workers: 8, Schedule: waits, Endless: true},
 		{Name: releaseKind, Handle: s.releaseHeld, Workers: 4, Schedule: waits, Endless: true},
 		{Name: stopKind, Handle: s.stopSender, Workers: 4, Schedule: waits, Endless: true},
+		{Name: lostKind, Handle: s.pauseOthers, Workers: 4, Schedule: waits, Endless: true},
 		{Name: continueKind, Handle: s.continueAll, Workers: 4, Schedule: waits, Endless: true},
 		{Name: guardKind, Handle: s.guard, Workers: 4, Schedule: waits, Endless: true},
 	}
@@ -192,6 +193,13 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 		if b.revision != read.revision || !b.StartedAt.IsZero() {
 			return true, nil // another worker has started the broadcast, or the draft was changed and sent again
 		}
+		if b.Status == Scheduled {
+			// A concurrent suspension or deletion of a key either ends first, and the next step sees it, or waits and then
+			// pauses this broadcast. Neither locks a scheduled broadcast, so this order of locks causes no deadlock.
+			if _, err := s.p.Teams.LockSenders(ctx, tx, b.TeamID); err != nil {
+				return false, err
+			}
+		}
 		for i, c := range all {
 			added := *c
 			if err := s.p.Contents.Add(ctx, tx, &added); err != nil {
@@ -234,7 +242,7 @@ func (r *run) prepareMailings(ctx context.Context, b *Broadcast) (Reason, error)
 	if !r.loaded.IsZero() && time.Since(r.loaded) < mailingsTTL && r.changes == changes {
 		return "", nil
 	}
-	if why, err := s.obstacle(ctx, b); err != nil || why != "" {
+	if why, err := s.obstacle(ctx, s.p.DB.Reader, b); err != nil || why != "" {
 		return why, err
 	}
 	by := actorOf(b)
@@ -491,6 +499,11 @@ func (r *run) settle(ctx context.Context, read *Broadcast) (bool, error) {
 	now, err := totalTally(ctx, r.s.p.DB.Reader, read.TeamID, read.ID)
 	if err != nil {
 		return false, err
+	}
+	if now.Waiting > 0 {
+		if why, err := r.s.obstacle(ctx, r.s.p.DB.Reader, read); err != nil || why != "" {
+			return r.stop(ctx, read, why, err)
+		}
 	}
 	return r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		if now.Waiting > 0 {

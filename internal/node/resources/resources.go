@@ -163,11 +163,11 @@ func (r *Resources) newTeams(c Config, h Hooks) (err error) {
 		AuthenticateToken: func(ctx context.Context, token string) (teams.Actor, time.Time, error) {
 			return r.Grants.Authenticate(ctx, token)
 		},
-		GrantActive: func(ctx context.Context, teamID, grantID string) (bool, error) {
-			return r.Grants.Active(ctx, teamID, grantID)
+		GrantActive: func(ctx context.Context, reader db.Reader, teamID, grantID string) (bool, error) {
+			return r.Grants.Active(ctx, reader, teamID, grantID)
 		},
-		GrantMaySend: func(ctx context.Context, teamID, grantID string, due teams.DueSend) (bool, error) {
-			return r.Grants.MaySend(ctx, teamID, grantID, due)
+		GrantMaySend: func(ctx context.Context, reader db.Reader, teamID, grantID string, due teams.DueSend) (bool, error) {
+			return r.Grants.MaySend(ctx, reader, teamID, grantID, due)
 		},
 		OnKeyDelete: func(ctx context.Context, tx *db.Tx, teamID, keyID string) error {
 			return r.Grants.RevokeKey(ctx, tx, teamID, keyID)

@@ -231,7 +231,7 @@ func (s *Service) requester(ctx context.Context, a *Approval) (as teams.Actor, e
 	case teams.GrantActor:
 		return s.grants.CurrentActor(ctx, a.TeamID, a.Actor.ID)
 	case teams.KeyActor:
-		as, err = s.teams.KeyActor(ctx, a.TeamID, a.Actor.ID)
+		as, err = s.teams.KeyActor(ctx, s.d.Reader, a.TeamID, a.Actor.ID)
 		gone = "The API key that asked has been deleted."
 	case teams.UserActor:
 		as, err = s.members.Actor(ctx, a.Actor.ID, a.TeamID)

@@ -86,6 +86,18 @@ func sizeOf(ctx context.Context, r db.Reader, teamID string, contentIDs []string
 	return n, nil
 }
 
+// Sender returns the From field of a content.
+func Sender(ctx context.Context, r db.Reader, teamID, contentID string) (from string, err error) {
+	err = r.QueryRow(ctx, `SELECT sender FROM contents WHERE id = $1 AND team_id = $2`, contentID, teamID).Scan(&from)
+	if errors.Is(err, db.ErrNoRows) {
+		return "", notFound()
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the sender of content %s: %w", contentID, err)
+	}
+	return from, nil
+}
+
 // setUsed records the time of a Content's use. The column used_at always increases, even if the clock was set back.
 // Because used_at always increases, a transaction that has read the column earlier notices the use.
 func setUsed(ctx context.Context, tx *db.Tx, teamID, contentID string, at time.Time) {

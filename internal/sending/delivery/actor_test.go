@@ -25,10 +25,10 @@ func TestDeliverScheduledByAnyActor(t *testing.T) {
 		for _, k := range f.Emails.Kinds() {
 			f.runner.Handle(k)
 		}
-		f.Teams.GrantActive = func(_ context.Context, teamID, grantID string) (bool, error) {
+		f.Teams.GrantActive = func(_ context.Context, _ db.Reader, teamID, grantID string) (bool, error) {
 			return teamID == f.Acme.TeamID && grantID == "grant", nil
 		}
-		f.Teams.GrantMaySend = func(_ context.Context, teamID, grantID string, due teams.DueSend) (bool, error) {
+		f.Teams.GrantMaySend = func(_ context.Context, _ db.Reader, teamID, grantID string, due teams.DueSend) (bool, error) {
 			return teamID == f.Acme.TeamID && grantID == "grant" && due.Recipients == 1, nil
 		}
 		f.Emails.ConsumeDueLimit = func(context.Context, *db.Tx, string, string, int, time.Time) error { return nil }

@@ -21,7 +21,7 @@ const (
 // send it. The rights of a connected app are looked up again. If a person has approved the email, it does not matter
 // whether the app may send other emails.
 func (s *Service) actorObstacle(ctx context.Context, e *Email) (reason string, err error) {
-	active, err := s.Teams.Active(ctx, e.TeamID, e.Actor)
+	active, err := s.Teams.Active(ctx, s.DB.Reader, e.TeamID, e.Actor)
 	if err != nil {
 		return "", fmt.Errorf("look up who scheduled email %s: %w", e.ID, err)
 	}
@@ -35,7 +35,7 @@ func (s *Service) actorObstacle(ctx context.Context, e *Email) (reason string, e
 	if due.Approved, err = s.IsApproved(ctx, e.TeamID, e.ID); err != nil {
 		return "", fmt.Errorf("look up the approval of email %s: %w", e.ID, err)
 	}
-	may, err := s.Teams.GrantMaySend(ctx, e.TeamID, e.Actor.ID, due)
+	may, err := s.Teams.GrantMaySend(ctx, s.DB.Reader, e.TeamID, e.Actor.ID, due)
 	if err != nil {
 		return "", fmt.Errorf("look up the grant of email %s: %w", e.ID, err)
 	}

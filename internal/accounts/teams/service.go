@@ -412,7 +412,7 @@ func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.T
 	return a, time.Time{}, nil
 }
 
-// markUsed records that a key was used. Package grants records the use of grants.
+// markUsed records that a key was used. It does not record the use of a grant, because package grants does that.
 func (s *Service) markUsed(a *Actor, now time.Time) {
 	if a.Kind == KeyActor {
 		s.used[a.ID] = now

@@ -485,7 +485,7 @@ var (
 	parameter = regexp.MustCompile(`^\$[0-9]+$`)
 )
 
-// written lists the tokens that queries may contain in addition to parameters.
+// written contains the tokens that may appear in queries besides parameters.
 var written = strings.Fields(`contact_texts contact_numbers contact_topics contact_segments contact_engagement
 	v v.contact_id v.property_id v.topic_id v.segment_id v.subscription v.value v.opened v.opened_at
 	contacts c s s.contact_id contact_id id c.team_id c.id c.address c.first_name c.unsubscribed c.created_at

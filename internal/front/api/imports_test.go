@@ -100,7 +100,7 @@ func TestImportWithUnclosedQuote(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		f := newFixture(t, d, Options{})
 		const rows = 3000
-		for name, says := range map[string]string{"last": "\n3,The row (line 3) opens a quote that is never closed.\n",
+		for name, says := range map[string]string{"last": "\n3,The row (line 3) opens a quote that is never closed.,,\n",
 			"later": "\n3,\"The row (line 3) opens a quote that ends in line 3002, where"} {
 			file := strings.Builder{}
 			file.WriteString("email,first_name\na@x.example,A\n" + name + "@x.example,\"B\n")

@@ -66,7 +66,7 @@ func deleteLate(ctx context.Context, tx *db.Tx, teamID string, ids []string) {
 
 // dirtySlots returns the slots whose counters are wrong, in order, up to a given time. Counters are wrong in the slots
 // of late events. They are also wrong in the slots of later opens and clicks in the same email, because these may no
-// longer be the first. The events of each email are read once, however many late entries the email has.
+// longer be the first. The events of each email are read once, however many late events the email has.
 func dirtySlots(ctx context.Context, r db.Reader, teamID string, until int64) ([]int64, error) {
 	rows, err := r.Query(ctx, `SELECT l.at / $3 FROM email_counts_late l WHERE l.team_id = $1 AND l.at < $2
 		UNION SELECT e.created_at / $3 FROM (SELECT l.email_id, MIN(l.at) AS since FROM email_counts_late l

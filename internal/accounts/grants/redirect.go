@@ -24,11 +24,19 @@ var refusedSchemes = strings.Fields(`
 	dav davs x-apple.systempreferences x-apple-reminderkit x-help-action x-man-page applescript help hcp
 	res mk mhtml its onenote tbauth bingmaps bingnews bingweather calculator outlookcal outlookmail
 	windowsdefender xbox read odopen prefs app-settings shortcuts workflow
+	stssync mapi windows-feedback feedback-hub insiders iehistory ierss ie.http ie.https ie.ftp mswindowsmusic
+	mswindowsvideo skypewin skype-meetnow
+	itunes daap dict addressbook ichat ical photos photos-redirect music applenews applenewss ibooks mobilenotes
+	freeform findmy fmf1 fmip1 diagnostics shareddocuments icloud-sharing app-prefs
+	content package voicemail chrome-native chrome-untrusted chrome-distiller isolated-app moz-icon page-icon
+	trash admin computer recent man info fish
 	calshow message feeds podcast pcast videos music webcal webcals vcard vnd.ms.radio cid mid
 	`)
 
-// refusedPrefixes are prefixes of refused schemes. Windows and Office handle the schemes that begin with "ms-".
-var refusedPrefixes = []string{"ms-", "web+", "x-apple", "com.apple."}
+// refusedPrefixes are prefixes of refused schemes. Windows and Office handle the schemes that begin with "ms-",
+// "microsoft", "onenote", "outlook", "explorer.", "xbox" and "zune", and Android those with "android." and "google.".
+var refusedPrefixes = []string{"ms-", "microsoft", "onenote", "outlook", "explorer.", "xbox", "zune", "android.",
+	"google.", "vnd.", "web+", "x-apple", "com.apple."}
 
 // isRefusedScheme reports whether a redirect URI must not have the scheme.
 func isRefusedScheme(scheme string) bool {

@@ -40,6 +40,8 @@ func TestRefusedSchemes(t *testing.T) {
 	for _, scheme := range append(strings.Fields(`microsoft-edge search search-ms ms-settings ms-word ms-excel ms-msdt
 		ms-officecmd ms-appinstaller ms-windows-store ms-new-one mailto tel sms ldap ldaps smb intent android-app
 		itms-apps itms-services market facetime sip ssh telnet rdp view-source chrome chrome-extension webcal
+		onenote-cmd onenotedesktop microsoft.windows.camera microsoft.windows.photos.crop microsoftmusic outlook.url.mailto
+		explorer.zipselection xboxgames zunemusic stssync content android.resource google.navigation vnd.youtube itunes
 		web+anything x-apple.systempreferences shell data javascript`), refusedSchemes...) {
 		for _, uri := range []string{scheme + ":x", scheme + "://a.example/cb", strings.ToUpper(scheme) + ":/cb"} {
 			if checkRedirect(uri) == "" {

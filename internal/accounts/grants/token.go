@@ -111,9 +111,10 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 }
 
 // recordUse stores the time of a grant's use, which the page of connected apps shows. A failure is ignored, because the
-// token stays valid, and the next use is recorded instead.
+// token stays valid, and the next use is recorded instead. The transaction must not store what belongs to the request's
+// own effect, such as an idempotency key.
 func (s *Service) recordUse(ctx context.Context, g *Grant) {
-	ctx, cancel := context.WithTimeout(ctx, usedWait)
+	ctx, cancel := context.WithTimeout(db.WithoutAddition(ctx), usedWait)
 	defer cancel()
 	_ = s.DB.Update(ctx, func(tx *db.Tx) error {
 		setUsed(ctx, tx, g.TeamID, g.ID)

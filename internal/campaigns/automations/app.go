@@ -21,13 +21,9 @@ type AppAutomation struct {
 // OfApps returns the automations of connected apps, in order of their ids. The parameter grantIDs lists at most 100
 // grants.
 func (s *Service) OfApps(ctx context.Context, teamID string, grantIDs []string) ([]AppAutomation, error) {
-	var all []AppAutomation
-	for _, grantID := range grantIDs {
-		some, err := listOfApp(ctx, s.p.DB.Reader, teamID, grantID)
-		if err != nil {
-			return nil, fmt.Errorf("list the automations of grant %s: %w", grantID, err)
-		}
-		all = append(all, some...)
+	all, err := listOfApps(ctx, s.p.DB.Reader, teamID, grantIDs)
+	if err != nil {
+		return nil, fmt.Errorf("list the automations of grants of team %s: %w", teamID, err)
 	}
 	return all, nil
 }
@@ -44,7 +40,7 @@ func setApp(ctx context.Context, tx *db.Tx, a *Automation, by teams.ActorRef) {
 // StopOfApp stops the enabled automations of a connected app and cancels their runs, in the transaction that revokes or
 // limits the app.
 func (s *Service) StopOfApp(ctx context.Context, tx *db.Tx, teamID, grantID string) error {
-	all, err := listOfApp(ctx, tx.Reader, teamID, grantID)
+	all, err := listOfApps(ctx, tx.Reader, teamID, []string{grantID})
 	if err != nil {
 		return fmt.Errorf("list the automations of grant %s: %w", grantID, err)
 	}

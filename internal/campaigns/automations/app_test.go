@@ -72,7 +72,7 @@ func TestAutomationsOfApp(t *testing.T) {
 // wantListed checks the state of the app's only automation.
 func wantListed(s *fixture, app teams.Actor, enabled, halted bool) {
 	s.T.Helper()
-	all, err := s.a.OfApps(s.T.Context(), s.Acme.TeamID, []string{app.ID})
+	all, err := s.a.OfApps(s.T.Context(), s.Acme.TeamID, []string{"another", app.ID})
 	s.Must(err)
 	if len(all) != 1 || all[0].Enabled != enabled || all[0].Halted != halted || all[0].Name != "Test" {
 		s.T.Errorf("%+v", all)

@@ -6,10 +6,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-func listOfApp(ctx context.Context, r db.Reader, teamID, grantID string) ([]AppAutomation, error) {
+// listOfApps returns the automations of a team for which the given grants are responsible. A team has at most MaxTeam
+// automations.
+func listOfApps(ctx context.Context, r db.Reader, teamID string, grantIDs []string) ([]AppAutomation, error) {
 	rows, err := r.Query(ctx, `SELECT a.id, a.name, p.grant_id, a.status, p.halted_at FROM automation_apps p
 		JOIN automations a ON a.id = p.automation_id AND a.team_id = p.team_id AND a.deleted_at = 0
-		WHERE p.team_id = $1 AND p.grant_id = $2 ORDER BY p.automation_id LIMIT $3`, teamID, grantID, MaxTeam)
+		WHERE p.team_id = $1 AND p.grant_id = ANY($2) ORDER BY p.automation_id LIMIT $3`, teamID, grantIDs, MaxTeam)
 	return db.Collect(rows, err, func(r db.Row) (a AppAutomation, err error) {
 		var status Status
 		var halted int64

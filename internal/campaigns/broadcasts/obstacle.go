@@ -74,6 +74,13 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 		return fault.New(fault.Suspended, "", "This team is suspended. Ask the operator why.")
 	case why == KeyDeleted && by.Kind == teams.KeyActor:
 		return fault.New(fault.BadCredential, "", "API key is invalid")
+	case why == AppNotAllowed && !by.Scopes.Has(teams.EmailsSend):
+		// An app whose scopes suffice to resume a broadcast, but not to send, may resume it. The broadcast then pauses
+		// again with the reason AppNotAllowed before it sends anything.
+		active, err := s.p.Teams.Active(ctx, tx.Reader, by.TeamID, by.Ref())
+		if err != nil || active {
+			return err
+		}
 	}
 	return fault.Forbiddenf("", "This app may not send broadcasts any more: it was revoked or limited, or the role of the "+
 		"person who connected it was lowered. Let a person send the broadcast.")

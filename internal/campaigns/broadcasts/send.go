@@ -184,6 +184,9 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 		return err
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		if _, err := getRow(ctx, tx.Reader, by.TeamID, broadcastID); err != nil { // lockSender must precede the lock
+			return err
+		}
 		if err := s.lockSender(ctx, tx, by); err != nil {
 			return err
 		}

@@ -145,8 +145,8 @@ func (s *Service) GetIn(ctx context.Context, r db.Reader, teamID string) (Team, 
 }
 
 // LockSenders returns a team. Until the transaction ends, SetSuspended, Delete and DeleteKey wait, so that the team and
-// its keys keep the right to send. A transaction must call LockSenders before it locks a broadcast, because SetSuspended
-// and DeleteKey lock the team first.
+// its keys keep the right to send. A transaction must call LockSenders before it locks a broadcast, because
+// SetSuspended and DeleteKey lock the team first.
 func (s *Service) LockSenders(ctx context.Context, tx *db.Tx, teamID string) (Team, error) {
 	return lockTeam(ctx, tx, teamID, "FOR SHARE")
 }

@@ -158,7 +158,8 @@ func TestDelete(t *testing.T) {
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("its key: %v", err)
 		}
-		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, teams.ActorRef{Kind: teams.KeyActor, ID: k.ID}); err != nil ||
+		by := teams.ActorRef{Kind: teams.KeyActor, ID: k.ID}
+		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, by); err != nil ||
 			active {
 			t.Errorf("its key is active: %v, %v", active, err)
 		}

@@ -269,7 +269,8 @@ func TestListRenameDelete(t *testing.T) {
 			err == nil {
 			t.Errorf("a long name: %v", err)
 		}
-		if active, err := s.Active(t.Context(), s.DB.Reader, other.ID, teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}); err != nil ||
+		by := teams.ActorRef{Kind: teams.KeyActor, ID: alien.ID}
+		if active, err := s.Active(t.Context(), s.DB.Reader, other.ID, by); err != nil ||
 			!active {
 			t.Errorf("the other team's key: active %v, error %v", active, err)
 		}

@@ -203,8 +203,8 @@ var reasons = map[Reason]string{
 		"ask the operator for more.",
 	KeyDeleted: "The API key that it was sent with was deleted. Resume the broadcast with another one.",
 	AppNotAllowed: "The connected app that sent it may not send broadcasts any more: it was revoked or limited, a " +
-		"person must approve its emails, or the role of the person who connected it was lowered. Resume the broadcast as a person or " +
-		"with an API key, or cancel it.",
+		"person must approve its emails, or the role of the person who connected it was lowered. Resume the broadcast as " +
+		"a person or with an API key, or cancel it.",
 	DomainNotVerified: "The domain of its sender was deleted, is not verified any more, or may not send. The broadcast " +
 		"goes on by itself when this team has verified the domain again. To use another sender, cancel the broadcast and " +
 		"send a corrected duplicate.",

@@ -82,8 +82,8 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 			return err
 		}
 	}
-	return fault.Forbiddenf("", "This app may not send broadcasts any more: it was revoked or limited, or the role of the "+
-		"person who connected it was lowered. Let a person send the broadcast.")
+	return fault.Forbiddenf("", "This app may not send broadcasts any more: it was revoked or limited, or the role of "+
+		"the person who connected it was lowered. Let a person send the broadcast.")
 }
 
 // decide returns the current decision about a broadcast's emails. If the broadcast is being sent and its sender may no
@@ -164,9 +164,9 @@ func (s *Service) pauseSome(ctx context.Context, tx *db.Tx, teamID string, by te
 	return len(ids) == stopMax, nil
 }
 
-// stopSender handles jobs of the kind stopKind. If the team was suspended and may send again in the meantime, stopSender
-// pauses nothing more. A deleted key never comes back, so all of its broadcasts pause. If the team was deleted, nothing
-// is left to do.
+// stopSender handles jobs of the kind stopKind. If the team was suspended and may send again in the meantime,
+// stopSender pauses nothing more. A deleted key never comes back, so all of its broadcasts pause. If the team was
+// deleted, nothing is left to do.
 func (s *Service) stopSender(ctx context.Context, j jobs.Job) error {
 	var by teams.ActorRef
 	if err := json.Unmarshal([]byte(j.Payload), &by); err != nil {

@@ -62,8 +62,8 @@ func TestPlaceholdersAreChecked(t *testing.T) {
 	})
 }
 
-// What contacts typed stays text in the HTML and in the preview text, and part of the names in addresses. Fallbacks of
-// properties work whatever characters and length they have. An empty property counts as no value.
+// Values that contacts typed cannot add markup to the HTML or the preview text, and cannot change the address beside a
+// name. Fallbacks of properties may have any characters and any length. An empty property counts as no value.
 func TestValuesOfContacts(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -83,9 +83,11 @@ func TestValuesOfContacts(t *testing.T) {
 			s.Must(err)
 		}
 		n := s.news()
-		n.From, n.ReplyTo = "{{{LAST_NAME}}} at Acme <news@"+testnode.Domain+">", []string{"{{{FIRST_NAME}}} <help@acme.example>"}
+		n.From = "{{{LAST_NAME}}} at Acme <news@" + testnode.Domain + ">"
+		n.ReplyTo = []string{"{{{FIRST_NAME}}} <help@acme.example>"}
 		n.Subject, n.PreviewText = "{{{FIRST_NAME|you}}} {{{plan}}}", "{{{raw FIRST_NAME|R&D}}}: {{{plan}}}"
-		n.HTML = new("<p>{{{plan}}} {{{raw plan|own}}} {{{city|own}}} {{{contact.city}}} {{{escape FIRST_NAME}}}{{{tag}}}{{{raw tag}}}</p>")
+		n.HTML = new("<p>{{{plan}}} {{{raw plan|own}}} {{{city|own}}} {{{contact.city}}} {{{escape FIRST_NAME}}}" +
+			"{{{tag}}}{{{raw tag}}}</p>")
 		n.Plain = new("{{{plan}}} {{{long}}}")
 		id := s.draft(n)
 		s.send(id)

@@ -133,8 +133,8 @@ type NewEvent struct {
 	Also func(ctx context.Context, tx *db.Tx) error
 }
 
-// Send removes the spaces around the event's name, accepts the event and calls OnEvent. If Send returns an error, the event was
-// not accepted, unless the error says that the event may have been accepted.
+// Send removes the spaces around the event's name, accepts the event and calls OnEvent. If Send returns an error, the
+// event was not accepted, unless the error says that the event may have been accepted.
 func (s *Service) Send(ctx context.Context, teamID string, in NewEvent) error {
 	in.Event = events.TrimName(in.Event)
 	o := Occurrence{TeamID: teamID, Name: in.Event}

@@ -200,7 +200,8 @@ func newRoute[In, Out any](t testing.TB, o Options,
 }
 
 // shown lists the response headers that a scenario's output includes.
-var shown = []string{"Allow", "Postrider-Warning", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset",
+var shown = []string{"Allow", "Postrider-Warning", "Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining",
+	"Ratelimit-Reset",
 	"Retry-After", "Www-Authenticate", "X-Resend-Daily-Quota", "X-Resend-Monthly-Quota"}
 
 // names replaces values that differ between test runs with placeholder names, and converts placeholder names back to

@@ -41,8 +41,8 @@ func hideStepCredentials(steps []byte) (jsontext.Value, error) {
 	return json.Marshal(all)
 }
 
-// hideCallCredentials returns the config of a webhook step without credentials. Members that this function does not know
-// are masked, because they may contain credentials.
+// hideCallCredentials returns the config of a webhook step without credentials. Members that this function does not
+// know are masked, because they may contain credentials.
 func hideCallCredentials(config []byte) (jsontext.Value, error) {
 	var members map[string]jsontext.Value
 	if err := json.Unmarshal(config, &members); err != nil {

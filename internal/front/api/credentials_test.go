@@ -25,8 +25,8 @@ func TestUnknownMembersOfStepsAreMasked(t *testing.T) {
 	}
 }
 
-// Each field of the engine's webhook steps is one that hideCallCredentials knows. If the engine gets a new field, decide
-// in hideCallCredentials what readers may see of it; until then they see a mask.
+// Each field of the engine's webhook steps is one that hideCallCredentials knows. If the engine gets a new field,
+// decide in hideCallCredentials what readers may see of it; until then they see a mask.
 func TestFieldsOfWebhookSteps(t *testing.T) {
 	t.Parallel()
 	g, err := engine.Parse([]byte(`[{"key":"start","type":"trigger","config":{"event_name":"a"}},

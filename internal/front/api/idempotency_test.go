@@ -166,7 +166,8 @@ func (f *fixture) checkKeys(t *testing.T, c *creation) {
 	f.Must(f.Emails.Sweep(t.Context()))
 }
 
-// Of concurrent requests with the same key, on several nodes, one has an effect. The others get its response, or 409.
+// If several nodes get requests with the same key at the same time, only one request has an effect. The other requests
+// get its response, or 409.
 func TestConcurrentIdempotencyKeys(t *testing.T) {
 	t.Parallel()
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {

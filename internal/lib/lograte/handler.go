@@ -24,7 +24,7 @@ const (
 //
 // Lines have the same cause if they have the same level, message and attribute "kind", and errors of the same class.
 // The class is the error's text without ids, numbers, addresses, host names, paths and quoted text. A Handler limits
-// warnings, errors, and all lines with an error; other lines always pass.
+// warnings, errors, and all lines with an error; other lines always pass, and so do lines with a context of [Unlimited].
 type Handler struct {
 	next   slog.Handler
 	shared *causes
@@ -68,8 +68,18 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 	return &Handler{h.next.WithGroup(name), h.shared}
 }
 
+type unlimitedKey struct{}
+
+// Unlimited returns a context whose lines a [Handler] does not limit. Use it for lines that are the only copy of a text.
+func Unlimited(ctx context.Context) context.Context {
+	return context.WithValue(ctx, unlimitedKey{}, true)
+}
+
 // Handle implements slog.Handler.
 func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	if ctx.Value(unlimitedKey{}) != nil {
+		return h.next.Handle(ctx, r)
+	}
 	if c, ok := causeOf(&r); ok && !h.shared.allow(c, &r, h.next) {
 		return nil
 	}

@@ -21,7 +21,8 @@ func (outage) Error() string { return "our DNS servers do not answer any questio
 // Outage reports that the DNS servers failed, and not the domain that was looked up (see fault.IsOutage).
 func (outage) Outage() bool { return true }
 
-// root is the question that is asked if no answer about another domain is known. Each recursive server knows the answer.
+// root is the question that is asked if no answer about another domain is known. Each recursive server knows the
+// answer.
 var root = question{".", dns.TypeNS}
 
 type question struct {
@@ -113,8 +114,8 @@ func (d *DNS) works(ctx context.Context, all []question) bool {
 // definite reports whether a response answers the question, even if it says that the name does not exist.
 func definite(m *dns.Msg) bool { return m.Rcode == dns.RcodeSuccess || m.Rcode == dns.RcodeNameError }
 
-// remember records that a server has answered a question. Of each domain, it keeps the last question with a positive
-// answer, for the maxKnown domains that were looked up last.
+// remember records that a server has answered a question. It keeps the last question with a
+// positive answer per domain, for the maxKnown domains that were looked up last.
 func (d *DNS) remember(q question, m *dns.Msg) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

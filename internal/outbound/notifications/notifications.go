@@ -34,6 +34,7 @@ import (
 
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
+	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -119,8 +120,8 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
 		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // not logged: the text may contain a secret
 	}
-	// A notice that is not sent is logged at the level Info, because the limit of log lines applies to warnings.
 	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
+	unlimited := lograte.Unlimited(ctx) // if a notice is not sent, its line is its only copy
 	team, err := s.teams.Get(ctx, j.TeamID)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
@@ -128,14 +129,14 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	case err != nil:
 		return err
 	case s.c.From == "":
-		log.Info("notice not sent: set notice_from to send notices to teams")
+		log.WarnContext(unlimited, "notice not sent: set notice_from to send notices to teams")
 		return nil
 	case team.Email == "":
-		log.Info("notice not sent: the team has no address")
+		log.WarnContext(unlimited, "notice not sent: the team has no address")
 		return nil
 	}
 	if !s.allow(team.ID, time.Now()) {
-		log.Info("notice not sent: the team has reached its daily limit of notices")
+		log.WarnContext(unlimited, "notice not sent: the team has reached its daily limit of notices")
 		return nil
 	}
 	n.To = team.Email

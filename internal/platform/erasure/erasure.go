@@ -12,8 +12,8 @@
 // reads each table once from end to end, in steps and outside of transactions. Letters are compared without regard to
 // case, as [message.Address.Key] does. The LOWER function differs between the engines: SQLite converts only ASCII, and
 // PostgreSQL follows its locale. SQL therefore only preselects rows with a pattern, and Go code makes the exact
-// comparison. A pattern cannot match an address of which any letter may be percent-encoded, as in a clicked link, so SQL
-// also preselects the rows that contain escapes.
+// comparison. A pattern cannot match an address of which any letter may be percent-encoded, as in a clicked link, so
+// SQL also preselects the rows that contain escapes.
 //
 // # Failures
 //

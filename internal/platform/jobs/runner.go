@@ -224,8 +224,8 @@ const (
 	// outageMark is the beginning of the last error of a job that waits for the end of an outage. The time at which the
 	// outage began follows.
 	outageMark = "outage since "
-	// outageMax is how long a job waits for the end of an outage. What lasts longer may concern only this job, such as a
-	// file that cannot be read, or is a wrong setting.
+	// outageMax is how long a job waits for the end of an outage. A failure that lasts longer
+	// may concern only this job, such as a file that cannot be read, or come from a wrong setting.
 	outageMax = 24 * time.Hour
 	// outageTries is the maximum number of attempts during outages of the database. A statement that always takes too
 	// long is not an outage.

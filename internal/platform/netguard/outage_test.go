@@ -10,8 +10,8 @@ import (
 	"github.com/postrider/postrider/internal/platform/netguard"
 )
 
-// nameserver responds to all questions with failures, except that missing.test does not exist. The parameter root is the
-// response to the question about the root zone. The result is the server's address, and a function that stops it.
+// nameserver responds to all questions with failures, except that missing.test does not exist. The parameter root is
+// the response to the question about the root zone. The result is the server's address, and a function that stops it.
 func nameserver(t *testing.T, root int) (addr string, stop func()) {
 	t.Helper()
 	packets, err := net.ListenPacket("udp", "127.0.0.1:0")

@@ -43,7 +43,8 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 	case fault.KindOf(err) == fault.NotFound:
 		return Sender{}, fault.Forbiddenf("from",
 			"The domain %s of the `from` field is not verified: this team has not added it. "+
-				"Add and verify exactly this domain; a domain above or below it does not count.", name).Because(&RefusedSender{name, ErrNotAdded})
+				"Add and verify exactly this domain; a domain above or below it does not count.", name).
+			Because(&RefusedSender{name, ErrNotAdded})
 	case err != nil:
 		return Sender{}, err
 	case !d.Sending:

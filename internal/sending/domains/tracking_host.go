@@ -15,9 +15,9 @@ const (
 	TrackingDomainNotVerified = "domain_not_verified"
 )
 
-// Tracking returns what is tracked in the emails of a domain. Tracked links lead to the domain's own tracking host if it
-// is verified, and otherwise to the operator's tracking URL. If domains are trusted without DNS, the domain's own host
-// may not exist, so the operator's tracking URL comes first.
+// Tracking returns what is tracked in the emails of a domain. Tracked links lead to the domain's own tracking host if
+// it is verified, and otherwise to the operator's tracking URL. If domains are trusted without DNS, the domain's own
+// host may not exist, so the operator's tracking URL comes first.
 func (c *Config) Tracking(d *Domain) Tracking {
 	host := d.TrackingHost()
 	if c.TrackingURL != "" && d.proved() && (host == "" || c.TrustDomains) {

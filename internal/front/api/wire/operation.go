@@ -90,7 +90,8 @@ func Endpoint[In, Out any](f func(ctx context.Context, c *Call, in In) (Out, err
 
 // Around returns a handler that calls f, to which it passes the function of h. The function f may return that
 // function's result, or its encoded form as a jsontext.Value. An upload's function can be called only once.
-func (h Handler) Around(f func(ctx context.Context, c *Call, call func(context.Context) (any, error)) (any, error)) Handler {
+func (h Handler) Around(
+	f func(ctx context.Context, c *Call, call func(context.Context) (any, error)) (any, error)) Handler {
 	inner := h.call
 	h.call = func(ctx context.Context, c *Call) (any, error) {
 		return f(ctx, c, func(ctx context.Context) (any, error) { return inner(ctx, c) })

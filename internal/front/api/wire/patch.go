@@ -116,8 +116,8 @@ func requireChange(body []byte, in reflect.Type, change any) error {
 			return nil // the JSON decoder has already reported the error
 		}
 		if field := name.String(); known[field] {
-			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it another value, or "+
-				"leave it out.", field)
+			return fault.Invalidf(field, "The request changes nothing, because `%s` is null or empty. Give it another value, "+
+				"or leave it out.", field)
 		}
 	}
 	return nil

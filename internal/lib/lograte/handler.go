@@ -24,7 +24,8 @@ const (
 //
 // Lines have the same cause if they have the same level, message and attribute "kind", and errors of the same class.
 // The class is the error's text without ids, numbers, addresses, host names, paths and quoted text. A Handler limits
-// warnings, errors, and all lines with an error; other lines always pass, and so do lines with a context of [Unlimited].
+// warnings, errors, and all lines with an error. Other lines always pass, and so do lines with a context of
+// [Unlimited].
 type Handler struct {
 	next   slog.Handler
 	shared *causes
@@ -70,7 +71,8 @@ func (h *Handler) WithGroup(name string) slog.Handler {
 
 type unlimitedKey struct{}
 
-// Unlimited returns a context whose lines a [Handler] does not limit. Use it for lines that are the only copy of a text.
+// Unlimited returns a context whose lines a [Handler] does not limit. Use it for lines that are the only copy of a
+// text.
 func Unlimited(ctx context.Context) context.Context {
 	return context.WithValue(ctx, unlimitedKey{}, true)
 }

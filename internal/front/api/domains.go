@@ -27,11 +27,11 @@ type createDomainIn struct {
 }
 
 type updateDomainIn struct {
-	OpenTracking      *bool          `json:"open_tracking,omitzero"`
-	ClickTracking     *bool          `json:"click_tracking,omitzero"`
-	TLS               *string        `json:"tls,omitzero" enum:"opportunistic,enforced"`
-	Capabilities      capabilitiesIn `json:"capabilities,omitzero"`
-	TrackingSubdomain *string        `json:"tracking_subdomain,omitzero" maxLength:"63"`
+	OpenTracking      *bool                 `json:"open_tracking,omitzero"`
+	ClickTracking     *bool                 `json:"click_tracking,omitzero"`
+	TLS               *string               `json:"tls,omitzero" enum:"opportunistic,enforced"`
+	Capabilities      capabilitiesIn        `json:"capabilities,omitzero"`
+	TrackingSubdomain wire.Optional[string] `json:"tracking_subdomain,omitzero" doc:"Null removes it." maxLength:"63"`
 
 	Name       wire.Immutable[string] `json:"name,omitzero" hidden:"true"`
 	Region     wire.Immutable[string] `json:"region,omitzero" hidden:"true"`
@@ -194,7 +194,8 @@ func (a *API) updateDomain(ctx context.Context, c *wire.Call, in updateDomainIn)
 		}
 	}
 	err = a.Services.Domains.Update(ctx, c.TeamID, id, domains.Change{OpenTracking: in.OpenTracking,
-		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain, Capabilities: caps})
+		ClickTracking: in.ClickTracking, TLS: in.TLS, TrackingSubdomain: in.TrackingSubdomain.Replacement(),
+		Capabilities: caps})
 	if err != nil {
 		return ref{}, err
 	}

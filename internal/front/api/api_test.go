@@ -524,6 +524,7 @@ func play(t *testing.T, d *db.DB, text string) (f *fixture, got string) {
 			continue
 		}
 		w := f.do(t, request)
+		f.wantDocumentedHeaders(t, request, w)
 		got += strconv.Itoa(w.Code) + "\n"
 		if ct := w.Header().Get("Content-Type"); ct != "application/json; charset=utf-8" {
 			got += "Content-Type: " + ct + "\n"

@@ -17,12 +17,22 @@ func description() wire.Description {
 		Text: "The API of Postrider, an email platform that you run yourself. Send `Authorization: Bearer re_...` " +
 			"with each request.",
 		QueryParam: queryParam, RequestHeaders: requestHeaders,
-		ResponseHeaders: func(o *wire.Operation) map[string]*huma.Header {
-			if !hasQuotaHeaders(o) {
-				return nil
-			}
-			return quotaHeaders()
-		}}
+		ResponseHeaders: responseHeaders}
+}
+
+// responseHeaders describes the headers in an operation's responses, except for those that the responses of all
+// operations may have.
+func responseHeaders(o *wire.Operation, success bool) map[string]*huma.Header {
+	switch {
+	case hasQuotaHeaders(o):
+		return quotaHeaders()
+	case success && (o.Method == http.MethodPost && o.Path == "/domains" ||
+		o.Method == http.MethodPatch && o.Path == "/domains/{domain_id}"):
+		return map[string]*huma.Header{warningHeader: {Schema: &huma.Schema{Type: huma.TypeString},
+			Description: "Why opens and clicks are not tracked although tracking is on, and what to do. Otherwise absent. " +
+				"Postrider only."}}
+	}
+	return nil
 }
 
 // queryParam returns the OpenAPI description of a query parameter. A parameter that is not in queryParams is described

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html"
 	"net/http"
+	"net/http/httptest"
 	"reflect"
 	"regexp"
 	"slices"
@@ -250,7 +251,8 @@ func TestDocumentHasQuotaHeaders(t *testing.T) {
 			described := 0
 			for status, r := range o.Responses {
 				for name, h := range r.Headers {
-					if h.Description == "" || h.Schema.Type != "integer" {
+					quota := strings.HasPrefix(name, "x-resend-")
+					if h.Description == "" || quota != (h.Schema.Type == "integer") {
 						t.Errorf("%s %s, %s: the header %s is %+v", method, path, status, name, h)
 					}
 					if name == "x-resend-daily-quota" || name == "x-resend-monthly-quota" {
@@ -270,6 +272,34 @@ func TestDocumentHasQuotaHeaders(t *testing.T) {
 		"post /emails/checks"}
 	if !slices.Equal(have, want) {
 		t.Errorf("described for %q, want %q", have, want)
+	}
+}
+
+// commonHeaders are the response headers that any operation may have, or that belong to a format of its responses.
+var commonHeaders = []string{"Allow", "Cache-Control", "Content-Disposition", "Content-Length", "Content-Type",
+	"Ratelimit-Limit", "Ratelimit-Policy", "Ratelimit-Remaining", "Ratelimit-Reset", "Retry-After", "Vary",
+	"Www-Authenticate", "X-Accel-Buffering", "X-Content-Type-Options", "X-Request-Id"}
+
+// wantDocumentedHeaders checks that a response has only headers that all operations share or that the OpenAPI document
+// describes for the operation.
+func (f *fixture) wantDocumentedHeaders(t *testing.T, request string, w *httptest.ResponseRecorder) {
+	t.Helper()
+	head, _, _ := strings.Cut(request, "\n")
+	method, path, _ := strings.Cut(head, " ")
+	path, _, _ = strings.Cut(path, "?")
+	var documented []string
+	for _, o := range f.operations() {
+		pattern := regexp.MustCompile(`\\\{\w+\\\}`).ReplaceAllString(regexp.QuoteMeta(o.Path), `[^/]+`)
+		if o.Method == method && regexp.MustCompile("^"+pattern+"/?$").MatchString(path) {
+			for name := range responseHeaders(&o, w.Code < 300) {
+				documented = append(documented, http.CanonicalHeaderKey(name))
+			}
+		}
+	}
+	for name := range w.Header() {
+		if !slices.Contains(commonHeaders, name) && !slices.Contains(documented, name) {
+			t.Errorf("%s: the OpenAPI document does not describe the header %s", head, name)
+		}
 	}
 }
 

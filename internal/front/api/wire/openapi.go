@@ -30,8 +30,8 @@ type Description struct {
 	QueryParam func(o *Operation, name string) *huma.Param
 	// RequestHeaders returns the request headers that an operation reads, or nil if it does not read any.
 	RequestHeaders func(o *Operation) []*huma.Param
-	// ResponseHeaders returns the headers in an operation's responses.
-	ResponseHeaders func(o *Operation) map[string]*huma.Header
+	// ResponseHeaders returns the headers in an operation's successful responses, or in its error responses.
+	ResponseHeaders func(o *Operation, success bool) map[string]*huma.Header
 }
 
 // openAPI builds the OpenAPI document from the operations and their types.
@@ -87,8 +87,8 @@ func (s *Server) describe(schemas huma.Registry, o *Operation) *huma.Operation {
 			strconv.Itoa(o.Status): {Description: "Success.", Content: response},
 			"default": {Description: "An error. The message says what is wrong and how to fix it.",
 				Content: content(reflect.TypeFor[ErrorBody]())}}}
-	for _, r := range d.Responses {
-		r.Headers = s.opts.Description.ResponseHeaders(o)
+	for status, r := range d.Responses {
+		r.Headers = s.opts.Description.ResponseHeaders(o, status != "default")
 	}
 	if teams.SendingAccess.Scopes().Has(o.Scope) {
 		d.Description = "An API key with sending_access is sufficient."

@@ -30,6 +30,8 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error { return n.RequestLog.Run(served) })
 	g.Go(func() error { return n.Tracking.Run(served) })
 	g.Go(func() error { return n.Users.Run(served) })
+	g.Go(func() error { return n.Teams.Run(served) })
+	g.Go(func() error { return n.Grants.Run(served) })
 	for _, l := range listeners {
 		g.Go(func() error {
 			if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -57,7 +59,6 @@ func (n *Node) Run(ctx context.Context, listeners ...net.Listener) error {
 	g.Go(func() error { return n.DB.Run(ctx) })
 	g.Go(func() error { return n.shares.Run(ctx) })
 	g.Go(func() error { return n.EventStream.Run(ctx) })
-	g.Go(func() error { return n.Teams.Run(ctx) })
 	g.Go(func() error { return n.Domains.Run(ctx) })
 	g.Go(func() error { return n.Contacts.Run(ctx) })
 	g.Go(func() error {

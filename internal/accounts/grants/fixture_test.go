@@ -44,7 +44,7 @@ func newFixture(t *testing.T, d *db.DB) *fixture {
 func serve(n *testnode.Node) *grants.Service {
 	s := testnode.Must(grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp},
 		Aliases: []string{"http://127.0.0.1:3000"}},
-		grants.Deps{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit,
+		grants.Deps{DB: n.DB, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit, Log: n.Log,
 			OnStop: func(context.Context, *db.Tx, string, string) error { return nil }}))
 	n.Grants = s
 	return s

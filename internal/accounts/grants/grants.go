@@ -53,6 +53,7 @@ package grants
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/postrider/postrider/internal/accounts/members"
@@ -72,7 +73,6 @@ const (
 	checkedFor  = 5 * time.Second  // maximum delay of a revocation on other nodes when its cache-invalidation hint is lost
 	grantsMax   = 1000             // maximum number of active grants of a team
 	usedEvery   = time.Minute      // how often a use of a grant is recorded
-	usedWait    = time.Second      // time limit for recording a use
 )
 
 // CLI is the id of the official command-line client, which does not register (API reference section 24.8).
@@ -139,6 +139,7 @@ type Deps struct {
 	Teams   *teams.Service
 	Members *members.Service
 	Audit   *audit.Log
+	Log     *slog.Logger
 	// OnStop stops the automations of a grant, in the transaction that revokes the grant or gives it limits.
 	OnStop func(ctx context.Context, tx *db.Tx, teamID, grantID string) error
 }
@@ -148,6 +149,7 @@ type Service struct {
 	Config
 	Deps
 	signing signing
+	uses    *teams.LastUses
 }
 
 // New returns the service. New fails if a dependency is missing.
@@ -160,7 +162,7 @@ func New(c Config, d Deps) (*Service, error) {
 
 // newService is like New but does not check for missing dependencies. Tests that need only a few dependencies use it.
 func newService(c Config, d Deps) *Service {
-	s := &Service{Config: c, Deps: d}
+	s := &Service{Config: c, Deps: d, uses: teams.NewLastUses(d.DB, d.Log, "connected apps", setUsed)}
 	d.DB.OnHint(keysTopic, func(string) { s.signing.forget() })
 	// A grant's scopes depend on its user's role, which package members caches. A role change sends one cache-invalidation
 	// hint for package teams and another for package members. Between the two hints, package teams may cache an outdated
@@ -170,3 +172,7 @@ func newService(c Config, d Deps) *Service {
 	}
 	return s
 }
+
+// Run writes the grants' times of last use periodically, and once more when ctx is done. The page of connected apps
+// shows these times.
+func (s *Service) Run(ctx context.Context) error { return s.uses.Run(ctx) }

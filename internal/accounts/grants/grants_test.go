@@ -89,7 +89,7 @@ func TestScheduledByGrant(t *testing.T) {
 			f.Must(f.Emails.Reschedule(t.Context(), f.Acme.TeamID, id,
 				time.Now().Add(-time.Second).Format(time.RFC3339)))
 		}
-		stop := f.Run(f.Emails.Kinds()...)
+		stop := f.Node.Run(f.Emails.Kinds()...)
 		defer stop()
 		for revoked, id := range ids {
 			testnode.Until(t, "the email is released", func() bool { return f.Email(id).LastEvent != emails.Scheduled })

@@ -138,10 +138,10 @@ func saveRefreshState(ctx context.Context, tx *db.Tx, teamID, grantID string, l 
 		grantID, teamID, l.newest, l.retried, db.Micros(l.rotatedAt), tx.Now().UnixMicro(), expires.UnixMicro())
 }
 
-// setUsed stores the current time as the time of a grant's last use, unless a later time is already stored.
-func setUsed(ctx context.Context, tx *db.Tx, teamID, grantID string) {
+// setUsed stores the time of a grant's last use, unless a later time is already stored.
+func setUsed(ctx context.Context, tx *db.Tx, teamID, grantID string, at time.Time) {
 	tx.Queue(ctx, `UPDATE oauth_grants SET used_at = $3 WHERE id = $1 AND team_id = $2 AND used_at < $3`, grantID, teamID,
-		tx.Now().UnixMicro())
+		at.UnixMicro())
 }
 
 // expireGrants revokes a batch of grants, across all teams, whose refresh tokens have expired. The outer conditions of

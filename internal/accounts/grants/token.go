@@ -104,22 +104,10 @@ func (s *Service) Authenticate(ctx context.Context, token string) (teams.Actor, 
 	a.Scopes = g.AllowedScopes(a.Scopes & storedScopes(c.Scope).All())
 	a.Limited, a.Resource = g.Limits.Any(), s.singleResource(c.Audience)
 	if g.UsedAt.Equal(g.CreatedAt) || now.Sub(g.UsedAt) >= usedEvery {
-		s.recordUse(ctx, &g)
+		s.uses.Mark(g.TeamID, g.ID, now)
 	}
 	until := time.Now().Add(min(checkedFor, c.Expiry.Time().Sub(now)))
 	return a, until, nil
-}
-
-// recordUse stores the time of a grant's use, which the page of connected apps shows. A failure is ignored, because the
-// token stays valid, and the next use is recorded instead. The transaction must not store what belongs to the request's
-// own effect, such as an idempotency key.
-func (s *Service) recordUse(ctx context.Context, g *Grant) {
-	ctx, cancel := context.WithTimeout(db.WithoutAddition(ctx), usedWait)
-	defer cancel()
-	_ = s.DB.Update(ctx, func(tx *db.Tx) error {
-		setUsed(ctx, tx, g.TeamID, g.ID)
-		return nil
-	})
 }
 
 // grantorActor returns the actor of the user or key that consented to a grant, with its current scopes. If the user

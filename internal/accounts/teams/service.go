@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -22,12 +20,9 @@ import (
 )
 
 const (
-	maxKeyName = 50               // limit in characters (API reference section 11)
-	cacheFor   = 5 * time.Second  // how long a change on another node may go unnoticed if its hint is lost
-	cacheMax   = 10_000           // cached keys
-	flushEvery = 10 * time.Second // how often the keys' times of last use are written
-	flushTime  = 5 * time.Second  // time limit for writing times of last use
-	flushMax   = 500              // keys written per transaction
+	maxKeyName = 50              // limit in characters (API reference section 11)
+	cacheFor   = 5 * time.Second // how long a change on another node may go unnoticed if its hint is lost
+	cacheMax   = 10_000          // cached keys
 )
 
 // HintTopic is the topic of the hints sent to other nodes after a change to a team or its keys that may take a right
@@ -63,11 +58,11 @@ type Deps struct {
 type Service struct {
 	Deps
 	trial Quota
+	uses  *LastUses // of API keys
 
 	mu    sync.Mutex
-	cache map[string]cached    // by token hash
-	epoch int                  // incremented by Forget; results that were read before the last increment are not cached
-	used  map[string]time.Time // by key id: times of last use that have not been written yet
+	cache map[string]cached // by token hash
+	epoch int               // incremented by Forget; results that were read before the last increment are not cached
 }
 
 type cached struct {
@@ -80,7 +75,8 @@ func New(c Config, d Deps) (*Service, error) {
 	if err := fault.Complete(d); err != nil {
 		return nil, err
 	}
-	s := &Service{Deps: d, trial: c.Trial, cache: map[string]cached{}, used: map[string]time.Time{}}
+	s := &Service{Deps: d, trial: c.Trial, cache: map[string]cached{},
+		uses: NewLastUses(d.DB, d.Log, "API keys", setLastUsed)}
 	d.DB.OnHint(HintTopic, func(string) { s.Forget() })
 	return s, nil
 }
@@ -94,56 +90,7 @@ func (s *Service) Forget() {
 }
 
 // Run writes the keys' times of last use periodically, and once more when ctx is done.
-func (s *Service) Run(ctx context.Context) error {
-	tick := time.NewTicker(flushEvery)
-	defer tick.Stop()
-	for ended := false; !ended; {
-		select {
-		case <-ctx.Done():
-			ended = true
-		case <-tick.C:
-		}
-		if err := s.flush(context.WithoutCancel(ctx)); err != nil {
-			s.Log.Warn("could not write when API keys were last used; will retry", "error", err)
-		}
-	}
-	return nil
-}
-
-// flush writes the times of last use, sorted by id, so that two nodes cannot deadlock.
-func (s *Service) flush(ctx context.Context) error {
-	s.mu.Lock()
-	used := s.used
-	s.used = map[string]time.Time{}
-	s.mu.Unlock()
-	for ids := range slices.Chunk(slices.Sorted(maps.Keys(used)), flushMax) {
-		limited, cancel := context.WithTimeout(ctx, flushTime)
-		err := s.DB.Update(limited, func(tx *db.Tx) error {
-			for _, keyID := range ids {
-				setLastUsed(limited, tx, keyID, used[keyID])
-			}
-			return nil
-		})
-		cancel()
-		if err != nil {
-			s.restoreUsed(used)
-			return err
-		}
-	}
-	return nil
-}
-
-// restoreUsed puts back the times of last use that could not be written, except for keys that have been used again
-// since.
-func (s *Service) restoreUsed(used map[string]time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for keyID, at := range used {
-		if s.used[keyID].Before(at) {
-			s.used[keyID] = at
-		}
-	}
-}
+func (s *Service) Run(ctx context.Context) error { return s.uses.Run(ctx) }
 
 // NewKey describes a key to create.
 type NewKey struct {
@@ -369,8 +316,8 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	c, ok := s.cache[hash]
 	epoch := s.epoch
 	if ok && now.Before(c.until) {
-		s.markUsed(&c.Actor, now)
 		s.mu.Unlock()
+		s.markUsed(&c.Actor, now)
 		return c.Actor, nil
 	}
 	s.mu.Unlock()
@@ -415,7 +362,7 @@ func (s *Service) lookUp(ctx context.Context, token, hash string) (Actor, time.T
 // markUsed records that a key was used. It does not record the use of a grant, because package grants does that.
 func (s *Service) markUsed(a *Actor, now time.Time) {
 	if a.Kind == KeyActor {
-		s.used[a.ID] = now
+		s.uses.Mark(a.TeamID, a.ID, now)
 	}
 }
 

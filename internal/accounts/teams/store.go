@@ -191,8 +191,9 @@ func keyScopes(ctx context.Context, r db.Reader, teamID, keyID string) (Scopes, 
 
 // setLastUsed never replaces a time of last use with an earlier time, because nodes write these times in no particular
 // order.
-func setLastUsed(ctx context.Context, tx *db.Tx, keyID string, at time.Time) {
-	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $2 WHERE id = $1 AND last_used_at < $2`, keyID, at.UnixMicro())
+func setLastUsed(ctx context.Context, tx *db.Tx, teamID, keyID string, at time.Time) {
+	tx.Queue(ctx, `UPDATE api_keys SET last_used_at = $3 WHERE id = $1 AND team_id = $2 AND last_used_at < $3`, keyID,
+		teamID, at.UnixMicro())
 }
 
 const keyActors = `SELECT k.id, k.name, k.team_id, k.permission, k.domain_id, t.rate_limit, t.suspended

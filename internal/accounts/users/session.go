@@ -117,7 +117,7 @@ func (s *Service) Session(ctx context.Context, token string) (Session, User, err
 		return Session{}, User{}, errNoSession
 	}
 	if now.Sub(x.UsedAt) >= usedEvery {
-		s.use(ctx, &x, now)
+		s.use(&x, now)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,14 +132,14 @@ func (s *Service) Session(ctx context.Context, token string) (Session, User, err
 
 var errNoSession = fault.New(fault.BadCredential, "", "Sign in.")
 
-// use updates a session's time of last use. If the update fails, the session stays valid.
-func (s *Service) use(ctx context.Context, x *Session, now time.Time) {
-	err := s.DB.Update(ctx, func(tx *db.Tx) error {
-		setUsed(ctx, tx, x.ID, now)
+// use queues an update of a session's time of last use, so that the request does not wait for it. If the update fails,
+// the session stays valid, and the next use is recorded instead.
+func (s *Service) use(x *Session, now time.Time) {
+	sessionID := x.ID
+	if !s.enqueue("record the use of a session", func(ctx context.Context, tx *db.Tx) error {
+		setUsed(ctx, tx, sessionID, now)
 		return nil
-	})
-	if err != nil {
-		s.Log.Warn("could not write that a session was used", "session", x.ID, "error", err)
+	}) {
 		return
 	}
 	x.UsedAt = now

@@ -1,6 +1,8 @@
 package users_test
 
 import (
+	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +34,7 @@ func TestSessions(t *testing.T) {
 		if !used.UsedAt.Equal(x.now()) {
 			t.Errorf("used at %v, want %v", used.UsedAt, x.now())
 		}
+		x.settle()
 		x.pass(30 * time.Second)
 		if again := x.of(out); !again.UsedAt.Equal(used.UsedAt) {
 			t.Error("a use within a minute was written")
@@ -39,6 +42,7 @@ func TestSessions(t *testing.T) {
 		for range 5 {
 			x.pass(13 * 24 * time.Hour)
 			x.of(out)
+			x.settle()
 		}
 		x.pass(12*24*time.Hour - time.Minute)
 		last := x.of(out)
@@ -121,5 +125,37 @@ func TestTooManySessions(t *testing.T) {
 		}
 		_, _, err := x.Session(t.Context(), first)
 		x.is(err, fault.BadCredential)
+	})
+}
+
+// A request does not wait until the time of its session's last use is written.
+func TestRequestsDoNotWaitForASessionsTimeOfLastUse(t *testing.T) {
+	each(t, func(t *testing.T, x *fixture) {
+		out, err := x.attempt(x.user("ada@example.com").Email, password)
+		x.must(err)
+		first := x.of(out)
+		x.pass(time.Hour)
+		x.must(x.d.Update(t.Context(), func(tx *db.Tx) error {
+			// The transaction holds the lock that a write to the session needs.
+			if _, err := tx.Exec(t.Context(), `UPDATE user_sessions SET used_at = used_at`); err != nil {
+				return err
+			}
+			limited, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			defer cancel()
+			_, _, err := x.Session(limited, out.Token)
+			return errors.Join(err, limited.Err())
+		}))
+		stored := func() time.Time {
+			all, err := x.Sessions(t.Context(), first.UserID)
+			x.must(err)
+			return all[0].UsedAt
+		}
+		if at := stored(); !at.Equal(first.UsedAt) {
+			t.Errorf("used at %v before it was written", at)
+		}
+		x.settle()
+		if at := stored(); !at.Equal(x.now()) {
+			t.Errorf("used at %v, want %v", at, x.now())
+		}
 	})
 }

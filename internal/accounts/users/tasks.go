@@ -13,8 +13,8 @@ const (
 )
 
 // enqueue queues the function f for [Service.Run], which calls it in a separate transaction. If the queue is full,
-// enqueue returns false. Use enqueue for work that would make a request take longer if an account exists. Queued tasks
-// are lost if the program crashes.
+// enqueue returns false. Use enqueue for work for which a request should not wait, for example because the time would
+// reveal whether an account exists. Queued tasks are lost if the program crashes.
 func (s *Service) enqueue(what string, f func(ctx context.Context, tx *db.Tx) error) bool {
 	select {
 	case s.tasks <- task{what, f}:
@@ -31,7 +31,7 @@ type task struct {
 }
 
 // Run executes queued tasks until ctx ends, and then executes the tasks that remain in the queue. The queued tasks
-// record failed sign-ins and email reset links.
+// record failed sign-ins and uses of sessions, and email reset links.
 func (s *Service) Run(ctx context.Context) error {
 	for {
 		select {

@@ -47,7 +47,7 @@ func newFixture(t testing.TB, d *db.DB) *fixture {
 	t.Helper()
 	n := testnode.New(t, d, testnode.Options{})
 	g := testnode.Must(grants.New(grants.Config{Issuer: testnode.PublicURL, Resources: []string{testnode.PublicURL, mcp}},
-		grants.Deps{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit,
+		grants.Deps{DB: d, Keys: n.Keys, Teams: n.Teams, Members: n.Members, Audit: n.Audit, Log: n.Log,
 			OnStop: n.Grants.OnStop}))
 	n.Grants = g
 	site := web.New(web.Config{PublicURL: testnode.PublicURL}, n.Users, n.Members, n.Log)

@@ -204,7 +204,7 @@ func (r *Resources) newMembers(c Config, h Hooks) (err error) {
 
 func (r *Resources) newGrants(c Config, h Hooks) (err error) {
 	r.Grants, err = grants.New(grants.Config{Issuer: c.PublicURL, Resources: c.GrantResources, Aliases: c.Aliases},
-		grants.Deps{DB: r.DB, Keys: r.Keys, Teams: r.Teams, Members: r.Members, Audit: r.Audit,
+		grants.Deps{DB: r.DB, Keys: r.Keys, Teams: r.Teams, Members: r.Members, Audit: r.Audit, Log: r.Log,
 			OnStop: h.OnGrantStop})
 	return err
 }

@@ -155,12 +155,16 @@ func (b *measurement) run(ctx context.Context) error {
 }
 
 // endToEnd measures the time from the first request until the outcome of the last email is recorded. It returns the
-// median rate in emails per second.
+// median rate in emails per second. On PostgreSQL, endToEnd also reports the server's work for an email.
 func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, error) {
 	if _, err := b.load(ctx, n, 500, 0); err != nil { // warm-up load
 		return 0, err
 	}
 	if err := n.idle(ctx); err != nil {
+		return 0, err
+	}
+	before, err := b.serverCounts(ctx)
+	if err != nil {
 		return 0, err
 	}
 	var rates []float64
@@ -177,6 +181,13 @@ func (b *measurement) endToEnd(ctx context.Context, n *measuredNode) (float64, e
 		rates = append(rates, float64(b.emails)/took.Seconds())
 		b.say("end to end                  %8.0f /s   accepted at %.0f/s (p50 %.1f ms, p99 %.1f ms)   CPU %.2f ms an email",
 			rates[len(rates)-1], l.rate, l.p50, l.p99, (n.cpu()-cpu).Seconds()*1000/float64(b.emails))
+	}
+	if before != nil {
+		after, err := b.serverCounts(ctx)
+		if err != nil {
+			return 0, err
+		}
+		b.say("PostgreSQL for an email     %s", after.perEmail(before, b.runs*b.emails))
 	}
 	return median(rates), nil
 }

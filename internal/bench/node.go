@@ -176,8 +176,11 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // cpu returns the CPU time that the node has used.
-func (n *measuredNode) cpu() time.Duration {
-	text, err := os.ReadFile("/proc/" + strconv.Itoa(n.pid) + "/stat")
+func (n *measuredNode) cpu() time.Duration { return cpuOf(n.pid) }
+
+// cpuOf returns the CPU time that a process on this machine has used, or 0 if there is no such process.
+func cpuOf(pid int) time.Duration {
+	text, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0
 	}

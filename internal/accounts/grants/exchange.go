@@ -7,8 +7,11 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"regexp"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
 )
@@ -17,8 +20,8 @@ import (
 type Tokens struct {
 	Access  string
 	Refresh string
-	Life    int64 // lifetime of the access token, in seconds
-	Scopes  Scopes
+	Life    int64  // lifetime of the access token, in seconds
+	Scopes  Scopes // what the access token allows now, which may be less than was granted
 }
 
 // ExchangeParams are the parameters of a client's request for its first tokens (RFC 6749 section 4.1.3).
@@ -60,6 +63,7 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 		return Tokens{}, err
 	}
 	var g Grant
+	var by teams.Actor
 	var refused error
 	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		refused = nil
@@ -91,6 +95,13 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 		scopes := storedScopes(c.Scope)
 		g = Grant{ID: c.GrantID, TeamID: c.TeamID, UserID: c.UserID, KeyID: c.KeyID, ClientID: c.ClientID, Scopes: scopes,
 			Resource: c.Resource, Limits: c.Limits, CreatedAt: tx.Now(), ExpiresAt: tx.Now().Add(refreshLife)}
+		if by, err = s.grantorActor(ctx, tx.Reader, &g); fault.KindOf(err) == fault.NotFound && err != nil {
+			refused = errInvalidCode // the user left the team or the key was deleted after the consent
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("look up the user of a code: %w", err)
+		}
 		insertGrant(ctx, tx, &g)
 		return nil
 	})
@@ -98,7 +109,7 @@ func (s *Service) Exchange(ctx context.Context, x ExchangeParams) (Tokens, error
 		return Tokens{}, err
 	}
 	g.Resource = cmp.Or(resource, g.Resource) // the requested resource narrows only this token, not the grant
-	return s.tokens(ctx, &g, 1, g.Scopes)
+	return s.tokens(ctx, &g, 1, g.Scopes, by.Scopes)
 }
 
 // revokeReused revokes the grant of an authorization code that is used a second time, because one of the two uses may

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/keyring"
@@ -55,14 +56,12 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 	if !covers(g.Resource, resource) {
 		return Tokens{}, refuse(InvalidTarget, "resource must be the one that was granted.")
 	}
-	scopes, err := scopesOf(x.Scope, g.Scopes)
+	scopes, err := g.narrow(x.Scope)
 	if err != nil {
 		return Tokens{}, err
 	}
-	if !g.Scopes.Covers(scopes) {
-		return Tokens{}, refuse(InvalidScope, "scope must be within what was granted.")
-	}
-	if err := s.checkGrantor(ctx, &g); err != nil {
+	by, err := s.checkGrantor(ctx, &g)
+	if err != nil {
 		return Tokens{}, err
 	}
 	// Before the refresh token is marked as used, check that tokens can be signed. If signing failed after the token was
@@ -75,28 +74,47 @@ func (s *Service) Refresh(ctx context.Context, x RefreshParams) (Tokens, error) 
 		return Tokens{}, err
 	}
 	g.Resource = cmp.Or(resource, g.Resource) // the requested resource narrows only this token, not the grant
-	return s.tokens(ctx, &g, next, scopes)
+	return s.tokens(ctx, &g, next, scopes, by.Scopes)
 }
 
-// checkGrantor revokes a grant if its user is no longer a member of the team, or if its API key was deleted. In most
-// cases, [Service.RevokeUser] has already revoked the grant. The check also covers grants that were not revoked because
-// a clock was wrong when the user joined.
-func (s *Service) checkGrantor(ctx context.Context, g *Grant) error {
-	_, err := s.grantorActor(ctx, s.DB.Reader, g)
+// narrow returns the scopes of a new access token, for which the client asked in a refresh request. The names in the
+// previous token response are always allowed. If a person approves the app's emails, that response named
+// approvals:request in place of emails:send.
+func (g *Grant) narrow(text string) (Scopes, error) {
+	set, err := scopesOf(text, g.Scopes)
+	if err != nil {
+		return set, err
+	}
+	granted := g.Scopes.All()
+	if g.Limits.Approval && granted.Has(teams.EmailsSend) && set.Each.Has(teams.ApprovalsRequest) {
+		inPlace := teams.NewScopes(teams.ApprovalsRequest, teams.ApprovalsRead) &^ granted
+		set.Each = set.Each&^inPlace | teams.NewScopes(teams.EmailsSend)
+	}
+	if !g.Scopes.Covers(set) {
+		return set, refuse(InvalidScope, "scope must be within what was granted.")
+	}
+	return set, nil
+}
+
+// checkGrantor returns the actor of the user or key that consented to a grant. It revokes the grant if its user is no
+// longer a member of the team, or if its API key was deleted. In most cases, [Service.RevokeUser] has already revoked
+// the grant. The check also covers grants that were not revoked because a clock was wrong when the user joined.
+func (s *Service) checkGrantor(ctx context.Context, g *Grant) (teams.Actor, error) {
+	by, err := s.grantorActor(ctx, s.DB.Reader, g)
 	if err == nil {
-		return nil
+		return by, nil
 	}
 	if fault.KindOf(err) != fault.NotFound {
-		return fmt.Errorf("look up the user of a grant: %w", err)
+		return by, fmt.Errorf("look up the user of a grant: %w", err)
 	}
 	why := UserLeft
 	if g.UserID == "" {
 		why = KeyDeleted
 	}
 	if _, err := s.revoke(ctx, g.TeamID, g.ID, why); err != nil && fault.KindOf(err) != fault.NotFound {
-		return err
+		return by, err
 	}
-	return errInvalidRefresh
+	return by, errInvalidRefresh
 }
 
 // rotate creates the next generation of a grant's refresh tokens, or revokes the grant if an old token was used.

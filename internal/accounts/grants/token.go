@@ -38,15 +38,29 @@ type claims struct {
 }
 
 // tokens issues a new access token and a new refresh token for a grant. The access token is valid for the grant's
-// resource. Call tokens after the transaction commits, because signing takes time.
-func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes) (Tokens, error) {
+// resource. The parameter may holds the current scopes of the user or key that consented. Call tokens after the
+// transaction commits, because signing takes time.
+func (s *Service) tokens(ctx context.Context, g *Grant, generation int64, scopes Scopes, may teams.Scopes) (Tokens,
+	error) {
 	now := s.DB.Now()
 	access, err := s.sign(ctx, g, scopes, now)
 	if err != nil {
 		return Tokens{}, fmt.Errorf("make an access token: %w", err)
 	}
 	return Tokens{Access: access, Refresh: s.sealRefresh(g, generation, now), Life: int64(accessLife / time.Second),
-		Scopes: scopes}, nil
+		Scopes: g.tokenScopes(scopes, may)}, nil
+}
+
+// tokenScopes returns what a token with the given scopes allows now, because of the grant's limits and the current
+// scopes of the user or key that consented (RFC 6749 section 5.1). The token itself keeps all its scopes, so that it
+// allows more when the limits are loosened. Scopes that clients cannot request by name are omitted, because clients
+// may send the names back when they refresh the token.
+func (g *Grant) tokenScopes(set Scopes, may teams.Scopes) Scopes {
+	now := g.AllowedScopes(may & set.All())
+	if now == set.All() {
+		return set
+	}
+	return Scopes{Each: now &^ unnamed}
 }
 
 func (s *Service) sign(ctx context.Context, g *Grant, scopes Scopes, now time.Time) (string, error) {

@@ -46,6 +46,7 @@ func TestConsent(t *testing.T) {
 		}
 		form := p.form(t, "post", "/oauth/authorize")
 		form.fields.Set("decision", "allow")
+		form.fields.Del("approval") // browsers omit unchecked boxes
 		w = f.ask("POST", "/oauth/authorize", form.fields, "Sec-Fetch-Site", "same-origin", "Accept", "text/html")
 		if w.Code != 303 {
 			t.Errorf("after a form the browser is told %d", w.Code)
@@ -355,7 +356,11 @@ func TestConsentToSend(t *testing.T) {
 		form.fields.Set("emails_per_day", "10")
 		form.fields.Del("approval") // browsers omit unchecked boxes
 		code := f.sentTo(f.ask("POST", "/oauth/authorize", form.fields), redirect).Get("code")
-		by, err := f.Node.Teams.Authenticate(t.Context(), f.tokens(client, redirect, code).Access)
+		tokens := f.tokens(client, redirect, code)
+		if tokens.Scope != "automations:read" {
+			t.Errorf("the token response names the scopes %q", tokens.Scope)
+		}
+		by, err := f.Node.Teams.Authenticate(t.Context(), tokens.Access)
 		if err != nil || !by.Limited || by.Scopes != teams.NewScopes(teams.AutomationsRead) {
 			t.Errorf("%v may %v, %v", by.Limited, by.Scopes, err)
 		}

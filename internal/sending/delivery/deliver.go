@@ -54,6 +54,7 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	defer func() { s.memory.Release(j.TeamID, size) }()
+	loaded := s.p.DB.Now()
 	o, err := s.p.Emails.Outgoing(ctx, d)
 	if errors.Is(err, emails.ErrGone) || err == nil && (len(o.To) == 0 || o.LastEvent == emails.Canceled) {
 		return s.p.Queue.End(ctx, j)
@@ -62,8 +63,8 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		return err
 	}
 	t := &try{job: j, d: d, o: o, started: s.p.DB.Now()}
-	if d.First {
-		t.suppressionsReadAt = j.CreatedAt
+	if !o.MayBeRefused {
+		t.suppressionsReadAt = loaded
 	}
 	if o.ContentMissing {
 		s.p.Log.Error("the content of a queued email is missing; the email fails", "email", o.ID, "team", o.TeamID)

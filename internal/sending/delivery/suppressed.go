@@ -7,23 +7,23 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
-// suppressionsMaxAge is how long the result of a suppression look-up may be used, including the look-up when the email
-// was accepted. To a sender, a suppression added within suppressionsMaxAge looks like a suppression added during the
-// SMTP conversation.
-const suppressionsMaxAge = 30 * time.Second
+// suppressionsMaxAge is how long the result of a look-up in the same attempt may be used. To a sender, a suppression
+// added within suppressionsMaxAge looks like a suppression added during the SMTP conversation.
+const suppressionsMaxAge = time.Second
 
-// dropSuppressed removes recipients that have been suppressed since the last look-up: manually, after a bounce of
-// another email, or after a complaint. If the last look-up is recent, dropSuppressed keeps all recipients. The
-// suppressions are checked before a message is composed and again before it is sent, because several minutes may pass
-// in between. If all recipients were removed, dropSuppressed finishes the job and returns false. If the email's
-// broadcast is paused or canceled, dropSuppressed removes all recipients and returns false.
+// dropSuppressed removes recipients that must no longer get the email: they were suppressed, have unsubscribed, or their
+// contact was deleted. The statement that loads an email looks all of this up, see [emails.Outgoing.MayBeRefused], so
+// most attempts need no other look-up. The recipients are checked again before the message is sent if it has waited for
+// longer than suppressionsMaxAge, because several minutes may pass after the message was composed. If all recipients were
+// removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or canceled,
+// dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil
 		return false, err
 	}
 	now := s.p.DB.Now()
-	// If suppressionsReadAt comes from another node's clock, it may be in the future.
+	// The clock of the database may have stepped back, so suppressionsReadAt may be in the future.
 	if age := now.Sub(t.suppressionsReadAt); age >= 0 && age < s.suppressionsMaxAge {
 		return true, nil
 	}

@@ -116,6 +116,10 @@ type Outgoing struct {
 	UTF8           bool     // whether an address or the message requires SMTPUTF8
 	ContentMissing bool     // the content is missing even though the email is not settled
 
+	// MayBeRefused is false if, when the email was loaded, none of its recipients was suppressed and all of them accepted
+	// the email. If MayBeRefused is true, DropSuppressed decides.
+	MayBeRefused bool
+
 	row         emailRow
 	body        bodies
 	attachments []Attachment
@@ -136,9 +140,13 @@ var ErrGone = errors.New("the email does not exist")
 // Outgoing loads an email and its bodies so that it can be delivered to a destination. The content of attachments is
 // read later by Compose.
 func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
-	o := &Outgoing{}
+	o := &Outgoing{To: d.To}
 	r := &o.row
-	own, err := readOutgoing(ctx, s.DB.Reader, d.EmailID, o)
+	keys, err := o.keys()
+	if err != nil {
+		return nil, err
+	}
+	own, err := readOutgoing(ctx, s.DB.Reader, d.EmailID, keys, o)
 	if errors.Is(err, db.ErrNoRows) {
 		return nil, ErrGone
 	}
@@ -152,12 +160,14 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
+	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links has
+	// one recipient, and jobs that an old release inserted may name none.
+	o.MayBeRefused = o.MayBeRefused || len(keys) == 0 || len(keys) > 1 && r.canUnsubscribe()
 	if o.body.flags&hasFiles != 0 {
 		if o.attachments, err = attachmentsOf(ctx, s.DB.Reader, o.TeamID, o.ID); err != nil {
 			return nil, fmt.Errorf("load attachments of email %s: %w", o.ID, err)
 		}
 	}
-	o.To = d.To
 	switch {
 	case !d.First:
 		if err := s.stillPending(ctx, d, o); err != nil {

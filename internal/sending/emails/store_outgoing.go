@@ -3,6 +3,7 @@ package emails
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/platform/db"
 )
 
@@ -12,18 +13,25 @@ func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string)
 	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID, domainID)
 }
 
-// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. The function
-// does not require a team id, because it is called for a delivery job. If the email does not exist or its team was
-// deleted, readOutgoing returns db.ErrNoRows.
-func readOutgoing(ctx context.Context, q db.Reader, emailID string, o *Outgoing) (own bool, err error) {
+// mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient in
+// $2 accepts the email. The look-ups are part of the statement that loads an email, because a separate statement for
+// each email would cost much more.
+const mayBeRefused = `(EXISTS (SELECT 1 FROM suppressions s WHERE s.team_id = e.team_id AND s.address = ANY($2))
+	OR NOT ` + contacts.AcceptsEmail + `)`
+
+// readOutgoing reads an email and its body into o, and reports whether the email has its own body row. The parameter
+// keys contains the job's recipients. The function does not require a team id, because it is called for a delivery job.
+// If the email does not exist or its team was deleted, readOutgoing returns db.ErrNoRows.
+func readOutgoing(ctx context.Context, q db.Reader, emailID string, keys []string, o *Outgoing) (own bool, err error) {
 	r := &o.row
 	var variables string
 	err = q.QueryRow(ctx, `SELECT `+emailColumns+
 		`, b.email_id IS NOT NULL, e.content_id, e.variables, COALESCE(b.html, ''), COALESCE(b.body_text, ''),
-		COALESCE(b.parts, 0), COALESCE(b.headers, '')
+		COALESCE(b.parts, 0), COALESCE(b.headers, ''), `+mayBeRefused+`
 		FROM emails e LEFT JOIN email_bodies b ON b.email_id = e.id WHERE e.id = $1
-		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, emailID).
-		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.flags, &o.body.headers)...)
+		AND NOT EXISTS (SELECT 1 FROM teams t WHERE t.id = e.team_id AND t.deleted_at <> 0)`, emailID, keys).
+		Scan(r.dest(&own, &r.shared.contentID, &variables, &o.body.html, &o.body.text, &o.body.flags, &o.body.headers,
+			&o.MayBeRefused)...)
 	if err == nil {
 		err = r.shared.decode(variables)
 	}

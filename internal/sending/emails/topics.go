@@ -12,7 +12,7 @@ import (
 
 // An email with a topic contains unsubscribe links (see unsubscribeInfo) and is sent only to recipients who subscribe
 // to the topic. Each recipient of an email with a topic therefore gets a separate message. Subscriptions are looked up
-// when the email is accepted, when a scheduled email is released, and before later delivery attempts.
+// when the email is accepted, when a scheduled email is released, and at each delivery attempt.
 
 // refusals lists the addresses to which an email may not be sent. The keys are addresses in lower case, and the values
 // are reasons.

@@ -6,6 +6,7 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/front/api/wire"
 	"github.com/postrider/postrider/internal/outbound/privacy"
+	"github.com/postrider/postrider/internal/platform/audit"
 )
 
 type eraseIn struct {
@@ -54,6 +55,9 @@ func (a *API) eraseContact(ctx context.Context, c *wire.Call, in eraseIn) (erasu
 		if err := c.Require(s); err != nil && (s == teams.EmailsWrite || in.Suppressions) {
 			return erasureWire{}, err
 		}
+	}
+	if in.DryRun {
+		audit.Detail(ctx, "dry run: nothing was erased")
 	}
 	e, err := a.Services.Privacy.Erase(ctx, c.TeamID, c.Param("contact"), privacy.Options{Refusals: in.Suppressions,
 		DryRun: in.DryRun})

@@ -75,7 +75,7 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 					t.Errorf("%s without its %s: %v", what, c.field, err)
 				}
 			}
-			_, err := s.b.Update(ctx, acme, c.id, broadcasts.Change{Name: new("Renamed")})
+			_, err := s.b.Update(ctx, s.Acme, c.id, broadcasts.Change{Name: new("Renamed")})
 			s.Must(err)
 			_, err = s.b.Send(ctx, s.Acme, c.id, "")
 			refused("sent", err)
@@ -90,7 +90,7 @@ func TestDraftOfWhatWasDeleted(t *testing.T) {
 					t.Errorf("%s: it is %+v", c.field, b)
 				}
 			}
-			_, err = s.b.Update(ctx, acme, c.id, c.mend)
+			_, err = s.b.Update(ctx, s.Acme, c.id, c.mend)
 			s.Must(err)
 			s.send(c.id)
 		}

@@ -13,7 +13,8 @@
 //
 // A contact has at most one row per broadcast, because of the primary key. The transaction that enqueues an email also
 // writes the contact's row, so no contact is missed or mailed twice, even if a process is killed. Contacts that are
-// added after a broadcast has started are not mailed. Once a broadcast has started, its content never changes.
+// added after a broadcast has started are not mailed. Once a broadcast has started, its content never changes, except for
+// the sender of a broadcast that waits for its sender's domain. Each email goes from the broadcast's current sender.
 //
 // The broadcast's row is locked for each status change and for each page of the audience, so no more emails are
 // enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
@@ -182,6 +183,7 @@ const (
 	KeyDeleted        Reason = "api_key_deleted"
 	AppNotAllowed     Reason = "app_not_allowed"
 	DomainNotVerified Reason = "domain_not_verified"
+	SenderChanged     Reason = "sender_changed"
 	NotAllowed        Reason = "sender_not_allowed"
 	BadContent        Reason = "content_refused"
 	BadFilter         Reason = "segment_filter_refused"
@@ -206,8 +208,10 @@ var reasons = map[Reason]string{
 		"person must approve its emails, or the role of the person who connected it was lowered. Resume the broadcast as " +
 		"a person or with an API key, or cancel it.",
 	DomainNotVerified: "The domain of its sender was deleted, is not verified any more, or may not send. The broadcast " +
-		"goes on by itself when this team has verified the domain again. To use another sender, cancel the broadcast and " +
-		"send a corrected duplicate.",
+		"goes on by itself when this team has verified the domain again. To use another sender, change its `from` and " +
+		"resume it.",
+	SenderChanged: "Its sender was changed, because the domain of the former sender may not send. Resume the broadcast to " +
+		"send the rest of its emails from the new sender.",
 	NotAllowed: "Its sender may not be used any more. Change that and resume the broadcast.",
 	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
 	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +

@@ -274,7 +274,7 @@ func TestWinnerBeforeACancel(t *testing.T) {
 			t.Errorf("it is %s with the winner %d", b.Status, b.Winner)
 		}
 		two := draft.Variants[:2]
-		_, err := s.b.Update(t.Context(), s.Acme.TeamID, id, broadcasts.Change{Variants: &two})
+		_, err := s.b.Update(t.Context(), s.Acme, id, broadcasts.Change{Variants: &two})
 		s.Must(err)
 		s.send(id)
 		s.Run(s.b.Kinds()...)

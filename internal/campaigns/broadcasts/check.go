@@ -172,6 +172,9 @@ func (o *Options) check(variants int) error {
 	return nil
 }
 
+// fromBit is the bit of the sender in the result of givenBits.
+const fromBit = 1 << 0
+
 // givenBits returns a bit set that says which fields a variant sets.
 func (v *Variant) givenBits() (bits int) {
 	for i, text := range []*string{v.From, v.Subject, v.PreviewText, v.HTML, v.Plain} {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,7 +29,17 @@ type decisions struct {
 
 type cachedDecision struct {
 	emails.Decision
-	until time.Time
+	variants []Variant // with their current contents; nil if these are not known
+	until    time.Time
+}
+
+// of returns the decision about an email with the given content.
+func (c *cachedDecision) of(contentID string) emails.Decision {
+	has := func(v Variant) bool { return v.contentID == contentID }
+	if c.Decision == emails.Deliver && len(c.variants) > 0 && !slices.ContainsFunc(c.variants, has) {
+		return emails.ChangeSender
+	}
+	return c.Decision
 }
 
 func (d *decisions) forget(broadcastID string) {
@@ -38,20 +49,20 @@ func (d *decisions) forget(broadcastID string) {
 	delete(d.cache, broadcastID)
 }
 
-// CachedDecision returns the decision about those emails of a broadcast that have not yet been handed to a mail server.
-// The decision may be a few seconds old.
-func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error) {
+// CachedDecision returns the decision about those emails of a broadcast that have the given content and have not yet
+// been handed to a mail server. The decision may be a few seconds old.
+func (s *Service) CachedDecision(ctx context.Context, broadcastID, contentID string) (emails.Decision, error) {
 	d := &s.decisions
 	d.mu.Lock()
 	k, ok := d.cache[broadcastID]
 	before := d.hints
 	d.mu.Unlock()
 	if ok && time.Now().Before(k.until) {
-		return k.Decision, nil
+		return k.of(contentID), nil
 	}
 	k.until = time.Now().Add(decisionTTL)
 	var err error
-	if k.Decision, err = s.decide(ctx, broadcastID); err != nil {
+	if k.Decision, k.variants, err = s.decide(ctx, broadcastID); err != nil {
 		return k.Decision, err
 	}
 	d.mu.Lock()
@@ -62,7 +73,7 @@ func (s *Service) CachedDecision(ctx context.Context, broadcastID string) (email
 		}
 		d.cache[broadcastID] = k
 	}
-	return k.Decision, nil
+	return k.of(contentID), nil
 }
 
 // LockDecision returns the current decision about a broadcast's emails and locks it until the transaction ends.

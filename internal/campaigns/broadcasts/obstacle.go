@@ -89,25 +89,26 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 // decide returns the current decision about a broadcast's emails. If the broadcast is being sent and its sender may no
 // longer send, decide pauses the broadcast and withholds its emails. This check is needed in addition to the check
 // before each page, because a broadcast may have many queued emails after its last page. The sender of a broadcast that
-// has ended is not checked, because each email has been handed to a mail server before.
-func (s *Service) decide(ctx context.Context, broadcastID string) (emails.Decision, error) {
+// has ended is not checked, because each email has been handed to a mail server before. The results variants contain the
+// current contents of a broadcast whose emails may be delivered.
+func (s *Service) decide(ctx context.Context, broadcastID string) (d emails.Decision, variants []Variant, err error) {
 	read, err := senderOf(ctx, s.p.DB.Reader, broadcastID)
 	switch {
 	case errors.Is(err, db.ErrNoRows):
-		return emails.Deliver, nil // the broadcast does not exist because its team is being erased
+		return emails.Deliver, nil, nil // the broadcast does not exist because its team is being erased
 	case err != nil:
-		return emails.Deliver, fmt.Errorf("read the sender of broadcast %s: %w", broadcastID, err)
+		return emails.Deliver, nil, fmt.Errorf("read the sender of broadcast %s: %w", broadcastID, err)
 	case read.Status != Queued:
-		return decisionFor(read.Status), nil
+		return decisionFor(read.Status), read.Variants, nil
 	}
 	why, err := s.obstacle(ctx, s.p.DB.Reader, &read)
 	if fault.KindOf(err) == fault.NotFound {
-		return emails.Deliver, nil // the team was deleted, and its emails are being erased
+		return emails.Deliver, nil, nil // the team was deleted, and its emails are being erased
 	}
 	if err != nil || why == "" {
-		return emails.Deliver, err
+		return emails.Deliver, read.Variants, err
 	}
-	return emails.Withhold, s.p.DB.Update(ctx, func(tx *db.Tx) error {
+	return emails.Withhold, nil, s.p.DB.Update(ctx, func(tx *db.Tx) error {
 		b, err := lock(ctx, tx, read.TeamID, broadcastID)
 		if fault.KindOf(err) == fault.NotFound {
 			return nil

@@ -172,8 +172,9 @@ func (s *Service) contents(ctx context.Context, b *Broadcast) ([]*content.Conten
 }
 
 // checkPlaceholders checks the placeholders of a broadcast by the rules for templates: each must be well formed, and
-// each without a fallback must name a field or a property of contacts.
-func (s *Service) checkPlaceholders(ctx context.Context, b *Broadcast) error {
+// each without a fallback must name a field or a property of contacts. If only is not "", only the field with this name
+// is checked.
+func (s *Service) checkPlaceholders(ctx context.Context, b *Broadcast, only string) error {
 	known := map[string]bool{"": true}
 	properties, err := s.p.Contacts.PropertiesNamed(ctx, s.p.DB.Reader, b.TeamID, nil)
 	if err != nil {
@@ -189,6 +190,9 @@ func (s *Service) checkPlaceholders(ctx context.Context, b *Broadcast) error {
 		}
 		for _, f := range t.fields() {
 			field := f.name
+			if only != "" && field != only {
+				continue
+			}
 			if set.sets(field) {
 				field = fmt.Sprintf("variants[%d].%s", i, field)
 			}

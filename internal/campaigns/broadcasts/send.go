@@ -113,7 +113,7 @@ func (s *Service) checkSend(ctx context.Context, by teams.Actor, b *Broadcast, w
 	if err := s.checkAudience(ctx, b); err != nil {
 		return at, err
 	}
-	if err := s.checkPlaceholders(ctx, b); err != nil {
+	if err := s.checkPlaceholders(ctx, b, ""); err != nil {
 		return at, err
 	}
 	all, err := s.contents(ctx, b)

@@ -327,11 +327,20 @@ func (c *Change) apply(b *Broadcast) (text bool) {
 	return text
 }
 
-// Update changes a draft.
-func (s *Service) Update(ctx context.Context, teamID, broadcastID string, c Change) (Broadcast, error) {
+// Update changes a draft. If a broadcast waits for its sender's domain, Update changes its sender; see mayChangeSender.
+func (s *Service) Update(ctx context.Context, by teams.Actor, broadcastID string, c Change) (Broadcast, error) {
+	teamID := by.TeamID
 	b, err := s.Get(ctx, teamID, broadcastID)
 	if err != nil {
 		return b, err
+	}
+	if c.From != nil || c.Variants != nil {
+		if may, err := s.mayChangeSender(ctx, &b); err != nil || may {
+			if err != nil {
+				return b, err
+			}
+			return s.changeSender(ctx, by, b, c)
+		}
 	}
 	if err := b.requireStatus("changed", Draft); err != nil {
 		return b, err
@@ -404,10 +413,14 @@ func (s *Service) lockUnchanged(ctx context.Context, tx *db.Tx, read Broadcast, 
 		return read, err
 	}
 	if now.revision != read.revision {
-		return read, fault.New(fault.Locked, "", "The broadcast was changed at the same time. Look at it and try again.")
+		return read, changedMeanwhile()
 	}
 	read.revision++
 	return read, nil
+}
+
+func changedMeanwhile() error {
+	return fault.New(fault.Locked, "", "The broadcast was changed at the same time. Look at it and try again.")
 }
 
 // Delete deletes a draft or a scheduled broadcast. A deleted broadcast is not sent.

@@ -18,12 +18,13 @@ import (
 )
 
 // delivery returns the job kind for deliveries, with a transport that captures emails.
-func (s *sender) delivery() jobs.Kind {
-	d := testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
+func (s *sender) delivery() jobs.Kind { return s.capture().Kind() }
+
+func (s *sender) capture() *delivery.Service {
+	return testnode.Must(delivery.New(delivery.Config{Transport: delivery.Capture, Hostname: "mx.postrider.test",
 		Unsigned: true, LaneConnections: 5}, delivery.Deps{DB: s.DB, Queue: s.Queue, Recorder: s.Recorder, Emails: s.Emails,
 		Domains: s.Domains, Keys: s.Keys, DNS: s.DNS, Blobs: s.Blobs, Broadcasts: s.b, Log: s.Log,
 		OnLimitRaised: func(string) {}}))
-	return d.Kind()
 }
 
 // entered sends a broadcast to n contacts, and returns once all its emails have been enqueued.

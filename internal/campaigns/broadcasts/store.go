@@ -150,10 +150,19 @@ func lockStatus(ctx context.Context, tx *db.Tx, broadcastID string) (status Stat
 	return status, err
 }
 
-// senderOf returns a broadcast with only its team, its status, and the actor that sent it.
+// senderOf returns a broadcast with only its team, its status, the actor that sent it, and its variants. Of each
+// variant, only the content id is set.
 func senderOf(ctx context.Context, r db.Reader, broadcastID string) (b Broadcast, err error) {
-	err = r.QueryRow(ctx, `SELECT id, team_id, status, actor_kind, actor_id FROM broadcasts WHERE id = $1`, broadcastID).
-		Scan(&b.ID, &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID)
+	rows, err := r.Query(ctx, `SELECT b.id, b.team_id, b.status, b.actor_kind, b.actor_id, COALESCE(v.content_id, '')
+		FROM broadcasts b LEFT JOIN broadcast_variants v ON v.broadcast_id = b.id WHERE b.id = $1
+		LIMIT $2`, broadcastID, MaxVariants)
+	b.Variants, err = db.Collect(rows, err, func(r db.Row) (v Variant, err error) {
+		err = r.Scan(&b.ID, &b.TeamID, &b.Status, &b.by.Kind, &b.by.ID, &v.contentID)
+		return v, err
+	})
+	if err == nil && len(b.Variants) == 0 {
+		err = db.ErrNoRows
+	}
 	return b, err
 }
 
@@ -167,6 +176,11 @@ func updateDraft(ctx context.Context, tx *db.Tx, b *Broadcast) error {
 		options = $8, revision = $9, updated_at = $10 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID, b.Name, b.SegmentID,
 		b.TopicID, b.PreviewText, b.contentID, options, b.revision, tx.Now().UnixMicro())
 	return nil
+}
+
+// setContent saves the id of the content that holds a broadcast's own text.
+func setContent(ctx context.Context, tx *db.Tx, b *Broadcast) {
+	tx.Queue(ctx, `UPDATE broadcasts SET content_id = $3 WHERE id = $1 AND team_id = $2`, b.ID, b.TeamID, b.contentID)
 }
 
 // save saves the fields of a locked broadcast that change after it is sent.
@@ -260,6 +274,16 @@ func variantContents(ctx context.Context, r db.Reader, teamID, broadcastID strin
 func setVariantContent(ctx context.Context, tx *db.Tx, b *Broadcast, number int, contentID string) {
 	tx.Queue(ctx, `UPDATE broadcast_variants SET content_id = $4 WHERE broadcast_id = $1 AND team_id = $2
 		AND number = $3`, b.ID, b.TeamID, number, contentID)
+}
+
+// setVariantSender saves the sender and the content id of one of a broadcast's variants.
+func setVariantSender(ctx context.Context, tx *db.Tx, b *Broadcast, number int, v *Variant) {
+	from := ""
+	if v.From != nil {
+		from = *v.From
+	}
+	tx.Queue(ctx, `UPDATE broadcast_variants SET sender = $4, content_id = $5 WHERE broadcast_id = $1 AND team_id = $2
+		AND number = $3`, b.ID, b.TeamID, number, from, v.contentID)
 }
 
 func deleteVariants(ctx context.Context, tx *db.Tx, teamID, broadcastID string) {

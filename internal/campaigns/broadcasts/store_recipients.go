@@ -59,6 +59,15 @@ func recipientsAmong(ctx context.Context, r db.Reader, teamID, broadcastID strin
 	return found, nil
 }
 
+// contentOfRecipient returns the id of the current content of the variant that a contact receives.
+func contentOfRecipient(ctx context.Context, r db.Reader, teamID, broadcastID, contactID string) (contentID string,
+	err error) {
+	err = r.QueryRow(ctx, `SELECT v.content_id FROM broadcast_recipients r JOIN broadcast_variants v
+		ON v.broadcast_id = r.broadcast_id AND v.number = r.variant WHERE r.broadcast_id = $1 AND v.team_id = $2
+		AND r.contact_id = $3`, broadcastID, teamID, contactID).Scan(&contentID)
+	return contentID, err
+}
+
 // ofEmail is an SQL condition that selects the recipient of an email.
 const ofEmail = ` WHERE broadcast_id = $1
 	AND contact_id = (SELECT e.contact_id FROM emails e WHERE e.id = $3 AND e.team_id = $2)`

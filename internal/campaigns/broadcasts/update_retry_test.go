@@ -26,7 +26,7 @@ func TestChangeThatIsRepeated(t *testing.T) {
 		trace.Before("UPDATE broadcasts SET name", func() { close(taken) }) // at this point, Update has locked the draft
 		go func() {
 			defer close(changed)
-			_, err := s.b.Update(ctx, s.Acme.TeamID, id, broadcasts.Change{Subject: new("Other")})
+			_, err := s.b.Update(ctx, s.Acme, id, broadcasts.Change{Subject: new("Other")})
 			if err != nil {
 				t.Errorf("the change is refused: %v", err)
 			}

@@ -56,6 +56,7 @@ type run struct {
 	quotaLeft int // number of emails left in the quota, set after a page has exceeded it; 0 if unknown
 
 	variants []Variant // only their contents
+	revision int64     // the broadcast's revision before the variants were read; it changes with the sender
 	loaded   time.Time
 	changes  int64             // the service's teamChanges when the mailings were prepared
 	mailings []*emails.Mailing // by variant
@@ -223,7 +224,8 @@ func (r *run) start(ctx context.Context, broadcastID string) (more bool, err err
 
 // loadVariants sets the variants of a started broadcast, with their content ids but without their texts.
 func (r *run) loadVariants(ctx context.Context, b *Broadcast) (err error) {
-	if r.variants == nil {
+	if r.variants == nil || r.revision != b.revision {
+		r.revision, r.loaded = b.revision, time.Time{}
 		if r.variants, err = variantContents(ctx, r.s.p.DB.Reader, b.TeamID, b.ID); err != nil {
 			return err
 		}
@@ -378,8 +380,8 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	at := read.position
 	more, err = r.updateLocked(ctx, read, func(tx *db.Tx, b *Broadcast) (bool, error) {
 		mailed = 0 // reset, because the transaction may be retried
-		if b.position != read.position || b.phase != read.phase {
-			return true, nil // another worker has already enqueued this page
+		if b.position != read.position || b.phase != read.phase || b.revision != read.revision {
+			return true, nil // another worker has already enqueued this page, or the sender was changed
 		}
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()

@@ -118,7 +118,7 @@ type updateBroadcastIn struct {
 	Name        wire.Optional[string]                             `json:"name,omitzero" maxLength:"255"`
 	SegmentID   string                                            `json:"segment_id,omitzero" format:"uuid"`
 	AudienceID  string                                            `json:"audience_id,omitzero" doc:"Deprecated name of segment_id." deprecated:"true" format:"uuid"`
-	From        string                                            `json:"from,omitzero"`
+	From        string                                            `json:"from,omitzero" doc:"Can also be changed while the broadcast waits for its sender's domain."`
 	Subject     string                                            `json:"subject,omitzero" maxLength:"998"`
 	ReplyTo     wire.Optional[wire.Strings[maxRecipients]]        `json:"reply_to,omitzero" doc:"Null or an empty list removes all addresses."`
 	PreviewText wire.Optional[string]                             `json:"preview_text,omitzero" doc:"Null removes it." maxLength:"998"`
@@ -185,7 +185,8 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 			*c.Variants = variantsOf(*in.Variants.Value)
 		}
 	}
-	if !in.Pace.Given && !in.HoldOut.Given && !in.Variants.Given && !in.ABTest.Given && !in.BounceLimit.Given &&
+	endsTest := in.Variants.Given && *c.Variants == nil || in.ABTest.Given && in.ABTest.Value == nil
+	if !in.Pace.Given && !in.HoldOut.Given && !in.ABTest.Given && !endsTest && !in.BounceLimit.Given &&
 		!in.ComplaintLimit.Given {
 		return c, nil
 	}
@@ -196,7 +197,7 @@ func (in *updateBroadcastIn) change() (c broadcasts.Change, err error) {
 		if in.HoldOut.Given {
 			o.HoldOut = in.HoldOut.OrZero()
 		}
-		if in.Variants.Given && *c.Variants == nil || in.ABTest.Given && in.ABTest.Value == nil {
+		if endsTest {
 			o.TestShare, o.Metric, o.Wait = 0, "", 0
 		}
 		if in.ABTest.Value != nil {
@@ -349,7 +350,7 @@ func (a *API) updateBroadcast(ctx context.Context, c *wire.Call, in updateBroadc
 	if err != nil {
 		return ref{}, err
 	}
-	_, err = a.Services.Broadcasts.Update(ctx, c.TeamID, id, change)
+	_, err = a.Services.Broadcasts.Update(ctx, c.Actor, id, change)
 	return ref{"broadcast", id}, err
 }
 

@@ -64,6 +64,13 @@ func (s *Service) Add(ctx context.Context, tx *db.Tx, c *Content) error {
 	return insert(ctx, tx, c)
 }
 
+// CopyWithSender adds a copy of a Content that differs only in its From, and returns the id of the copy. Emails of the
+// Content may refer to the copy from then on. If the Content does not exist, CopyWithSender returns a NotFound fault.
+func (s *Service) CopyWithSender(ctx context.Context, tx *db.Tx, teamID, contentID, from string) (string, error) {
+	copyID := id.At(tx.Now())
+	return copyID, insertCopy(ctx, tx, teamID, contentID, copyID, from)
+}
+
 // Get returns a team's Content in compiled form. If the Content does not exist, Get returns a NotFound fault.
 func (s *Service) Get(ctx context.Context, teamID, contentID string) (*Compiled, error) {
 	s.mu.Lock()

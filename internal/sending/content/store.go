@@ -48,6 +48,21 @@ func insert(ctx context.Context, tx *db.Tx, c *Content) error {
 	return nil
 }
 
+// insertCopy copies a Content. The copy keeps from_id, because emails of the original may refer to the copy.
+func insertCopy(ctx context.Context, tx *db.Tx, teamID, contentID, copyID, from string) error {
+	n, err := tx.Exec(ctx, `INSERT INTO contents (id, team_id, kept, used_at, created_at, parts, sender, subject, reply_to,
+		headers, html, body_text, from_id) SELECT CAST($3 AS TEXT), team_id, kept, CAST($5 AS BIGINT), CAST($5 AS BIGINT),
+		parts, CAST($4 AS TEXT), subject, reply_to, headers, html, body_text, from_id FROM contents WHERE id = $1
+		AND team_id = $2`, contentID, teamID, copyID, from, tx.Now().UnixMicro())
+	if err != nil {
+		return fmt.Errorf("copy content %s: %w", contentID, err)
+	}
+	if n == 0 {
+		return notFound()
+	}
+	return nil
+}
+
 func get(ctx context.Context, r db.Reader, teamID, contentID string) (c Content, err error) {
 	var created int64
 	var given int

@@ -3,6 +3,7 @@ package delivery
 import (
 	"context"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/emails"
@@ -12,26 +13,52 @@ import (
 // its queued emails are not sent.
 type Broadcasts interface {
 	// CachedDecision may return a decision from the cache, which may be a few seconds old.
-	CachedDecision(ctx context.Context, broadcastID string) (emails.Decision, error)
+	CachedDecision(ctx context.Context, broadcastID, contentID string) (emails.Decision, error)
 	// LockDecision returns the current decision and locks it until the transaction ends.
 	LockDecision(ctx context.Context, tx *db.Tx, broadcastID string) (emails.Decision, error)
 	// PauseForDomain pauses a broadcast that is being sent, if one of its senders' domains may not send.
 	PauseForDomain(ctx context.Context, teamID, broadcastID string) error
+	// CurrentContent returns the id of the content that has the current sender of a contact's email, or "" if it is not
+	// known.
+	CurrentContent(ctx context.Context, teamID, broadcastID, contactID string) (contentID string, err error)
 }
 
 // broadcastAllows reports whether an email may be sent now; emails that do not belong to a broadcast are always
 // allowed. If the broadcast is paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is
-// canceled, broadcastAllows ends the job and cancels the email.
+// canceled, broadcastAllows ends the job and cancels the email. If the broadcast's sender was changed, broadcastAllows
+// changes the email's sender and makes the job due again.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
 	if id == "" {
 		return true, nil
 	}
-	decision, err := s.p.Broadcasts.CachedDecision(ctx, id)
-	if err != nil || decision == emails.Deliver {
+	decision, err := s.p.Broadcasts.CachedDecision(ctx, id, t.o.ContentID)
+	switch {
+	case err != nil || decision == emails.Deliver:
 		return err == nil, err
+	case decision == emails.ChangeSender:
+		done, err := s.changeSender(ctx, t)
+		return !done && err == nil, err
 	}
 	return s.applyDecision(ctx, t)
+}
+
+// changeSender gives a broadcast's email the broadcast's current sender, and then makes its job due again. It returns
+// false if the email has the current sender, or if that sender is no longer known.
+func (s *Service) changeSender(ctx context.Context, t *try) (done bool, err error) {
+	contentID, err := s.p.Broadcasts.CurrentContent(ctx, t.o.TeamID, t.o.BroadcastID, t.o.ContactID)
+	if err != nil || contentID == "" || contentID == t.o.ContentID {
+		return false, err
+	}
+	err = s.p.Emails.ChangeSender(ctx, t.job, t.o, contentID)
+	switch fault.KindOf(err) {
+	case fault.NotFound: // the broadcast has ended, and no other email has this content
+		return false, nil
+	case fault.Invalid:
+		s.p.Log.Warn("an email whose broadcast has a new sender fails", "email", t.o.ID, "team", t.o.TeamID, "error", err)
+		err = s.fail(ctx, t, reasonInvalid)
+	}
+	return err == nil, err
 }
 
 // applyDecision is like broadcastAllows, but reads the current decision about the email's broadcast.

@@ -21,6 +21,9 @@ func (s *Service) withhold(ctx context.Context, t *try) error {
 		return s.fail(ctx, t, reasonInvalid)
 	}
 	if id := t.o.BroadcastID; id != "" {
+		if done, err := s.changeSender(ctx, t); err != nil || done {
+			return err
+		}
 		if err := s.p.Broadcasts.PauseForDomain(ctx, t.o.TeamID, id); err != nil {
 			return err
 		}

@@ -17,6 +17,10 @@ const (
 	Deliver  Decision = iota
 	Withhold          // the emails wait
 	Discard           // the emails are canceled
+
+	// ChangeSender means that the broadcast's sender was changed after the email was enqueued; see
+	// [Service.ChangeSender].
+	ChangeSender
 )
 
 // RecordUnsubscribed records, in the caller's transaction, that a recipient used the unsubscribe link in an email. If

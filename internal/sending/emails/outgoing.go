@@ -110,6 +110,7 @@ type Outgoing struct {
 	DomainID       string
 	BroadcastID    string
 	ContactID      string // the recipient's contact; "" for none
+	ContentID      string // the content that the email shares with others; "" for none
 	CreatedAt      time.Time
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
@@ -159,7 +160,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	r.complete()
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
-	o.CreatedAt, o.LastEvent = db.Time(r.created), State(r.last)
+	o.ContentID, o.CreatedAt, o.LastEvent = r.shared.contentID, db.Time(r.created), State(r.last)
 	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links has
 	// one recipient, and jobs that an old release inserted may name none.
 	o.MayBeRefused = o.MayBeRefused || len(keys) == 0 || len(keys) > 1 && r.canUnsubscribe()

@@ -13,6 +13,14 @@ func SetDomain(ctx context.Context, tx *db.Tx, teamID, emailID, domainID string)
 	tx.Queue(ctx, `UPDATE emails SET domain_id = $3 WHERE id = $1 AND team_id = $2`, emailID, teamID, domainID)
 }
 
+// setSender gives an email the sender of another content. If keptID is "", the email's Message-ID follows from the new
+// sender, unless the email has one of its own.
+func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domainID, keptID string) {
+	tx.Queue(ctx, `UPDATE emails SET content_id = $3, sender = $4, domain_id = $5,
+		message_id = CASE WHEN CAST($6 AS TEXT) = '' THEN message_id ELSE $6 END WHERE id = $1 AND team_id = $2`, e.ID,
+		e.TeamID, contentID, from, domainID, keptID)
+}
+
 // mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient in
 // $2 accepts the email. The look-ups are part of the statement that loads an email, because a separate statement for
 // each email would cost much more.

@@ -13,7 +13,7 @@ import (
 func runBench(ctx context.Context, e *env, args []string) error {
 	return bench.Run(ctx, bench.Env{Out: e.out, ErrOut: e.errOut, Version: Version,
 		Load: func(flags *flag.FlagSet, args []string) (config.Config, error) {
-			return e.load(flags, args, devDefaults)
+			return e.load(flags, args, config.Source{Defaults: devDefaults})
 		},
 		NewImporter: func(path string, args []string) (bench.Importer, error) {
 			m, err := newImporter(&env{getenv: e.getenv, out: io.Discard, errOut: io.Discard}, path, args)

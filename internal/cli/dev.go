@@ -30,6 +30,9 @@ var devDefaults = map[string]string{
 	"smtp_submit_listen": "127.0.0.1:1587", "smtp_submits_listen": "", "smtp_submit_clear": "true",
 }
 
+// devSource holds the defaults of the command dev.
+var devSource = config.Source{Defaults: devDefaults, Derived: map[string]string{"tracking_url": "public_url"}}
+
 // dev runs a node for development on this machine, and prints how to use it.
 func dev(ctx context.Context, e *env, args []string) error {
 	flags := flag.NewFlagSet("dev", flag.ContinueOnError)
@@ -45,7 +48,7 @@ func dev(ctx context.Context, e *env, args []string) error {
 	})
 	smtpSubmit := flags.String("smtp-submit", "",
 		"address of SMTP submission (127.0.0.1:1587, or any free port if that port is in use)")
-	c, err := e.load(flags, args, devDefaults)
+	c, err := e.load(flags, args, devSource)
 	if err != nil {
 		return err
 	}

@@ -58,3 +58,40 @@ func TestHelp(t *testing.T) {
 	p.refused("give FILE directly after import", "contacts", "import")
 	p.refused("give FILE directly after import", "contacts", "import", "--segment", "x", "a.csv")
 }
+
+// The help of dev shows the defaults of dev, and the help of the other commands those of serve.
+func TestHelpShowsTheDefaultsOfTheCommand(t *testing.T) {
+	t.Parallel()
+	p := &installation{t: t, dir: t.TempDir(), vars: map[string]string{"GOGC": "100"}}
+	shown := func(command string) map[string]string {
+		out, _, _ := p.command(command, "--help")
+		all := map[string]string{}
+		for _, m := range regexp.MustCompile(`(?m)^  -([a-z0-9-]+).*\n.*\(default ([^()]*)\)$`).FindAllStringSubmatch(out, -1) {
+			all[strings.ReplaceAll(m[1], "-", "_")] = m[2]
+		}
+		return all
+	}
+	ofServe, ofDev := shown("serve"), shown("dev")
+	if len(ofServe) < 50 {
+		t.Fatalf("only %d defaults were found", len(ofServe))
+	}
+	for key, want := range devDefaults {
+		if want == "" && ofServe[key] != "" {
+			want = "empty"
+		}
+		if ofDev[key] != want {
+			t.Errorf("dev --help says that %s is %q, want %q", key, ofDev[key], want)
+		}
+	}
+	if got := ofDev["tracking_url"]; got != "public_url" {
+		t.Errorf("dev --help says that tracking_url is %q", got)
+	}
+	for _, command := range []string{"serve", "migrate"} {
+		for key, want := range map[string]string{"http_listen": ":8080", "data_dir": "data", "rate_limit": "10",
+			"allow_loopback": "false", "smtp_submits_listen": ":465", "tracking_url": ""} {
+			if got := shown(command)[key]; got != want {
+				t.Errorf("%s --help says that %s is %q, want %q", command, key, got, want)
+			}
+		}
+	}
+}

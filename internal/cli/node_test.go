@@ -90,7 +90,7 @@ func (p *installation) config() config.Config {
 	defaults := maps.Clone(devDefaults)
 	maps.Copy(defaults, map[string]string{"http_listen": "127.0.0.1:0", "smtp_submit_listen": "127.0.0.1:0",
 		"roles": "api,delivery,jobs,submission"})
-	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), nil, defaults)
+	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), nil, config.Source{Defaults: defaults})
 	if err != nil {
 		p.t.Fatal(err)
 	}

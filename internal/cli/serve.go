@@ -18,11 +18,12 @@ import (
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
 
-// load reads the configuration and the command's own flags. Positional arguments cause an error, because package flag
-// ignores all flags that follow a positional argument.
-func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]string) (config.Config, error) {
+// load reads the configuration and the command's own flags. The parameter src holds the command's own defaults.
+// Positional arguments cause an error, because package flag ignores all flags that follow a positional argument.
+func (e *env) load(flags *flag.FlagSet, args []string, src config.Source) (config.Config, error) {
 	flags.SetOutput(e.errOut)
-	c, err := config.Load(config.Source{Args: args, Flags: flags, Getenv: e.getenv, Defaults: defaults})
+	src.Args, src.Flags, src.Getenv = args, flags, e.getenv
+	c, err := config.Load(src)
 	if err == nil && flags.NArg() > 0 {
 		err = fmt.Errorf("unexpected %q: write flags as --name value, and put values with spaces in quotes", flags.Arg(0))
 	}
@@ -31,7 +32,7 @@ func (e *env) load(flags *flag.FlagSet, args []string, defaults map[string]strin
 
 // serve runs a node until the process receives SIGINT or SIGTERM.
 func serve(ctx context.Context, e *env, args []string) error {
-	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), args, nil)
+	c, err := e.load(flag.NewFlagSet("serve", flag.ContinueOnError), args, config.Source{})
 	if err != nil {
 		return err
 	}
@@ -59,7 +60,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 }
 
 func migrate(ctx context.Context, e *env, args []string) error {
-	c, err := e.load(flag.NewFlagSet("migrate", flag.ContinueOnError), args, nil)
+	c, err := e.load(flag.NewFlagSet("migrate", flag.ContinueOnError), args, config.Source{})
 	if err != nil {
 		return err
 	}
@@ -129,7 +130,7 @@ func showJobs(ctx context.Context, e *env, args []string) error {
 	}
 	flags := flag.NewFlagSet("jobs", flag.ContinueOnError)
 	flags.Usage = verbUsage(flags, jobsUsage)
-	c, err := e.load(flags, args, nil)
+	c, err := e.load(flags, args, config.Source{})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ type Source struct {
 	ReadFile func(name string) ([]byte, error) // reads the file
 	Hostname func() (string, error)            // host name of the machine
 	Defaults map[string]string                 // values by key that override the built-in defaults for one command
+	Derived  map[string]string                 // by key: what the command uses in place of an empty value, for its help
 }
 
 // setting is a field of Config with the source of its value.
@@ -106,6 +107,21 @@ func Load(src Source) (Config, error) {
 	return l.config, nil
 }
 
+// defaultOf returns the default of a setting as the command's help shows it, or "" if the help shows none.
+func (src *Source) defaultOf(s *setting) string {
+	if derived, ok := src.Derived[s.key]; ok {
+		return derived
+	}
+	def, ok := src.Defaults[s.key]
+	if !ok {
+		return s.def
+	}
+	if def == "" && s.def != "" {
+		return "empty"
+	}
+	return def
+}
+
 // parseFlags returns the values of the given flags, as strings, by flag name.
 func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 	set := src.Flags
@@ -122,8 +138,8 @@ func (l *loader) parseFlags(src *Source) (map[string]string, error) {
 		}
 		note := func(text string) error { given[s.flag()] = text; return nil }
 		usage := s.doc
-		if s.def != "" {
-			usage += " (default " + s.def + ")"
+		if def := src.defaultOf(s); def != "" {
+			usage += " (default " + def + ")"
 		}
 		if s.value.Kind() == reflect.Bool {
 			set.BoolFunc(s.flag(), usage, note)

@@ -118,10 +118,14 @@ func (s *Service) handle(ctx context.Context, j jobs.Job) error {
 // send sends a notice, or logs it if it cannot be sent. If a retry may succeed, send returns an error.
 func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	if n.To != "" {
-		return s.mail(ctx, j, n, true, s.log.With("subject", n.Subject)) // not logged: the text may contain a secret
+		// The text is not logged, because it may contain a secret. Therefore the lines are no copy of it and may be limited.
+		return s.mail(ctx, j, n, true, func(why string, args ...any) {
+			s.log.With("subject", n.Subject).WarnContext(ctx, why, args...)
+		})
 	}
-	log := s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text)
-	unlimited := lograte.Unlimited(ctx) // if a notice is not sent, its line is its only copy
+	warn := func(why string, args ...any) { // without the log's limit, because the line is the only copy of the notice
+		s.log.With("team", j.TeamID, "subject", n.Subject, "text", n.Text).WarnContext(lograte.Unlimited(ctx), why, args...)
+	}
 	team, err := s.teams.Get(ctx, j.TeamID)
 	switch {
 	case fault.KindOf(err) == fault.NotFound:
@@ -129,25 +133,26 @@ func (s *Service) send(ctx context.Context, j jobs.Job, n notice) error {
 	case err != nil:
 		return err
 	case s.c.From == "":
-		log.WarnContext(unlimited, "notice not sent: set notice_from to send notices to teams")
+		warn("notice not sent: set notice_from to send notices to teams")
 		return nil
 	case team.Email == "":
-		log.WarnContext(unlimited, "notice not sent: the team has no address")
+		warn("notice not sent: the team has no address")
 		return nil
 	}
 	if !s.allow(team.ID, time.Now()) {
-		log.WarnContext(unlimited, "notice not sent: the team has reached its daily limit of notices")
+		warn("notice not sent: the team has reached its daily limit of notices")
 		return nil
 	}
 	n.To = team.Email
-	return s.mail(ctx, j, n, false, log)
+	return s.mail(ctx, j, n, false, warn)
 }
 
-// mail sends a notice to its address, or logs why it cannot be sent. If private is true, the operator's team cannot
-// read the notice's text.
-func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, log *slog.Logger) error {
+// mail sends a notice to its address, or calls warn with the reason why it cannot be sent. If private is true, the
+// operator's team cannot read the notice's text.
+func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool,
+	warn func(why string, args ...any)) error {
 	if s.c.From == "" {
-		log.Warn("email to a person not sent: set notice_from to send such emails")
+		warn("email to a person not sent: set notice_from to send such emails")
 		return nil
 	}
 	operator, err := s.teams.Operator(ctx, s.c.OperatorTeam)
@@ -160,7 +165,7 @@ func (s *Service) mail(ctx context.Context, j jobs.Job, n notice, private bool, 
 	}
 	_, err = s.emails.Send(ctx, teams.System(operator.ID), e, emails.Idempotency{Key: "notice/" + j.ID, Scope: Kind})
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Kind != fault.Unavailable {
-		log.Warn("notice not sent: its email was refused", "error", err)
+		warn("notice not sent: its email was refused", "error", err)
 		return nil
 	}
 	return err

@@ -2,12 +2,14 @@ package notifications_test
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/url"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/lograte"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/outbound/notifications"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -68,6 +70,31 @@ func TestNotify(t *testing.T) {
 		n.Must(err)
 		if len(list) != 1+20+1 || !strings.Contains(out.String(), "the team has reached its daily limit") {
 			t.Errorf("of 30 notices to a team and one to another, %d were sent", len(list)-1)
+		}
+	})
+}
+
+// If the emails of several notices are refused, the log contains the text of each, although it limits lines with the
+// same cause.
+func TestEachRefusedNoticeIsLogged(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		const many = 3 * lograte.Burst
+		ctx, out := t.Context(), &testnode.Logged{}
+		n := testnode.New(t, d, testnode.Options{Log: slog.New(lograte.NewHandler(slog.NewTextHandler(out, nil)))})
+		s := notifications.New(notifications.Config{From: "x@elsewhere.example"}, d, n.Queue, n.Emails, n.Teams, n.Log)
+		n.Update(func(tx *db.Tx) error {
+			for i := range many {
+				if err := s.Notify(ctx, tx, n.Other.TeamID, "It fails", fmt.Sprintf("Notice <%d>.", i)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		runAll(t, n, s.Kind(), many)
+		for i := range many {
+			if text := fmt.Sprintf("Notice <%d>.", i); !strings.Contains(out.String(), text) {
+				t.Errorf("the log does not contain %q", text)
+			}
 		}
 	})
 }

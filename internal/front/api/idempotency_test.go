@@ -246,3 +246,23 @@ func TestStoredResponseNeedsRights(t *testing.T) {
 	f.grant("broadcasts:write")
 	wantError(t, c.send(t, f, "granted", "k", c.body(1)), 403, "invalid_permission")
 }
+
+// The first use of a sandbox domain creates the domain. If the request is refused afterwards, its idempotency key stays
+// free, and the audit log has no entry about it.
+func TestKeyOfFirstSandboxSender(t *testing.T) {
+	t.Parallel()
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		f := newFixture(t, d, Options{})
+		segment := f.created(t, "POST /segments\n\n"+`{"name":"s"}`)
+		c := creation{path: "/broadcasts", table: "broadcasts"}
+		body := `{"segment_id":"` + segment + `","from":"onboarding@resend.dev","subject":"s","text":"t","send":true}`
+		wantError(t, c.send(t, f, "full", "k", body), 422, "validation_error") // the segment has no contacts
+		if n := f.Count(`SELECT COUNT(*) FROM audit_log WHERE action = 'broadcast.created'`); n != 0 {
+			t.Errorf("%d entries about a broadcast that was not created", n)
+		}
+		f.created(t, "POST /contacts\n\n"+`{"email":"delivered@resend.dev","segments":[{"id":"`+segment+`"}]}`)
+		if w := c.send(t, f, "full", "k", body); w.Code != 201 || c.count(f) != 1 {
+			t.Errorf("with a contact: %d %s, %d broadcasts", w.Code, w.Body, c.count(f))
+		}
+	})
+}

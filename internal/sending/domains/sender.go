@@ -60,7 +60,8 @@ func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, erro
 }
 
 // sandbox returns the system's domain with the given sandbox name; its keys sign emails from sandbox senders. The first
-// call creates the domain.
+// call creates the domain, in a transaction without the request's audit entry and idempotency key. The request has not
+// had its effect yet, and may still be refused.
 func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 	d, err := domainByName(ctx, s.DB.Reader, system, name)
 	if err == nil || fault.KindOf(err) != fault.NotFound {
@@ -73,7 +74,7 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 		return d, err
 	}
 	d = judge(d, s.foundAll(&d), d.CreatedAt)
-	err = s.DB.Update(ctx, func(tx *db.Tx) error {
+	err = s.DB.Update(db.WithoutAddition(ctx), func(tx *db.Tx) error {
 		insertDomain(ctx, tx, &d)
 		_, err := s.registerNames(ctx, tx, &d)
 		return err

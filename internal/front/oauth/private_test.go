@@ -58,3 +58,16 @@ func TestPrivateSchemes(t *testing.T) {
 		}
 	})
 }
+
+// The consent page shows fillers and variation selectors in the name of a client as code points, so that the name does
+// not look like that of another client.
+func TestHiddenCharactersInName(t *testing.T) {
+	each(t, func(t *testing.T, f *fixture) {
+		client := f.register("Claude\u3164\ufe0f", "https://app.example/callback")
+		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
+		w := f.ask("GET", "/oauth/authorize?"+query(client, "https://app.example/callback", "emails:send").Encode(), nil)
+		if text := w.Body.String(); !strings.Contains(text, "Claude[U&#43;3164][U&#43;FE0F]") || strings.Contains(text, "\u3164") {
+			t.Errorf("%d %s", w.Code, text)
+		}
+	})
+}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/postrider/postrider/internal/accounts/teams"
+	"github.com/postrider/postrider/internal/audience/scalar"
 	"github.com/postrider/postrider/internal/sending/templates"
 )
 
@@ -53,5 +54,25 @@ func TestPublishTemplate(t *testing.T) {
 			t.Errorf("recorded %d times", n)
 		}
 		b.get("/programs/templates/" + x.Acme.TeamID).want(404)
+	})
+}
+
+// The page shows everything that emails contain without a sender's choice: the fallbacks of variables too, and hidden
+// characters as code points.
+func TestTemplateShowsEverything(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, x *fixture) {
+		x.person("max@acme.example", teams.Member)
+		made, err := x.Templates.Create(t.Context(), x.Acme.TeamID, templates.NewTemplate{Name: "Wel\u202ecome",
+			Subject: "Hi\u200b", HTML: new("<p>{{{promo}}} {{{count}}} {{{name}}}\u3164</p>"), Variables: []templates.Declaration{
+				{Key: "promo", Type: "string", Fallback: scalar.OfText("<a href=\"https://evil.example\">\u2066")},
+				{Key: "count", Type: "number", Fallback: scalar.OfNumber(7)}, {Key: "name", Type: "string"}}})
+		x.Must(err)
+		b := x.browser(t).signIn("max@acme.example").get("/programs").want(200, "Read and publish Wel[U+202E]come")
+		b.get("/programs/templates/"+made.ID).want(200, "Wel[U+202E]come", "Hi[U+200B]", "{{{name}}}[U+3164]", "promo",
+			"<a href=\"https://evil.example\">[U+2066]", "<dt>Value of count if the sender gives none</dt><dd>7</dd>")
+		if strings.ContainsAny(b.body, "\u202e\u200b\u3164\u2066") {
+			t.Error("the page contains hidden characters")
+		}
 	})
 }

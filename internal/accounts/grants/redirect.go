@@ -10,33 +10,60 @@ const uriMax = 2048 // maximum length of a client's redirect URIs and other URIs
 
 // refusedSchemes are URI schemes that are not allowed in redirect URIs, in addition to those with a prefix in
 // refusedPrefixes. Operating systems or browsers handle these schemes themselves: they open a document or a web page,
-// or start a call, an installation or a search. A redirect to such a scheme does not lead back to the app.
-var refusedSchemes = strings.Fields(`
-	about blob chrome chrome-extension chrome-search data devtools edge feed file filesystem ftp ftps gopher jar
-	javascript livescript moz-extension mocha nntp news resource view-source vbscript vivaldi brave opera firefox
-	safari-extension safari-web-extension wyciwyg microsoft-edge microsoft-edge-holographic googlechrome googlechromes
-	firefox-focus brave-browser x-safari-http x-safari-https x-web-search x-google-search ws wss
-	mailto tel telprompt sms smsto mms mmsto callto facetime facetime-audio facetime-group imessage sip sips skype xmpp
-	im irc ircs geo maps map market
-	intent android-app itms itms-apps itms-appss itms-beta itms-books itms-bookss itms-services itmss macappstore
-	macappstores apt snap appstream flatpak
-	search search-ms shell ldap ldaps smb cifs nfs afp sftp ssh telnet rlogin rdp vnc webdav webdavs
-	dav davs x-apple.systempreferences x-apple-reminderkit x-help-action x-man-page applescript help hcp
-	res mk mhtml its onenote tbauth bingmaps bingnews bingweather calculator outlookcal outlookmail
-	windowsdefender xbox read odopen prefs app-settings shortcuts workflow
-	stssync mapi windows-feedback feedback-hub insiders iehistory ierss ie.http ie.https ie.ftp mswindowsmusic
-	mswindowsvideo skypewin skype-meetnow
-	itunes daap dict addressbook ichat ical photos photos-redirect music applenews applenewss ibooks mobilenotes
-	freeform findmy fmf1 fmip1 diagnostics shareddocuments icloud-sharing app-prefs
-	content package voicemail chrome-native chrome-untrusted chrome-distiller isolated-app moz-icon page-icon
-	trash admin computer recent man info fish
-	calshow message feeds podcast pcast videos music webcal webcals vcard vnd.ms.radio cid mid
-	`)
+// or start a call, an installation or a search. A redirect to such a scheme does not lead back to the app. Each scheme
+// has a source; add no scheme from memory, because private schemes of apps must stay allowed.
+var refusedSchemes = strings.Fields("" +
+	// Schemes that browsers load themselves: the Fetch and URL standards, Chromium's url_constants.cc, and Gecko's
+	// protocol handlers.
+	" about blob data file filesystem ftp javascript view-source ws wss" +
+	" chrome chrome-distiller chrome-error chrome-extension chrome-native chrome-search chrome-untrusted devtools" +
+	" isolated-app brave edge opera vivaldi cached-favicon jar moz-extension moz-icon moz-page-thumb page-icon resource" +
+	" wyciwyg livescript mocha safari-extension safari-web-extension" +
+	// Schemes with which other apps open a page in a browser on iOS.
+	" firefox firefox-focus googlechrome googlechrome-x-callback googlechromes x-safari-http x-safari-https x-web-search" +
+	// Schemes that Chromium (kDeniedSchemes) and Firefox (network.protocol-handler.external) never pass to an app.
+	" afp disk disks hcp help ie.http iehistory ierss mk nntp res search search-ms shell vbscript vnd.ms.radio" +
+	// The safelisted schemes of the HTML standard, which any website may register to handle.
+	" bitcoin ftps geo im irc ircs magnet mailto matrix mms news openpgp4fpr sftp sip sms smsto ssh tel urn webcal wtai" +
+	" xmpp" +
+	// Windows: Microsoft's list "Reserved file and URI scheme names".
+	" application.manifest application.reference batfile bing callto cerfile chm.file cmdfile comfile cplfile dllfile" +
+	" drvfile dtmf exefile fonfile hlpfile htafile inffile insfile internetshortcut jscript jsefile ldap lnkfile maps" +
+	" microsoft.powershellscript.1 msi.package msi.patch ocxfile office onenote piffile regfile rlogin scrfile" +
+	" scriptletfile shbfile shcmdfile shsfile smb stickynotes sysfile telnet tn3270 ttffile unknown usertileprovider" +
+	" vbefile vbsfile wallet windows.gadget windowsmediacenterapp windowsmediacenterssl windowsmediacenterweb" +
+	" wmp11.assocprotocol.mms wsffile wsfile wshfile xbls zune" +
+	// Windows: "Launch the default app for a URI", the registrations of Microsoft in the IANA registry of URI schemes,
+	// and the schemes in the registry of Windows 10 and 11 with Office.
+	" bingmaps bingweather browserext calculator dlna-playcontainer dlna-playsingle feed feedback-hub feeds" +
+	" first-run-pen-experience ie.https insiderhub its ldaps mapi mapi16 mhtml microsoft-edge microsoft-edge-holographic" +
+	" microsoft.workfolders microsoftmusic microsoftvideo msnweather mswindowsmusic mswindowsvideo odopen onenote-cmd" +
+	" onenotedesktop outlookaccounts outlookcal outlookmail rdp read sips skype skype-meetnow skypewin stssync tbauth" +
+	" webcals windows-feedback windows.tbauth windowsdefender xbox xboxgames" +
+	// macOS and iOS: Apple's "URL Scheme Reference", and Launch Services (lsregister -dump URLSchemeBinding).
+	" addressbook apconfig apple-otpauth applefeedback applenews applenewss applescript apupdate cifs cloudphoto daap" +
+	" dict facetime facetime-audio facetime-group facetime-open-link findmy findmyfriends fmf1 fmip1 grenada ibooks ical" +
+	" ichat imessage ipp ipps itals italss itls itlss itms itms-apps itms-appss itms-beta itms-books itms-bookss" +
+	" itms-messages itms-messagess itms-podcasts itms-services itmss itsradio itunes itunesradio itvls itvlss" +
+	" macappstore macappstores map mapitem message messages music musics notes nwnode otpauth pcast photos" +
+	" photos-navigation podcast podcasts prefs shortcuts shortcuts-production sms-private stocks videos vnc workflow" +
+	" x-com-apple-playgrounds x-dictionary x-help-action x-man-page x-maps-ac-auth x-maps-bulletin" +
+	" x-maps-mapitemhandles" +
+	// Schemes of the apps of iOS.
+	" app-prefs app-settings calshow icloud-sharing mobilenotes photos-redirect shareddocuments telprompt" +
+	// Android: "Reference of Available Intents", "Google Maps Intents", and android.content.Intent and ContentResolver.
+	" android android-app android.resource content google.navigation google.streetview intent market mmsto package" +
+	" voicemail" +
+	// Linux: the schemes of GVfs, of GNOME's help viewer, and of the stores and package managers.
+	" admin afc archive burn cdda computer dav dav+sd davs davs+sd dns-sd fish ftpis google-drive gphoto2 mtp network" +
+	" nfs onedrive recent trash ghelp info man appstream apt flatpak flatpak+https snap" +
+	// IANA: protocols of networks, which no app owns.
+	" gopher jabber mid cid")
 
-// refusedPrefixes are prefixes of refused schemes. Windows and Office handle the schemes that begin with "ms-",
-// "microsoft", "onenote", "outlook", "explorer.", "xbox" and "zune", and Android those with "android." and "google.".
-var refusedPrefixes = []string{"ms-", "microsoft", "onenote", "outlook", "explorer.", "xbox", "zune", "android.",
-	"google.", "vnd.", "web+", "x-apple", "com.apple."}
+// refusedPrefixes are prefixes of refused schemes. Each prefix is a namespace of one vendor, or, in the case of "web+",
+// the namespace in which the HTML standard lets any website register handlers.
+var refusedPrefixes = []string{"ms-", "microsoft.windows.", "explorer.", "onenote.url.", "onenotedesktop.url.",
+	"outlook.url.", "xbox-", "x-apple.", "x-apple-", "com.apple.", "web+"}
 
 // isRefusedScheme reports whether a redirect URI must not have the scheme.
 func isRefusedScheme(scheme string) bool {

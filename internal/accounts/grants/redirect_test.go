@@ -41,7 +41,8 @@ func TestRefusedSchemes(t *testing.T) {
 		ms-officecmd ms-appinstaller ms-windows-store ms-new-one mailto tel sms ldap ldaps smb intent android-app
 		itms-apps itms-services market facetime sip ssh telnet rdp view-source chrome chrome-extension webcal
 		onenote-cmd onenotedesktop microsoft.windows.camera microsoft.windows.photos.crop microsoftmusic outlook.url.mailto
-		explorer.zipselection xboxgames zunemusic stssync content android.resource google.navigation vnd.youtube itunes
+		explorer.zipselection xboxgames zune stssync content android.resource google.navigation google.streetview itunes
+		xbox-store onenote.url.16 x-apple-reminderkit com.apple.tv vnd.ms.radio otpauth magnet trash
 		web+anything x-apple.systempreferences shell data javascript`), refusedSchemes...) {
 		for _, uri := range []string{scheme + ":x", scheme + "://a.example/cb", strings.ToUpper(scheme) + ":/cb"} {
 			if checkRedirect(uri) == "" {
@@ -49,8 +50,10 @@ func TestRefusedSchemes(t *testing.T) {
 			}
 		}
 	}
-	for _, scheme := range strings.Fields(`cursor vscode vscode-insiders windsurf zed claude com.example.app
-		msteams-agent searching mailtool x-agent`) {
+	for _, scheme := range strings.Fields(`cursor vscode vscode-insiders vscodium windsurf zed claude chatgpt warp raycast
+		goose jetbrains com.example.app com.googleusercontent.apps.123-abc com.google.example com.microsoft.example
+		msteams-agent microsoft365agent outlooker onenoter xboxer google.example vnd.example.app vnd.youtube androidapp
+		explorer searching mailtool x-agent x-applet`) {
 		if problem := checkRedirect(scheme + "://callback"); problem != "" || !IsPrivate(scheme+"://callback") {
 			t.Errorf("%s: %q", scheme, problem)
 		}

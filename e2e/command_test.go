@@ -74,8 +74,8 @@ func TestLinks(t *testing.T) {
 	n := start(t, nil)
 	var sent struct{ ID, URL string }
 	n.must(http.MethodPost, "/emails",
-		`{"from":"onboarding@resend.dev","to":"bob@example.net","subject":"A <b> subject","html":"<p>Hi</p><script>alert(1)</script>",
-		"attachments":[{"filename":"a.html","content":"PHA+"}]}`, &sent)
+		`{"from":"onboarding@resend.dev","to":"bob@example.net","subject":"A <b> subject",
+		"html":"<p>Hi</p><script>alert(1)</script>","attachments":[{"filename":"a.html","content":"PHA+"}]}`, &sent)
 	id := sent.ID
 	n.must(http.MethodPost, "/emails/"+id+"/share", `{"expires_in":"1 hour"}`, &sent)
 	page, header := get(t, sent.URL, http.StatusOK)

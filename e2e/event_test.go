@@ -100,7 +100,8 @@ func TestOfficialClientSendsEvents(t *testing.T) {
 		}
 	}
 	must(http.MethodDelete, "events/"+started.ID, nil, nil)
-	if err := ask(http.MethodGet, "events/trial.started", nil, nil); err == nil || err.Error() != "[ERROR]: Event not found" {
+	if err := ask(http.MethodGet, "events/trial.started", nil, nil); err == nil ||
+		err.Error() != "[ERROR]: Event not found" {
 		t.Errorf("what was deleted: %v", err)
 	}
 }

@@ -143,7 +143,8 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		if got := read("--team", "Acme", "--limit", "2"); !slices.Equal(got, want) {
 			t.Errorf("%q, want %q", got, want)
 		}
-		if got := read("--team", "Acme", "--action", "email.content_deleted", "--target-id", id); !slices.Equal(got, want[1:]) {
+		got := read("--team", "Acme", "--action", "email.content_deleted", "--target-id", id)
+		if !slices.Equal(got, want[1:]) {
 			t.Errorf("selected %q", got)
 		}
 
@@ -157,7 +158,7 @@ func TestChangesByCommandsAreRecorded(t *testing.T) {
 		}
 		p.must("jobs", "retry", job)
 		p.refused("no parked job", "jobs", "retry", job)
-		got := read()
+		got = read()
 		if len(got) != 3 || got[0] != "job.retried system "+job+" command -" ||
 			!strings.HasPrefix(got[1], "user.reset_asked system ") || !strings.HasPrefix(got[2], "user.created system ") {
 			t.Errorf("of no team: %q", got)

@@ -66,7 +66,8 @@ func TestHelpShowsTheDefaultsOfTheCommand(t *testing.T) {
 	shown := func(command string) map[string]string {
 		out, _, _ := p.command(command, "--help")
 		all := map[string]string{}
-		for _, m := range regexp.MustCompile(`(?m)^  -([a-z0-9-]+).*\n.*\(default ([^()]*)\)$`).FindAllStringSubmatch(out, -1) {
+		def := regexp.MustCompile(`(?m)^  -([a-z0-9-]+).*\n.*\(default ([^()]*)\)$`)
+		for _, m := range def.FindAllStringSubmatch(out, -1) {
 			all[strings.ReplaceAll(m[1], "-", "_")] = m[2]
 		}
 		return all

@@ -125,5 +125,6 @@ func (d *driver) approve(grantID, token string) {
 	if err != nil {
 		d.t.Error(err)
 	}
-	d.do("PATCH", "/oauth/grants/"+grantID, `{"limits":{"recipients_per_email":null,"emails_per_day":null,"approval":false}}`)
+	d.do("PATCH", "/oauth/grants/"+grantID,
+		`{"limits":{"recipients_per_email":null,"emails_per_day":null,"approval":false}}`)
 }

@@ -83,7 +83,8 @@ func TestQuotaCommand(t *testing.T) {
 		p.must("teams", "limit", "B", "--daily", "2")
 		mustAnswer(trial, 200)
 		mustAnswer(trial, 429)
-		if got := p.must("teams", "show", "B"); !strings.Contains(got, "2 of 2 used") || !strings.Contains(got, "2 of 3 used") {
+		if got := p.must("teams", "show", "B"); !strings.Contains(got, "2 of 2 used") ||
+			!strings.Contains(got, "2 of 3 used") {
 			t.Errorf("the team is shown as\n%s", got)
 		}
 		p.must("teams", "limit", "A", "--monthly", "1")

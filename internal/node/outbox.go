@@ -15,7 +15,8 @@ import (
 var outboxPage = template.Must(template.New("outbox").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>Outbox</title>
 <style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8rem;border-bottom:1px solid #ddd}</style></head>
+table{border-collapse:collapse;width:100%}td,th{text-align:left;padding:.4rem .8rem;border-bottom:1px solid #ddd}
+</style></head>
 <body><h1>Outbox</h1><p>These emails were captured and not sent.</p>
 <table><tr><th>To</th><th>Return path</th><th>Bytes</th><th></th></tr>
 {{range .}}<tr><td>{{range .To}}{{.}} {{end}}</td><td>{{.From}}</td><td>{{.Size}}</td>

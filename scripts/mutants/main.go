@@ -33,8 +33,9 @@ import (
 )
 
 // carriers are the packages that accept, store and deliver mail; they are mutated by default.
-var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails", "./internal/sending/delivery", "./internal/sending/suppressions",
-	"./internal/sending/domains", "./internal/platform/page", "./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
+var carriers = []string{"./internal/platform/jobs", "./internal/sending/emails", "./internal/sending/delivery",
+	"./internal/sending/suppressions", "./internal/sending/domains", "./internal/platform/page",
+	"./internal/platform/events", "./internal/outbound/receiving", "./internal/front/submission",
 	"./internal/outbound/webhooks", "./internal/mail/..."}
 
 // memory limits the address space of each started program, in bytes, because a mutant may allocate memory endlessly.

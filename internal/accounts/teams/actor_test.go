@@ -39,8 +39,9 @@ func TestScopesOfRoles(t *testing.T) {
 		teams.Admin:  "owners:write",
 		teams.Member: "members:write owners:write audit:read",
 		teams.Viewer: "emails:send emails:write emails:share domains:write api_keys:write suppressions:write " +
-			"webhooks:write templates:write contacts:write segments:write topics:write broadcasts:write events:write events:send " +
-			"automations:write members:write owners:write audit:read grants:write approvals:request approvals:write",
+			"webhooks:write templates:write contacts:write segments:write topics:write broadcasts:write events:write " +
+			"events:send automations:write members:write owners:write audit:read grants:write approvals:request " +
+			"approvals:write",
 	} {
 		if got := (teams.Owner.Scopes() &^ role.Scopes()).String(); got != want {
 			t.Errorf("%q lacks %q, want %q", role, got, want)

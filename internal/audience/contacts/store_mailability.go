@@ -65,10 +65,10 @@ func mailabilityAt(ctx context.Context, r db.Reader, teamID, topicID, contactID 
 	return all, nil
 }
 
-// AcceptsEmail is an SQL condition that is true only if [Service.RefusedContact] refuses nothing for the email in the row
-// e of table emails. The only address is in the list parameter $2. AcceptsEmail may be false although the contact may be
-// mailed, for example after its address has changed. The statement that loads an email contains AcceptsEmail, so that
-// RefusedContact is called only if the condition is false.
+// AcceptsEmail is an SQL condition that is true only if [Service.RefusedContact] refuses nothing for the email in the
+// row e of table emails. The only address is in the list parameter $2. AcceptsEmail may be false although the contact
+// may be mailed, for example after its address has changed. The statement that loads an email contains AcceptsEmail, so
+// that RefusedContact is called only if the condition is false.
 const AcceptsEmail = `CASE
 	WHEN e.contact_id <> '' THEN EXISTS (SELECT 1 FROM contacts c WHERE c.id = e.contact_id AND c.team_id || '' = e.team_id
 		AND c.address = ANY($2) AND NOT c.unsubscribed AND (e.topic_id = '' OR EXISTS (SELECT 1 FROM topics t

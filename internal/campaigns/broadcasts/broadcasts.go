@@ -13,8 +13,9 @@
 //
 // A contact has at most one row per broadcast, because of the primary key. The transaction that enqueues an email also
 // writes the contact's row, so no contact is missed or mailed twice, even if a process is killed. Contacts that are
-// added after a broadcast has started are not mailed. Once a broadcast has started, its content never changes, except for
-// the sender of a broadcast that waits for its sender's domain. Each email goes from the broadcast's current sender.
+// added after a broadcast has started are not mailed. Once a broadcast has started, its content never changes, except
+// for the sender of a broadcast that waits for its sender's domain. Each email goes from the broadcast's current
+// sender.
 //
 // The broadcast's row is locked for each status change and for each page of the audience, so no more emails are
 // enqueued after Pause or Cancel has returned. Package delivery calls [Service.CachedDecision] before each attempt.
@@ -210,8 +211,8 @@ var reasons = map[Reason]string{
 	DomainNotVerified: "The domain of its sender was deleted, is not verified any more, or may not send. The broadcast " +
 		"goes on by itself when this team has verified the domain again. To use another sender, change its `from` and " +
 		"resume it.",
-	SenderChanged: "Its sender was changed, because the domain of the former sender may not send. Resume the broadcast to " +
-		"send the rest of its emails from the new sender.",
+	SenderChanged: "Its sender was changed, because the domain of the former sender may not send. Resume the broadcast " +
+		"to send the rest of its emails from the new sender.",
 	NotAllowed: "Its sender may not be used any more. Change that and resume the broadcast.",
 	BadContent: "Its content is refused. Cancel the broadcast, and send a corrected duplicate.",
 	BadFilter: "The filter of its segment names something that was deleted. Change the filter and resume the " +

@@ -42,8 +42,8 @@ func (s *Service) mayChangeSender(ctx context.Context, b *Broadcast) (bool, erro
 }
 
 // changeSender changes the sender of a broadcast that waits for its sender's domain. Emails that are already enqueued
-// get the new sender when they are delivered; see [Service.CurrentContent]. A paused broadcast stays paused until a user
-// resumes it.
+// get the new sender when they are delivered; see [Service.CurrentContent]. A paused broadcast stays paused until a
+// user resumes it.
 func (s *Service) changeSender(ctx context.Context, by teams.Actor, read Broadcast, c Change) (b Broadcast, err error) {
 	if err := by.Require(teams.EmailsSend); err != nil {
 		return read, err

@@ -89,8 +89,8 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 // decide returns the current decision about a broadcast's emails. If the broadcast is being sent and its sender may no
 // longer send, decide pauses the broadcast and withholds its emails. This check is needed in addition to the check
 // before each page, because a broadcast may have many queued emails after its last page. The sender of a broadcast that
-// has ended is not checked, because each email has been handed to a mail server before. The results variants contain the
-// current contents of a broadcast whose emails may be delivered.
+// has ended is not checked, because each email has been handed to a mail server before. The results variants contain
+// the current contents of a broadcast whose emails may be delivered.
 func (s *Service) decide(ctx context.Context, broadcastID string) (d emails.Decision, variants []Variant, err error) {
 	read, err := senderOf(ctx, s.p.DB.Reader, broadcastID)
 	switch {

@@ -86,8 +86,8 @@ func newFixtureWith(t testing.TB, d *db.DB, o Options, of testnode.Options) *fix
 		Templates: n.Templates, Quotas: n.Quotas, Contacts: n.Contacts, Events: n.CustomEvents,
 		Metrics: metrics.New(d), Logs: requestlog.New(d, n.Log, time.Hour)}
 	n.Recorder.Listen(s.Metrics)
-	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d, Queue: n.Queue, Keys: n.Keys,
-		Guard:   n.Guard,
+	s.Webhooks = testnode.Must(webhooks.New(webhooks.Config{AllowHTTP: of.Guard.AllowLoopback}, webhooks.Deps{DB: d,
+		Queue: n.Queue, Keys: n.Keys, Guard: n.Guard,
 		Domains: n.Domains, Log: n.Log, Notify: n.Quotas.Notify}))
 	n.Recorder.Listen(s.Webhooks)
 	s.Live = eventstream.New(d, n.Log, func(ctx context.Context, tx *db.Tx,

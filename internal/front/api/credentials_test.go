@@ -13,8 +13,9 @@ import (
 // automation unreadable.
 func TestUnknownMembersOfStepsAreMasked(t *testing.T) {
 	t.Parallel()
-	got, err := hideStepCredentials([]byte(`[{"key":"post","type":"webhook","config":{"url":"https://a.example/?key=s3cret",
-		"headers":{"X-Key":"s3cret"},"payload":{"a":1},"password":"s3cret","tls":{"key":"s3cret"}}},
+	got, err := hideStepCredentials([]byte(`[{"key":"post","type":"webhook","config":{
+		"url":"https://a.example/?key=s3cret","headers":{"X-Key":"s3cret"},"payload":{"a":1},"password":"s3cret",
+		"tls":{"key":"s3cret"}}},
 		{"key":"wait","type":"delay","config":{"duration":"1 hour"}}]`))
 	const mask = requestlog.Mask
 	want := `[{"key":"post","type":"webhook","config":{"headers":{"X-Key":"` + mask + `"},"password":"` + mask +

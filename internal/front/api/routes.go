@@ -25,8 +25,8 @@ func (a *API) operations() []wire.Operation {
 	var all []wire.Operation
 	for _, r := range a.routes() {
 		all = append(all, wire.Operation{Method: r.method, Path: r.path, Scope: r.scope, Status: r.status, Tag: r.tag,
-			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r), WhileSuspended: r.whileSuspended(),
-			Handler: a.honorKeys(&r)})
+			Summary: r.summary, ID: stableIDs[r.summary], Query: r.query, Audit: auditAction(&r),
+			WhileSuspended: r.whileSuspended(), Handler: a.honorKeys(&r)})
 	}
 	return all
 }

@@ -46,7 +46,8 @@ func TestBounded(t *testing.T) {
 func TestVisible(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{"a\tb\nc": "a\tb\nc", "a\x00\x1b[1mb": "a[1mb", "\u202eabc\u2066": "abc",
-		"👨\u200d👩": "👨\u200d👩", "soft\u00adhyphen": "softhyphen", "x\U000E0100": "x", "a\ufe00b\ufe0f": "ab", "\u3164a\u115f\u1160\uffa0\u034f": "a", "\u180bx\u2028": "x",
+		"👨\u200d👩": "👨\u200d👩", "soft\u00adhyphen": "softhyphen", "x\U000E0100": "x", "a\ufe00b\ufe0f": "ab",
+		"\u3164a\u115f\u1160\uffa0\u034f": "a", "\u180bx\u2028": "x",
 		"\ufeffx": "x",
 		"naïve":   "naïve"} {
 		if got, n := visible(text); got != want || n != len([]rune(text))-len([]rune(want)) {

@@ -68,7 +68,9 @@ func (f *fixture) installation() http.RoundTripper {
 	pages := http.NewServeMux()
 	testnode.Must(signin.New(signin.Deps{Site: site, DB: f.DB, Users: f.Users, Members: f.Members, Teams: f.Teams,
 		Audit: f.Audit, Grants: f.Grants, Approvals: f.Approvals, Templates: f.Templates,
-		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) { return nil, nil }})).Register(pages)
+		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) {
+			return nil, nil
+		}})).Register(pages)
 	grants := oauth.New(oauth.Options{PublicURL: testnode.PublicURL, MCP: Path, Grants: f.Grants,
 		Members: f.Members, Teams: f.Teams, Site: site, Log: f.Log})
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

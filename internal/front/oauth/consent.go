@@ -21,7 +21,8 @@ var (
 const refusedHTML = `{{define "title"}}This request cannot be granted{{end}}
 {{define "main"}}<div class="narrow">
 <h1>This request cannot be granted</h1>
-<p>{{if .Client}}{{shown .Client}}{{else}}A program{{end}} sent an invalid request. Its developers need this message:</p>
+<p>{{if .Client}}{{shown .Client}}{{else}}A program{{end}} sent an invalid request. Its developers need this
+message:</p>
 <p class="problem">{{.Text}}</p>
 {{- with .Back}}<p><a href="{{.}}" rel="noreferrer">Go back to {{$.Host}}</a></p>{{end}}
 </div>{{end}}`
@@ -31,8 +32,9 @@ const openHTML = `{{define "title"}}Return to {{shown .Client}}{{end}}
 {{define "main"}}<div class="narrow">
 <h1>{{if .Refused}}This request was not granted{{else}}{{shown .Client}} may act for the team{{end}}</h1>
 {{- with .Text}}<p class="problem">{{.}}</p>{{end}}
-<p>To return to <strong>{{shown .Client}}</strong>, open this link. This computer opens it with the program that handles links
-with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you came from that program.{{end}}</p>
+<p>To return to <strong>{{shown .Client}}</strong>, open this link. This computer opens it with the program that
+handles links with <code>{{.Scheme}}:</code>.{{if .Unverified}} Anyone can register any name, so open it only if you
+came from that program.{{end}}</p>
 <p><a href="{{.URI}}" rel="noreferrer">Open {{shown .Client}} with {{.Scheme}}:</a></p>
 </div>{{end}}`
 

@@ -46,7 +46,8 @@ func TestPrivateSchemes(t *testing.T) {
 		if n := f.Count(`SELECT COUNT(*) FROM oauth_codes`); n != 1 {
 			t.Errorf("%d codes were made", n)
 		}
-		for name, value := range map[string]string{"scope": "nonsense", "response_type": "token", "resource": "https://a.example",
+		for name, value := range map[string]string{"scope": "nonsense", "response_type": "token",
+			"resource":       "https://a.example",
 			"code_challenge": "x", "code_challenge_method": "plain"} {
 			wrong := query(client, back, "emails:send")
 			wrong.Set("state", "s")
@@ -66,7 +67,8 @@ func TestHiddenCharactersInName(t *testing.T) {
 		client := f.register("Claude\u3164\ufe0f", "https://app.example/callback")
 		f.signIn("ann@acme.example", map[string]teams.Role{f.Acme.TeamID: teams.Owner})
 		w := f.ask("GET", "/oauth/authorize?"+query(client, "https://app.example/callback", "emails:send").Encode(), nil)
-		if text := w.Body.String(); !strings.Contains(text, "Claude[U&#43;3164][U&#43;FE0F]") || strings.Contains(text, "\u3164") {
+		if text := w.Body.String(); !strings.Contains(text, "Claude[U&#43;3164][U&#43;FE0F]") ||
+			strings.Contains(text, "\u3164") {
 			t.Errorf("%d %s", w.Code, text)
 		}
 	})

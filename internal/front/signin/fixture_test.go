@@ -67,7 +67,9 @@ func newFixture(t *testing.T, d *db.DB, provider users.OIDCConfig) *fixture {
 		n.Log)
 	testnode.Must(New(Deps{Site: site, DB: d, Users: x.users, Members: x.members, Teams: n.Teams, Audit: n.Audit,
 		Grants: n.Grants, Approvals: n.Approvals, Templates: n.Templates,
-		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) { return nil, nil }})).Register(x.mux)
+		Automations: func(context.Context, string, []string) ([]automations.AppAutomation, error) {
+			return nil, nil
+		}})).Register(x.mux)
 	return x
 }
 

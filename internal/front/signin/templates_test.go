@@ -64,7 +64,8 @@ func TestTemplateShowsEverything(t *testing.T) {
 	each(t, func(t *testing.T, x *fixture) {
 		x.person("max@acme.example", teams.Member)
 		made, err := x.Templates.Create(t.Context(), x.Acme.TeamID, templates.NewTemplate{Name: "Wel\u202ecome",
-			Subject: "Hi\u200b", HTML: new("<p>{{{promo}}} {{{count}}} {{{name}}}\u3164</p>"), Variables: []templates.Declaration{
+			Subject: "Hi\u200b", HTML: new("<p>{{{promo}}} {{{count}}} {{{name}}}\u3164</p>"),
+			Variables: []templates.Declaration{
 				{Key: "promo", Type: "string", Fallback: scalar.OfText("<a href=\"https://evil.example\">\u2066")},
 				{Key: "count", Type: "number", Fallback: scalar.OfNumber(7)}, {Key: "name", Type: "string"}}})
 		x.Must(err)

@@ -23,7 +23,8 @@ var (
 	styleCSS string
 
 	layout = sync.OnceValue(func() *template.Template {
-		return template.Must(template.New("layout").Funcs(template.FuncMap{"date": date, "shown": visible.Show}).Parse(layoutHTML))
+		functions := template.FuncMap{"date": date, "shown": visible.Show}
+		return template.Must(template.New("layout").Funcs(functions).Parse(layoutHTML))
 	})
 
 	barePolicy = "default-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

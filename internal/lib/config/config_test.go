@@ -385,7 +385,8 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, string(got)); diff != "" {
-		t.Errorf("docs/configuration.md is not up to date; run `go test ./internal/lib/config -update` (-want +got):\n%s", diff)
+		t.Errorf("docs/configuration.md is not up to date; run `go test ./internal/lib/config -update` (-want +got):\n%s",
+			diff)
 	}
 	for _, s := range settings(&Config{}) {
 		if s.key == "" || s.doc == "" || !strings.HasSuffix(s.doc, ".") {

@@ -63,7 +63,8 @@ func TestHandler(t *testing.T) {
 		for range 100 {
 			log.WarnContext(Unlimited(t.Context()), "notice not sent")
 		}
-		if text := out.take(); strings.Count(text, "received") != 100 || strings.Count(text, "notice") != 100 || strings.Count(text, "disk full") != 1 ||
+		if text := out.take(); strings.Count(text, "received") != 100 || strings.Count(text, "notice") != 100 ||
+			strings.Count(text, "disk full") != 1 ||
 			strings.Count(text, "node=a") != 1 {
 			t.Errorf("beside the flood: %s", text)
 		}

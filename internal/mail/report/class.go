@@ -127,8 +127,8 @@ func (r Refusal) byWords(c Class, text string) Class {
 		return c
 	case said.Suppress && r.Scope != ScopeRecipient && r.Scope != ScopeMessage:
 		return c
-	case c == unclear, c.Suppress && !said.Suppress, r.vague() && (c == policy || c == trouble) && said.Suppress, generic(r.Enhanced) &&
-		c == rate:
+	case c == unclear, c.Suppress && !said.Suppress, r.vague() && (c == policy || c == trouble) && said.Suppress,
+		generic(r.Enhanced) && c == rate:
 		return said
 	}
 	return c

@@ -28,7 +28,8 @@ var (
 		"do not need to resend", "not need to resend",
 	}
 	// expiries are phrases in reports from hosts that gave up after several attempts.
-	expiries = []string{"retry timeout exceeded", "failing for a long time", "retry time not reached", "delivery time expired", "message expired",
+	expiries = []string{"retry timeout exceeded", "failing for a long time", "retry time not reached",
+		"delivery time expired", "message expired",
 		"expired after",
 		"queue too long", "maximum queue time", "retries exceeded", "gave up after", "giving up after", "timed out"}
 	// copies are phrases that precede a copy of the reported message.

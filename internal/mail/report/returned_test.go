@@ -80,14 +80,16 @@ func TestReturnedSources(t *testing.T) {
 			t.Errorf("%s has the source %q and the lines %q", m.name, source, lines)
 		}
 		verdict := strings.Join(lines[3:], "\n")
-		for kind, prefix := range map[string]string{"-delayed-": "delayed ", "-expired-": "bounced ann@dest.example Transient ",
+		for kind, prefix := range map[string]string{"-delayed-": "delayed ",
+			"-expired-": "bounced ann@dest.example Transient ",
 			"full-511-": "bounced ann@dest.example Transient MailboxFull", "gone-": "bounced ann@dest.example Permanent ",
 			"x400-": "", "domino-": "", "qmail-": ""} {
 			if !strings.Contains(m.name, kind) {
 				continue
 			}
 			kinds[kind]++
-			if !strings.HasPrefix(verdict, prefix) || prefix != "" && strings.Contains(verdict, "suppress") != (kind == "gone-") {
+			if !strings.HasPrefix(verdict, prefix) ||
+				prefix != "" && strings.Contains(verdict, "suppress") != (kind == "gone-") {
 				t.Errorf("%s: %s", m.name, verdict)
 			}
 		}

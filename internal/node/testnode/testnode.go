@@ -110,7 +110,8 @@ func Bare(t testing.TB, d *db.DB, o Options) *Node {
 	b.Blobs, err = blob.Open(n.context(), o.Blobs)
 	n.Must(err)
 	t.Cleanup(func() { b.Blobs.Close() })
-	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize, TrackingURL: o.TrackingURL,
+	n.Resources, err = resources.New(b, resources.Config{PublicURL: PublicURL, MaxSize: o.MaxSize,
+		TrackingURL:    o.TrackingURL,
 		Users:          users.Config{PublicURL: PublicURL, HashMemory: 64},
 		GrantResources: []string{PublicURL, PublicURL + "/mcp"},
 		Domains: domains.Config{

@@ -26,7 +26,8 @@ func running(t *testing.T, d *db.DB) (n int) {
 	if d.Engine() == "sqlite" {
 		return 0
 	}
-	if err := d.QueryRow(t.Context(), `SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'active' AND datname = current_database()
+	if err := d.QueryRow(t.Context(),
+		`SELECT COUNT(*) FROM pg_stat_activity WHERE state = 'active' AND datname = current_database()
 		AND query LIKE '%''endless''%' AND pid <> pg_backend_pid()`).Scan(&n); err != nil {
 		t.Fatal(err)
 	}

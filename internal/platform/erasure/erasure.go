@@ -198,7 +198,8 @@ func isWhole(before, after string) bool {
 }
 
 // fileExtensions are extensions of files whose names may contain an address. None of them is a top-level domain.
-var fileExtensions = []string{"csv", "tsv", "txt", "json", "jsonl", "ndjson", "xml", "html", "htm", "xls", "xlsx", "pdf",
+var fileExtensions = []string{"csv", "tsv", "txt", "json", "jsonl", "ndjson", "xml", "html", "htm", "xls", "xlsx",
+	"pdf",
 	"doc", "docx", "odt", "ods", "eml", "msg", "mbox", "vcf", "ics", "log", "gz", "tgz", "png", "jpg", "jpeg", "gif"}
 
 // isExtension reports whether a text starts with one or more file extensions that end the name of a file.

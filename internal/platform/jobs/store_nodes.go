@@ -14,7 +14,8 @@ const (
 
 // Statements that make claimed jobs due.
 const (
-	giveBackJob     = `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2 AND holder = $3`
+	giveBackJob = `UPDATE jobs SET run_at = $4, set_at = $5, holder = '' WHERE id = $1 AND attempt = $2
+		AND holder = $3`
 	releaseNodeJobs = `UPDATE jobs SET run_at = $2, set_at = $3, holder = '' WHERE holder = $1`
 	releaseAllJobs  = `UPDATE jobs SET run_at = $1, set_at = $2, holder = '' WHERE holder <> ''`
 )

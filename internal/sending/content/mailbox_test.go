@@ -11,8 +11,8 @@ import (
 // A value in a display name remains part of the name, whatever characters it has.
 func TestDisplayNames(t *testing.T) {
 	t.Parallel()
-	values := render.Values{"A": "Doe, Jane", "B": `5" \ 3 (x)`, "C": "Zoë", "D": "=?utf-8?q?x?=", "EMAIL": "e@acme.example",
-		"E": "", "PLAIN": "J. Doe"}
+	values := render.Values{"A": "Doe, Jane", "B": `5" \ 3 (x)`, "C": "Zoë", "D": "=?utf-8?q?x?=",
+		"EMAIL": "e@acme.example", "E": "", "PLAIN": "J. Doe"}
 	for source, want := range map[string]struct{ text, name string }{
 		"{{{A}}} <a@acme.example>":                {`"Doe, Jane" <a@acme.example>`, "Doe, Jane"},
 		"{{{PLAIN}}} at Acme <a@acme.example>":    {"J. Doe at Acme <a@acme.example>", "J. Doe at Acme"},

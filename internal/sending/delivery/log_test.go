@@ -40,7 +40,8 @@ func TestLogOfWrongKey(t *testing.T) {
 			return f.Count(`SELECT COUNT(*) FROM jobs WHERE failures > 0`) == count
 		})
 		lines := strings.Count(logged.String(), "\n")
-		if lines == 0 || lines > 3*lograte.Burst || !strings.Contains(logged.String(), "a job failed and will be tried again") {
+		if lines == 0 || lines > 3*lograte.Burst ||
+			!strings.Contains(logged.String(), "a job failed and will be tried again") {
 			t.Errorf("%d lines for %d jobs: %s", lines, count, logged.String())
 		}
 	})

@@ -11,12 +11,12 @@ import (
 // added within suppressionsMaxAge looks like a suppression added during the SMTP conversation.
 const suppressionsMaxAge = time.Second
 
-// dropSuppressed removes recipients that must no longer get the email: they were suppressed, have unsubscribed, or their
-// contact was deleted. The statement that loads an email looks all of this up, see [emails.Outgoing.MayBeRefused], so
-// most attempts need no other look-up. The recipients are checked again before the message is sent if it has waited for
-// longer than suppressionsMaxAge, because several minutes may pass after the message was composed. If all recipients were
-// removed, dropSuppressed finishes the job and returns false. If the email's broadcast is paused or canceled,
-// dropSuppressed removes all recipients and returns false.
+// dropSuppressed removes recipients that must no longer get the email: they were suppressed, have unsubscribed, or
+// their contact was deleted. The statement that loads an email looks all of this up, see
+// [emails.Outgoing.MayBeRefused], so most attempts need no other look-up. The recipients are checked again before the
+// message is sent if it has waited for longer than suppressionsMaxAge, because several minutes may pass after the
+// message was composed. If all recipients were removed, dropSuppressed finishes the job and returns false. If the
+// email's broadcast is paused or canceled, dropSuppressed removes all recipients and returns false.
 func (s *Service) dropSuppressed(ctx context.Context, t *try) (left bool, err error) {
 	if ok, err := s.broadcastAllows(ctx, t); err != nil || !ok {
 		t.o.To = nil

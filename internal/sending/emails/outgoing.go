@@ -161,8 +161,8 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.ContentID, o.CreatedAt, o.LastEvent = r.shared.contentID, db.Time(r.created), State(r.last)
-	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links has
-	// one recipient, and jobs that an old release inserted may name none.
+	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links
+	// has one recipient, and jobs that an old release inserted may name none.
 	o.MayBeRefused = o.MayBeRefused || len(keys) == 0 || len(keys) > 1 && r.canUnsubscribe()
 	if o.body.flags&hasFiles != 0 {
 		if o.attachments, err = attachmentsOf(ctx, s.DB.Reader, o.TeamID, o.ID); err != nil {

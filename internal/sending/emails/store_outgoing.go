@@ -21,8 +21,8 @@ func setSender(ctx context.Context, tx *db.Tx, e *Email, contentID, from, domain
 		e.TeamID, contentID, from, domainID, keptID)
 }
 
-// mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient in
-// $2 accepts the email. The look-ups are part of the statement that loads an email, because a separate statement for
+// mayBeRefused is an SQL condition that is false if no address in $2 is suppressed for the email e, and the recipient
+// in $2 accepts the email. The look-ups are part of the statement that loads an email, because a separate statement for
 // each email would cost much more.
 const mayBeRefused = `(EXISTS (SELECT 1 FROM suppressions s WHERE s.team_id = e.team_id AND s.address = ANY($2))
 	OR NOT ` + contacts.AcceptsEmail + `)`

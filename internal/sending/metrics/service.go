@@ -117,7 +117,8 @@ func (s *Service) read(ctx context.Context, teamID string, all span, at state, g
 const dirtyMax = 300
 
 // names returns the names in a table of the ids that rows have.
-func (s *Service) names(ctx context.Context, table, teamID string, rows []row, idOf func(*row) string) (map[string]string,
+func (s *Service) names(ctx context.Context, table, teamID string, rows []row,
+	idOf func(*row) string) (map[string]string,
 	error) {
 	seen := map[string]bool{"": true}
 	var ids []string

@@ -47,7 +47,8 @@ func TestEscape(t *testing.T) {
 // Fields of contacts are escaped in HTML, and only once, unless the author asks for raw values.
 func TestContactFieldsAreEscaped(t *testing.T) {
 	values := render.Values{"raw": "<r>"}
-	for _, name := range []string{"FIRST_NAME", "RESEND_LAST_NAME", "POSTRIDER_EMAIL", "contact.plan", "PLAN", "contactx"} {
+	for _, name := range []string{"FIRST_NAME", "RESEND_LAST_NAME", "POSTRIDER_EMAIL", "contact.plan", "PLAN",
+		"contactx"} {
 		values[name] = "<&>"
 	}
 	for text, want := range map[string]string{

@@ -9,6 +9,7 @@ import (
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
+	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/domains"
 )
 
@@ -254,6 +255,35 @@ func TestBroadcastStaysPaused(t *testing.T) {
 		s.Must(err)
 		testnode.Until(t, "its emails are canceled", func() bool {
 			return s.Count(`SELECT COUNT(*) FROM emails WHERE last_event = 'canceled'`) == n
+		})
+	})
+}
+
+// If too many bounces arrive while a broadcast waits for its domain, the broadcast is paused because of them as soon as
+// the domain is back.
+func TestGuardLooksWhenDomainIsBack(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		id := s.entered(210)
+		var delivered, bounced []events.Event
+		for i, emailID := range s.emailsOf(id)[:205] {
+			delivered = append(delivered, s.event(id, emailID, events.EmailDelivered))
+			if i < 50 {
+				e := s.event(id, emailID, events.EmailBounced)
+				e.Data = &events.Bounce{Type: "Permanent", SubType: "NoEmail"}
+				bounced = append(bounced, e)
+			}
+		}
+		s.Happen(delivered...)
+		s.loseDomain()
+		s.Happen(bounced...)
+		s.guard(id)
+		s.mustPause(id)
+		s.restoreDomain(s.Acme.TeamID)
+		s.Run(s.b.Kinds()...)
+		testnode.Until(t, "the broadcast is paused because of its bounces", func() bool {
+			b := s.broadcast(id)
+			return b.Status == broadcasts.Paused && b.Reason == broadcasts.TooManyBounces
 		})
 	})
 }

@@ -177,8 +177,7 @@ func (s *Service) pause(ctx context.Context, tx *db.Tx, b *Broadcast, why Reason
 }
 
 // Resume continues a paused broadcast. If the broadcast was paused because of bounces or complaints, it is not paused
-// for either reason again, because the user has decided to continue. If the broadcast was paused for another reason,
-// Resume schedules a check for bounces and complaints that arrived during the pause.
+// for either reason again, because the user has decided to continue.
 func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string) error {
 	if err := by.RequireUnlimited(); err != nil {
 		return err
@@ -200,16 +199,17 @@ func (s *Service) Resume(ctx context.Context, by teams.Actor, broadcastID string
 		if b.Reason == TooManyBounces || b.Reason == TooManyComplaints {
 			b.guarded = false
 		}
-		if b.guarded {
-			s.watch(ctx, tx, b.TeamID, b.ID, tx.Now())
-		}
 		b.by = by.Ref()
 		return s.resume(ctx, tx, &b)
 	})
 }
 
-// resume continues a locked broadcast that is paused.
+// resume continues a locked broadcast that is paused. Unless a user has decided to continue in spite of bounces and
+// complaints, resume schedules a check for those that arrived during the pause.
 func (s *Service) resume(ctx context.Context, tx *db.Tx, b *Broadcast) error {
+	if b.guarded {
+		s.watch(ctx, tx, b.TeamID, b.ID, tx.Now())
+	}
 	b.Status, b.Reason = Queued, ""
 	save(ctx, tx, b)
 	if err := s.wake(ctx, tx, b); err != nil {

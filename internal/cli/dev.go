@@ -200,7 +200,8 @@ func greet(e *env, n *node.Node, g greeting) {
 
 Send an email:
 
-  curl %[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
+  curl %[1]s/emails -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' \
+    -d '{"from":"Acme <onboarding@resend.dev>","to":"you@example.org","subject":"Hello","html":"<p>It works.</p>"}'
 
 List sent emails with their state:
 

@@ -92,7 +92,8 @@ func openBeside(ctx context.Context, c config.Config, e *env) (*node.Node, error
 
 // openDB opens the configured database for a command. A running node may use the same database.
 func openDB(ctx context.Context, c config.Config, log *slog.Logger) (*db.DB, error) {
-	return db.Open(ctx, db.Options{URL: node.DatabaseURL(c), Log: log, Beside: true})
+	return db.Open(ctx, db.Options{URL: node.DatabaseURL(c), DirectURL: string(c.DatabaseDirectURL), Log: log,
+		Beside: true})
 }
 
 // newLogger returns a logger that limits the lines that one cause can write.

@@ -130,7 +130,8 @@ func openBase(ctx context.Context, c config.Config, log *slog.Logger, o Options)
 		return b, err
 	}
 	b = resources.Base{Log: log, Guard: netguard.New(netguard.Options{AllowLoopback: c.AllowLoopback, DenySelf: own})}
-	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), Log: log, Beside: o.Beside, Trace: o.Trace}); err != nil {
+	if b.DB, err = db.Open(ctx, db.Options{URL: DatabaseURL(c), DirectURL: string(c.DatabaseDirectURL), Log: log,
+		Beside: o.Beside, Trace: o.Trace}); err != nil {
 		return b, err
 	}
 	if c.MigrateOnStart || o.Beside {

@@ -129,12 +129,21 @@ func (l *loader) oneOf(key, value string, allowed ...string) {
 	}
 }
 
+func isPostgres(url string) bool {
+	return strings.HasPrefix(url, "postgres://") || strings.HasPrefix(url, "postgresql://")
+}
+
 func (l *loader) checkAddresses() {
 	c := &l.config
-	if s := string(c.DatabaseURL); s != "" && !strings.HasPrefix(s, "postgres://") &&
-		!strings.HasPrefix(s, "postgresql://") {
-		// The URL may contain a password, so the error message does not include it.
+	// The URLs may contain a password, so the error messages do not include them.
+	if s := string(c.DatabaseURL); s != "" && !isPostgres(s) {
 		l.wrong("database_url", "must begin with postgres://; leave it empty for SQLite in data_dir")
+	}
+	switch s := string(c.DatabaseDirectURL); {
+	case s != "" && !isPostgres(s):
+		l.wrong("database_direct_url", "must begin with postgres://; leave it empty if database_url leads to no pooler")
+	case s != "" && c.DatabaseURL == "":
+		l.wrong("database_direct_url", "needs database_url, which leads to the pooler")
 	}
 	if scheme, _, ok := strings.Cut(c.BlobURL, "://"); ok && !slices.Contains([]string{"file", "s3", "mem"}, scheme) {
 		l.wrong("blob_url", "scheme %q is not known; use a folder, file://, s3:// or mem://", scheme)

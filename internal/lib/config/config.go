@@ -33,10 +33,11 @@ import (
 // Config holds the settings of a node. The struct tags of a setting hold its key, its default as a string, and its
 // description for the manual.
 type Config struct {
-	DataDir     string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
-	DatabaseURL Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
-	BlobURL     string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
-	SecretKey   Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy."`
+	DataDir           string `toml:"data_dir" default:"data" doc:"Folder of the database, the blobs and the secret key, unless their own settings say otherwise."`
+	DatabaseURL       Secret `toml:"database_url" doc:"PostgreSQL as postgres://user:password@host/name. Empty: SQLite in data_dir/postrider.db, for a single node."`
+	DatabaseDirectURL Secret `toml:"database_direct_url" doc:"The same PostgreSQL database without a pooler, if database_url leads to a pooler such as PgBouncer in transaction mode (operating.md). Empty: database_url is used for everything."`
+	BlobURL           string `toml:"blob_url" doc:"Storage of raw messages and attachments: a folder, file:///folder, s3://BUCKET?region=... (operating.md lists its parameters), or mem:// (lost at exit). Empty: data_dir/blobs."`
+	SecretKey         Secret `toml:"secret_key" doc:"Master key that encrypts secrets and signs links: 64 hexadecimal digits, the same on all nodes. Empty: the key in data_dir/secret.key, which the first start creates. Keep a copy."`
 
 	HTTPListen       string         `toml:"http_listen" default:":8080" doc:"Address and port of the API."`
 	PublicURL        string         `toml:"public_url" doc:"URL at which clients reach this node, used in links in emails and answers. Empty: http://localhost and the port of http_listen, or the address in http_listen."`

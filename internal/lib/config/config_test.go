@@ -230,6 +230,8 @@ func TestProblems(t *testing.T) {
 		{"listen", "", []string{"--http-listen=8080"}, "write :8080"},
 		{"listen port", "", []string{"--http-listen=:99999"}, "write :8080"},
 		{"database", "", []string{"--database-url=mysql://x"}, "must begin with postgres://"},
+		{"direct", "", []string{"--database-url=postgres://x", "--database-direct-url=x"}, "must begin with postgres://"},
+		{"direct alone", "", []string{"--database-direct-url=postgres://x"}, "needs database_url"},
 		{"blob", "", []string{"--blob-url=gs://x"}, `scheme "gs" is not known`},
 		{"secret", "", []string{"--secret-key=abc"}, "64 hexadecimal digits"},
 		{"public url", "", []string{"--public-url=mail.example.com"}, "must be a URL such as"},

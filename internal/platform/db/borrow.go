@@ -15,7 +15,8 @@ func borrow(d *DB) (*postgresDB, error) {
 	if !ok {
 		return nil, errors.New("only connections to PostgreSQL can be borrowed")
 	}
-	p := &postgresDB{pool: owner.pool, apart: owner.apart, config: owner.config, patience: owner.patience, borrowed: true}
+	p := &postgresDB{pool: owner.pool, apart: owner.apart, config: owner.config, patience: owner.patience,
+		opening: owner.opening, borrowed: true}
 	p.clock.last.Store(owner.clock.last.Load())
 	return p, nil
 }

@@ -270,6 +270,11 @@ type Options struct {
 	Log      *slog.Logger
 	Trace    func(Statement) // function that is called with each statement; may be nil
 
+	// DirectURL leads to the same PostgreSQL database without a pooler, if URL leads to a pooler such as PgBouncer in
+	// transaction mode. DirectURL is used for hints, heartbeats, migrations, and for looking up lost commits. If
+	// DirectURL is empty, URL is used for everything, and a pooler must keep one session for each client.
+	DirectURL string
+
 	// Break reports whether a statement must fail. Only tests set Break.
 	Break func(Statement) bool
 

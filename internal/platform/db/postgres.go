@@ -32,15 +32,48 @@ type postgresDB struct {
 	clock    clock
 	config   *pgx.ConnConfig // configuration of connections outside the pools
 	patience time.Duration
+	opening  string // statement that begins each transaction behind a pooler; see openingText
 
 	borrowed bool        // whether the pools belong to another DB; see Options.Borrow
 	closed   atomic.Bool // set by close if the pools are borrowed
 }
 
 func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
-	c, err := pgxpool.ParseConfig(o.URL)
+	c, err := poolConfig(o, "database_url", o.URL)
 	if err != nil {
-		return nil, fmt.Errorf("read database_url: %w", err)
+		return nil, err
+	}
+	direct := c
+	if o.DirectURL != "" {
+		if direct, err = poolConfig(o, "database_direct_url", o.DirectURL); err != nil {
+			return nil, err
+		}
+		forPooler(c, o.URL)
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	one := direct.Copy()
+	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
+	apart, err := pgxpool.NewWithConfig(ctx, one)
+	if err != nil {
+		pool.Close()
+		return nil, fmt.Errorf("open database: %w", err)
+	}
+	p := &postgresDB{pool: pool, apart: apart, config: direct.ConnConfig, patience: o.Patience}
+	if err := p.begin(ctx, o); err != nil {
+		p.close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// poolConfig reads the URL of the setting with the given name.
+func poolConfig(o Options, name, url string) (*pgxpool.Config, error) {
+	c, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if o.MaxConns > 0 {
 		c.MaxConns = int32(o.MaxConns)
@@ -51,27 +84,34 @@ func openPostgres(ctx context.Context, o Options) (*postgresDB, error) {
 		c.ConnConfig.ConnectTimeout = min(connectTime, o.Patience)
 	}
 	c.PingTimeout = min(connectTime, o.Patience)
-	still := min(stillTime, max(o.Patience, time.Second))
+	still := o.still()
 	c.AfterConnect = func(ctx context.Context, c *pgx.Conn) error { return introduce(ctx, c, still) }
-	pool, err := pgxpool.NewWithConfig(ctx, c)
-	if err != nil {
-		return nil, fmt.Errorf("open database: %w", err)
+	return c, nil
+}
+
+// still returns the time limit for an idle transaction.
+func (o Options) still() time.Duration { return min(stillTime, max(o.Patience, time.Second)) }
+
+// begin connects to the database, checks the addresses, and reads the server's clock.
+func (p *postgresDB) begin(ctx context.Context, o Options) error {
+	name := "database_url"
+	if o.DirectURL != "" {
+		name = "database_direct_url"
 	}
-	one := c.Copy()
-	one.MaxConns, one.MinConns, one.MinIdleConns = 1, 0, 0
-	apart, err := pgxpool.NewWithConfig(ctx, one)
-	if err != nil {
-		pool.Close()
-		return nil, fmt.Errorf("open database: %w", err)
+	if err := p.connect(ctx, o); err != nil {
+		return fmt.Errorf("reach the database that %s names: %w", name, err)
 	}
-	p := &postgresDB{pool: pool, apart: apart, config: c.ConnConfig, patience: o.Patience}
-	for range clockTries {
-		if err := p.readClock(ctx); err != nil {
-			p.close()
-			return nil, fmt.Errorf("reach the database that database_url names: %w", err)
+	if p.opening != "" {
+		if err := p.checkAddresses(ctx, o); err != nil {
+			return err
 		}
 	}
-	return p, nil
+	for range clockTries {
+		if err := p.readClock(ctx); err != nil {
+			return fmt.Errorf("reach the database that %s names: %w", name, err)
+		}
+	}
+	return nil
 }
 
 func (p *postgresDB) name() string { return "postgres" }
@@ -92,7 +132,7 @@ func (p *postgresDB) readLong(ctx context.Context, fn func(querier) error) error
 		return err
 	}
 	defer p.release(c)
-	t := &pgTx{c: c.Conn(), patience: p.patience, batch: &pgx.Batch{}}
+	t := p.transaction(c.Conn())
 	for _, text := range longSettings {
 		t.queue(ctx, text, nil)
 	}
@@ -302,7 +342,10 @@ func (p *postgresDB) unique(err error) (string, bool) {
 // migrate calls the run function with a transaction that holds the migration lock. If another node is migrating,
 // migrate waits for it.
 func (p *postgresDB) migrate(ctx context.Context, run func(writer) error) error {
-	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime}
+	patient := &postgresDB{pool: p.pool, config: p.config, patience: migrationTime, opening: p.opening}
+	if p.opening != "" {
+		patient.pool = p.apart // because a pooler may limit the time of a statement or of a transaction
+	}
 	return patient.update(ctx, func(t *Tx) error {
 		if _, err := t.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", int64(migrationLock)); err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -61,13 +62,13 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	}
 	defer func() { p.release(c) }()
 	began := time.Now()
-	w := &pgTx{c: c.Conn(), patience: p.patience, batch: &pgx.Batch{}}
+	w := p.transaction(c.Conn())
 	t := &Tx{Reader: Reader{w}, w: w, now: p.clock.now()}
 	what := "update"
 	if err = recovered(fn, t); err == nil {
 		what = "commit"
 		// The commit continues even if the caller's context is canceled, so that its outcome is known.
-		if err = w.commit(context.WithoutCancel(ctx)); err == nil {
+		if err = w.commit(context.WithoutCancel(ctx), t.proof != nil); err == nil {
 			return outcome{after: t.after}
 		}
 	}
@@ -75,7 +76,7 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 	if w.inDoubt(err) {
 		p.release(c) // release the broken connection first, because settling takes time
 		c = nil
-		switch committed, cause := p.settle(identity(w.c), t.proof); {
+		switch committed, cause := p.settle(w.identity(), t.proof); {
 		case cause != nil:
 			return outcome{err: unknown("commit", fmt.Errorf("%w; to find out: %w", err, cause))}
 		case committed:
@@ -98,6 +99,8 @@ func (p *postgresDB) updateOnce(ctx context.Context, pool *pgxpool.Pool, fn func
 type pgTx struct {
 	c        *pgx.Conn
 	patience time.Duration
+	opening  string   // statement after BEGIN, if the connection leads to a pooler; see openingText
+	session  *backend // the transaction's server process, once the opening has been answered
 	batch    *pgx.Batch
 	fence    map[int]error // error to report if a statement returns no row, by the statement's batch position
 	begun    bool
@@ -106,10 +109,17 @@ type pgTx struct {
 	err      error
 }
 
+// transaction returns a transaction that has not begun.
+func (p *postgresDB) transaction(c *pgx.Conn) *pgTx {
+	return &pgTx{c: c, patience: p.patience, opening: p.opening, batch: &pgx.Batch{}}
+}
+
 func (t *pgTx) queue(_ context.Context, text string, args []any) {
 	if !t.begun {
 		t.begun = true
-		t.batch.Queue("BEGIN")
+		if t.opening == "" {
+			t.batch.Queue("BEGIN")
+		}
 	}
 	t.batch.Queue(text, args...)
 }
@@ -155,8 +165,12 @@ func (t *pgTx) send(ctx context.Context, text string, args []any) (pgx.BatchResu
 	b, fence := t.batch, t.fence
 	t.batch, t.fence = &pgx.Batch{}, nil
 	limit(t.c, t.patience)
-	br := t.c.SendBatch(ctx, b)
-	for i := range b.Len() - 1 {
+	own := b.Len()
+	br, err := t.sendOpened(ctx, b)
+	if err != nil {
+		return nil, err
+	}
+	for i := range own - 1 {
 		if _, err := br.Exec(); err != nil {
 			br.Close()
 			t.refused = isRefusal(err)
@@ -204,9 +218,14 @@ func (t *pgTx) queryRow(ctx context.Context, text string, args []any) Row {
 	return oneRow{rows}
 }
 
-func (t *pgTx) commit(ctx context.Context) error {
+// commit commits the transaction. If the transaction has a proof, its server process must be known before the COMMIT is
+// sent.
+func (t *pgTx) commit(ctx context.Context, hasProof bool) error {
 	if !t.begun {
 		return nil
+	}
+	if hasProof {
+		t.open(ctx)
 	}
 	t.asked = t.err == nil
 	br, err := t.send(ctx, "COMMIT", nil)
@@ -231,10 +250,10 @@ func (t *pgTx) commit(ctx context.Context) error {
 
 // isRefusal reports whether err is the server's report that a statement, and therefore the transaction, failed. If the
 // server ends the connection with a FATAL error, isRefusal returns false, because the transaction may already have been
-// committed.
+// committed. The same is true if a pooler reports a lost connection to the server, which is an error of class 08.
 func isRefusal(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	return ok && e.SeverityUnlocalized == "ERROR"
+	return ok && e.SeverityUnlocalized == "ERROR" && !strings.HasPrefix(e.Code, "08")
 }
 
 // inDoubt reports whether the transaction's outcome is unknown, because the COMMIT may have reached the server but no

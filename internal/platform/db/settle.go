@@ -16,12 +16,32 @@ import (
 // whether the connection's server process still exists, and whether the row that the [Tx.Proof] query looks for exists.
 // Only this transaction can have inserted that row. If the row exists, the transaction was committed. If neither the
 // process nor the row exists, nothing was stored and nothing will be stored.
+//
+// Behind a pooler, a server process goes to another client after each transaction. Therefore, settle checks whether the
+// process is still executing the same transaction, and never terminates the process during another transaction.
 
-// backend is the server process of a connection. The start time of the process is needed because another process may
-// later get the same pid.
+// backend is the server process of a connection, or of a transaction behind a pooler. The start time is needed because
+// another process may later get the same pid, and because a pooler's process executes many transactions.
 type backend struct {
 	pid   int32
-	start time.Time
+	start time.Time // start of the process, or of the transaction if inTx is set
+	inTx  bool
+}
+
+// isBackend returns the condition on pg_stat_activity that selects the process with the pid $1 and the start time $2.
+func (b *backend) isBackend() string {
+	if b.inTx {
+		return `pid = $1 AND xact_start = $2`
+	}
+	return `pid = $1 AND backend_start = $2`
+}
+
+// mayBeBackend is like isBackend, but also selects a process whose transaction PostgreSQL does not show.
+func (b *backend) mayBeBackend() string {
+	if b.inTx {
+		return `pid = $1 AND (xact_start = $2 OR backend_start IS NULL OR state = 'disabled')`
+	}
+	return b.isBackend()
 }
 
 const backendKey = "postrider backend"
@@ -100,7 +120,7 @@ func (p *postgresDB) settle(b *backend, row *proof) (committed bool, err error) 
 	}
 }
 
-// look checks once whether the server process exists and then whether the proof's row exists. If the server process has
+// look checks once whether the server process exists, or still executes the transaction, and then whether the proof's row exists. If the server process has
 // ended, the proof's row cannot appear later. If endIt is true, look terminates the process, because after a network
 // failure the process might still read the COMMIT later. The look function does not terminate a process that waits for
 // a standby, because its transaction is committed but not yet replicated.
@@ -110,9 +130,8 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 		lives = true
 		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery()`).Scan(&standby)
 	} else {
-		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM pg_stat_activity WHERE pid = $1
-			AND backend_start = $2)`,
-			b.pid, b.start).Scan(&standby, &lives)
+		err = c.QueryRow(ctx, `SELECT pg_is_in_recovery(), EXISTS (SELECT FROM pg_stat_activity WHERE `+
+			b.mayBeBackend()+`)`, b.pid, b.start).Scan(&standby, &lives)
 	}
 	if err == nil && standby {
 		err = errors.New("the server is a standby, which may lag behind")
@@ -131,7 +150,7 @@ func look(ctx context.Context, c *pgx.Conn, b *backend, row *proof, endIt bool) 
 	}
 	if endIt && b != nil {
 		_, err = c.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-			WHERE pid = $1 AND backend_start = $2 AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
+			WHERE `+b.isBackend()+` AND wait_event IS DISTINCT FROM 'SyncRep'`, b.pid, b.start)
 		if _, refused := errors.AsType[*pgconn.PgError](err); refused {
 			err = nil // the node may lack permission to terminate the process, but the process may still end by itself
 		}

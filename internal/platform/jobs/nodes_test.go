@@ -13,7 +13,6 @@ import (
 	"github.com/postrider/postrider/internal/lib/id"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/db/dbtest"
-	"github.com/postrider/postrider/internal/platform/db/dbtest/pgproxy"
 )
 
 // TestJudge checks which nodes are considered dead by a node that reads heartbeats every two seconds.
@@ -531,13 +530,9 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 // The PostgreSQL server does not detect that the frozen node is unreachable.
 func TestFrozenNodeIsDeclaredDead(t *testing.T) {
 	url := dbtest.PostgresURL(t)
-	proxy, err := pgproxy.Start(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer proxy.Close()
+	proxy := dbtest.ProxyTo(t, url)
 	beside := dbtest.Open(t, url)
-	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL(), Patience: time.Second})
+	d, err := db.Open(t.Context(), dbtest.Through(proxy, db.Options{Patience: time.Second}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -46,12 +46,8 @@ func TestRecord(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			url := dbtest.PostgresURL(t)
 			beside := dbtest.Open(t, url)
-			proxy, err := pgproxy.Start(url)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer proxy.Close()
-			d, err := db.Open(t.Context(), db.Options{URL: proxy.URL()})
+			proxy := dbtest.ProxyTo(t, url)
+			d, err := db.Open(t.Context(), dbtest.Through(proxy, db.Options{}))
 			if err != nil {
 				t.Fatal(err)
 			}

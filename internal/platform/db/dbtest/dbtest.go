@@ -11,6 +11,9 @@
 // packages. If PostgreSQL's programs are missing, tests are not skipped; they fail with instructions for installing
 // PostgreSQL.
 //
+// If POSTRIDER_TEST_POOLER is set, the databases of the helpers are reached through PgBouncer in transaction mode; `make
+// pooler` sets this variable.
+//
 // If POSTRIDER_TEST_ENGINE is sqlite or postgres, tests for both engines run only on that engine. This variable is set
 // by `make race` and by tools that run the tests very often. The test output names the engine.
 package dbtest
@@ -44,6 +47,9 @@ func Main(m *testing.M) {
 	memory := useMemory()
 	code := m.Run()
 	removeIdle()
+	if shared.pooler != nil {
+		shared.pooler.remove()
+	}
 	if shared.server != nil {
 		shared.server.Remove()
 	}
@@ -132,7 +138,7 @@ var migratedFile = sync.OnceValues(func() (_ []byte, err error) {
 // Open opens the migrated database at url and closes it when the test ends.
 func Open(t testing.TB, url string) *db.DB {
 	t.Helper()
-	return open(t, db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)})
+	return open(t, throughPooler(db.Options{URL: url, MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)}))
 }
 
 func open(t testing.TB, o db.Options) *db.DB {

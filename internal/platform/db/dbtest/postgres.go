@@ -150,7 +150,7 @@ func migrateDatabase(ctx context.Context, url string) error {
 	return err
 }
 
-// databaseURL returns the URL of a database on the shared server.
+// databaseURL returns the URL of a database on the shared server, without a pooler.
 func databaseURL(name string) string {
 	return parsedURL(name).String()
 }
@@ -225,6 +225,7 @@ var shared struct {
 	url    string
 	err    error
 	server *Server
+	pooler *Pooler // nil unless tests use a pooler
 	after  []func()
 }
 
@@ -240,9 +241,29 @@ func start(t testing.TB) {
 				shared.url = shared.server.URL
 			}
 		}
+		if shared.err == nil {
+			shared.err = startSharedPooler()
+		}
 	})
 	if shared.err != nil {
 		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does), or set POSTRIDER_TEST_POSTGRES to a server's URL.",
 			shared.err)
 	}
+}
+
+// NewRole creates a user of the shared server without rights, and drops the user when the test ends.
+func NewRole(t testing.TB) (name string) {
+	t.Helper()
+	name = "r_" + strings.ReplaceAll(id.New(), "-", "")
+	run := func(text string) {
+		if err := control(func(ctx context.Context, c *pgx.Conn) error {
+			_, err := c.Exec(ctx, text+name)
+			return err
+		}); err != nil {
+			t.Error(err)
+		}
+	}
+	run("CREATE USER ")
+	t.Cleanup(func() { run("DROP USER ") })
+	return name
 }

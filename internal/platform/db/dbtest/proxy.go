@@ -1,7 +1,6 @@
 package dbtest
 
 import (
-	"log/slog"
 	"os"
 	"testing"
 	"time"
@@ -13,12 +12,7 @@ import (
 // Proxy starts a proxy in front of a new migrated PostgreSQL database. The proxy's URL names that database.
 func Proxy(t testing.TB) *pgproxy.Proxy {
 	t.Helper()
-	p, err := pgproxy.Start(PostgresURL(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(p.Close)
-	return p
+	return ProxyTo(t, PostgresURL(t))
 }
 
 // Proxied opens a new migrated PostgreSQL database through a proxy. If patience is 0, the default from db.Options
@@ -26,7 +20,13 @@ func Proxy(t testing.TB) *pgproxy.Proxy {
 func Proxied(t testing.TB, patience time.Duration) (*db.DB, *pgproxy.Proxy) {
 	t.Helper()
 	p := Proxy(t)
-	return open(t, db.Options{URL: p.URL(), MaxConns: 6, Patience: patience, Log: slog.New(slog.DiscardHandler)}), p
+	return OpenThrough(t, p, patience), p
+}
+
+// OpenThrough opens the migrated database behind a proxy.
+func OpenThrough(t testing.TB, p *pgproxy.Proxy, patience time.Duration) *db.DB {
+	t.Helper()
+	return open(t, Through(p, db.Options{MaxConns: maxConns, Patience: patience}))
 }
 
 // tornVariable is the environment variable that makes tests cut every answer. The command `make torn` sets it to "all".

@@ -63,7 +63,7 @@ func newReusable(template string) (*reusable, error) {
 		return nil, err
 	}
 	r := &reusable{name: name}
-	o := db.Options{URL: borrowedURL(name), MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)}
+	o := throughPooler(db.Options{URL: borrowedURL(name), MaxConns: maxConns, Log: slog.New(slog.DiscardHandler)})
 	if r.d, err = db.Open(ctx, o); err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func (r *reusable) awaitAlone(ctx context.Context) error {
 	for {
 		var others int
 		err := r.d.QueryRow(ctx, `SELECT COUNT(*) FROM pg_stat_activity WHERE datname = current_database()
-			AND application_name <> $1`, ownName).Scan(&others)
+			AND application_name <> $1 AND NOT (usename = $2 AND xact_start IS NULL)`, ownName, pooledUser).Scan(&others)
 		if err != nil || others == 0 {
 			return err
 		}

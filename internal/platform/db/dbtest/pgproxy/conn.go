@@ -25,6 +25,7 @@ const frameMax = 1 << 30
 // conn is a client's connection together with the proxy's connection to the server for this client.
 type conn struct {
 	p       *Proxy
+	to      string // host and port of the server
 	client  net.Conn
 	commits map[string]bool // names of the client's prepared COMMIT statements
 
@@ -119,7 +120,7 @@ func fatal(sqlstate string) []byte {
 // dial connects to the server. If the connection attempt fails, or the client's connection has been closed, dial
 // returns false.
 func (c *conn) dial() bool {
-	server, err := net.Dial("tcp", c.p.server)
+	server, err := net.Dial("tcp", c.to)
 	if err != nil {
 		return false
 	}

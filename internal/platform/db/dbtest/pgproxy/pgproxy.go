@@ -5,6 +5,8 @@
 // (PostgreSQL's documentation, chapter 55), so that faults happen at known points. By the time [Proxy.Lost] counts a
 // lost answer, the server has executed the corresponding COMMIT.
 //
+// A proxy may have two ways: one to a connection pooler, and one directly to the server behind it. Faults concern both.
+//
 // The proxy does not support TLS: clients that prefer TLS continue without TLS, and clients that require TLS fail.
 // Start rejects a URL with several hosts or a Unix socket. The proxy buffers whole frames in memory.
 package pgproxy
@@ -18,13 +20,11 @@ import (
 
 // Proxy forwards connections to one server. The methods of a Proxy may be called at any time and from any goroutine.
 type Proxy struct {
-	url    url.URL
-	server string // host and port
-	addr   string // address of the proxy, which never changes
-	wg     sync.WaitGroup
+	ways []*way
+	wg   sync.WaitGroup
 
 	mu       sync.Mutex
-	listener net.Listener // listener for clients; nil while connections are refused
+	open     bool // whether the proxy accepts connections
 	conns    map[*conn]bool
 	silent   chan struct{} // closed to end a Hang; nil if the proxy does not hang
 	turned   string        // SQLSTATE for refused connections
@@ -38,29 +38,57 @@ type Proxy struct {
 	requests int
 }
 
+// way is an address of the proxy, and the server to which it leads.
+type way struct {
+	url      url.URL
+	server   string       // host and port
+	addr     string       // address of the proxy, which never changes
+	listener net.Listener // listener for clients; nil while connections are refused
+}
+
 // Start starts a proxy on the loopback address for the server that a database URL names.
-func Start(databaseURL string) (*Proxy, error) {
-	u, err := url.Parse(databaseURL)
-	if err != nil {
-		return nil, fmt.Errorf("read the URL of the database: %w", err)
-	}
-	if u.Hostname() == "" || u.Query().Has("host") {
-		return nil, fmt.Errorf("a proxy needs a URL with one host, not %s", u.Redacted())
-	}
-	p := &Proxy{url: *u, server: u.Host, conns: map[*conn]bool{}, addr: "127.0.0.1:0"}
-	if u.Port() == "" {
-		p.server = net.JoinHostPort(u.Hostname(), "5432")
+func Start(databaseURL string) (*Proxy, error) { return start(databaseURL) }
+
+// StartBoth starts a proxy with two addresses: one that leads to a pooler, and one that leads to the server behind it.
+func StartBoth(pooledURL, directURL string) (*Proxy, error) { return start(pooledURL, directURL) }
+
+func start(urls ...string) (*Proxy, error) {
+	p := &Proxy{conns: map[*conn]bool{}}
+	for _, text := range urls {
+		u, err := url.Parse(text)
+		if err != nil {
+			return nil, fmt.Errorf("read the URL of the database: %w", err)
+		}
+		if u.Hostname() == "" || u.Query().Has("host") {
+			return nil, fmt.Errorf("a proxy needs a URL with one host, not %s", u.Redacted())
+		}
+		w := &way{url: *u, server: u.Host, addr: "127.0.0.1:0"}
+		if u.Port() == "" {
+			w.server = net.JoinHostPort(u.Hostname(), "5432")
+		}
+		p.ways = append(p.ways, w)
 	}
 	if err := p.listen(); err != nil {
+		p.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
 // URL returns a database URL that leads through the proxy.
-func (p *Proxy) URL() string {
-	u := p.url
-	u.Host = p.addr
+func (p *Proxy) URL() string { return p.ways[0].through() }
+
+// DirectURL returns a URL that leads through the proxy to the server behind the pooler, or "" if there is no pooler.
+func (p *Proxy) DirectURL() string {
+	if len(p.ways) == 1 {
+		return ""
+	}
+	return p.ways[1].through()
+}
+
+func (w *way) through() string {
+	u := w.url
+	u.Host = w.addr
 	return u.String()
 }
 
@@ -80,7 +108,7 @@ func (p *Proxy) Pass() error {
 	defer p.mu.Unlock()
 	p.speak()
 	p.turned, p.lose, p.drop, p.whole, p.tear = "", 0, 0, 0, 0
-	if p.listener != nil {
+	if p.open {
 		return nil
 	}
 	return p.listen()
@@ -172,27 +200,30 @@ func (p *Proxy) Requests() int {
 	return p.requests
 }
 
-// listen opens the listener, on its previous address if it had one. The caller must hold the lock, unless no other
-// goroutine uses p yet.
+// listen opens the listeners, on their previous addresses if they had some. The caller must hold the lock, unless no
+// other goroutine uses p yet.
 func (p *Proxy) listen() error {
-	l, err := net.Listen("tcp", p.addr)
-	if err != nil {
-		return fmt.Errorf("listen: %w", err)
+	for _, w := range p.ways {
+		l, err := net.Listen("tcp", w.addr)
+		if err != nil {
+			return fmt.Errorf("listen: %w", err)
+		}
+		w.listener, w.addr = l, l.Addr().String()
+		p.wg.Go(func() { p.accept(w, l) })
 	}
-	p.listener, p.addr = l, l.Addr().String()
-	p.wg.Go(func() { p.accept(l) })
+	p.open = true
 	return nil
 }
 
-func (p *Proxy) accept(l net.Listener) {
+func (p *Proxy) accept(w *way, l net.Listener) {
 	for {
 		client, err := l.Accept()
 		if err != nil {
 			return
 		}
-		c := &conn{p: p, client: client, commits: map[string]bool{}}
+		c := &conn{p: p, to: w.server, client: client, commits: map[string]bool{}}
 		p.mu.Lock()
-		refused := p.listener != l
+		refused := w.listener != l
 		if !refused {
 			p.conns[c] = true
 		}
@@ -205,11 +236,14 @@ func (p *Proxy) accept(l net.Listener) {
 	}
 }
 
-// shut closes the listener.
+// shut closes the listeners.
 func (p *Proxy) shut() {
-	if p.listener != nil {
-		p.listener.Close()
-		p.listener = nil
+	p.open = false
+	for _, w := range p.ways {
+		if w.listener != nil {
+			w.listener.Close()
+			w.listener = nil
+		}
 	}
 }
 

@@ -5,7 +5,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without paths of this machine in the compiled packages, every clone and work tree shares what the cache holds.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
-.PHONY: test race lint deps fuzz mutants bench kill torn browser chaos upgrade postfix build build-libcrypto
+.PHONY: test race lint deps fuzz mutants bench kill torn browser chaos pooler upgrade postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -89,6 +89,12 @@ torn: deps
 	POSTRIDER_TEST_TORN=all go run ./scripts/testserver $(GOTEST) -timeout 60m -count=1 \
 		-run 'Torn|LostAnswers|WithoutDatabase' ./internal/front/api ./internal/campaigns/automations \
 		./internal/campaigns/broadcasts
+
+# The tests reach PostgreSQL through PgBouncer in transaction mode, with lost commits. make pooler POOLED=./internal/...
+POOLED ?= ./internal/platform/db ./internal/platform/jobs ./internal/platform/nodelimits
+pooler: deps
+	POSTRIDER_TEST_POOLER=1 POSTRIDER_TEST_ENGINE=postgres go run ./scripts/testserver $(GOTEST) -timeout 20m \
+		$(TESTFLAGS) $(POOLED)
 
 # Breaks databases, nodes, clocks and disks under load, one scenario at a time or several: make chaos ONLY=killed/sqlite SIDE=1
 # Prints a line for each. disk-full mounts a small file system of its own, for which it needs root. Takes ten minutes.

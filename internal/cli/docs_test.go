@@ -41,7 +41,7 @@ trap 'set | grep -E "^(SEGMENT|TOPIC|BROADCAST|DOMAIN)_ID="' EXIT
 func TestDocExamples(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
-		t.Skip("curl is not installed")
+		t.Fatal("the examples in the docs need curl: install it")
 	}
 	p := &installation{t: t, dir: filepath.Join(t.TempDir(), "data")}
 	p.vars = map[string]string{"GOGC": "100", "POSTRIDER_DATA_DIR": p.dir}

@@ -80,6 +80,9 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 	if err != nil {
 		return err
 	}
+	if ok, err := s.mayGoOn(ctx, t); err != nil || !ok {
+		return err
+	}
 	if s.isSandbox(d.Domain) {
 		_, err := s.record(ctx, t, simulate(o.To))
 		return err

@@ -32,11 +32,16 @@ func (s *Service) withhold(ctx context.Context, t *try) error {
 		}
 	}
 	return s.p.DB.Update(ctx, func(tx *db.Tx) error {
+		until, again := t.withheldUntil()
+		if again {
+			if ok, err := s.endWithheld(ctx, tx, t); err != nil || !ok {
+				return err
+			}
+		}
 		standing, domainID, err := s.p.Domains.LockStanding(ctx, tx, t.o.TeamID, name)
 		if err != nil {
 			return err
 		}
-		until, again := t.withheldUntil()
 		switch {
 		case standing == domains.Usable: // the domain is back, perhaps with a new id
 			emails.SetDomain(ctx, tx, t.o.TeamID, t.o.ID, domainID)
@@ -53,8 +58,43 @@ func (s *Service) withhold(ctx context.Context, t *try) error {
 		if !again {
 			all = t.forAll(events.EmailDelayed, &events.Delayed{Reason: emails.ReasonDomain})
 		}
-		return s.p.Recorder.Record(ctx, tx, all...)
+		if err := s.p.Recorder.Record(ctx, tx, all...); err != nil {
+			return err
+		}
+		emails.MarkWithheld(ctx, tx, t.o)
+		return nil
 	})
+}
+
+// endWithheld ends the time for which a job's email was withheld. If the email was canceled meanwhile, endWithheld
+// finishes the job and returns false.
+func (s *Service) endWithheld(ctx context.Context, tx *db.Tx, t *try) (bool, error) {
+	ok, err := emails.EndWithheld(ctx, tx, t.o)
+	if err == nil && !ok {
+		s.p.Queue.Finish(ctx, tx, t.job)
+		err = s.p.Recorder.Record(ctx, tx, t.skipped...)
+	}
+	return ok, err
+}
+
+// mayGoOn reports whether an email that was withheld may be sent now that its sender's domain may send again. If the
+// email must not be sent, mayGoOn ends the job. Emails that were not withheld are not checked.
+func (s *Service) mayGoOn(ctx context.Context, t *try) (ok bool, err error) {
+	if _, again := t.withheldUntil(); !again {
+		return true, nil
+	}
+	err = s.p.DB.Update(ctx, func(tx *db.Tx) (err error) {
+		ok, err = s.endWithheld(ctx, tx, t)
+		return err
+	})
+	if err != nil || !ok {
+		return false, err
+	}
+	why, err := s.p.Emails.WithheldObstacle(ctx, t.o)
+	if err != nil || why == "" {
+		return err == nil, err
+	}
+	return false, s.fail(ctx, t, why)
 }
 
 // withheldUntil returns the time until which the job's email is withheld. The result again is true if the email has

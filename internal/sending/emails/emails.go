@@ -85,9 +85,14 @@ const (
 var rank = map[State]int{Scheduled: 5, Queued: 10, Sent: 20, Delayed: 30, Delivered: 40, Opened: 50, Clicked: 60,
 	Bounced: 70, Failed: 70, Suppressed: 70, Canceled: 80, Complained: 90}
 
-// rankWithheld is the rank of the state Delayed if the email is withheld and no mail host has been contacted. It is
-// lower than the rank of Sent, so that the first attempt records that the email is sent.
-const rankWithheld = 15
+// The ranks of the state Delayed if a recipient is withheld because of the sender's domain. The rank rankWithheld means
+// that no mail host has been contacted. It is lower than the rank of Sent, so that the first attempt records that the
+// email is sent. When the domain is back, rankReleased replaces it, and the rank of Delayed replaces rankRetryWithheld.
+const (
+	rankWithheld      = 15
+	rankReleased      = 16
+	rankRetryWithheld = 31
+)
 
 // settled is the lowest rank at which no more messages are sent to a recipient.
 var settled = rank[Delivered]

@@ -185,7 +185,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 		return reason, err
 	}
 	if team.Suspended {
-		return "account_suspended", nil
+		return reasonSuspended, nil
 	}
 	return s.domainObstacle(ctx, e)
 }

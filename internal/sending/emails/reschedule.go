@@ -39,7 +39,8 @@ func (s *Service) Reschedule(ctx context.Context, teamID, emailID, when string) 
 	})
 }
 
-// Cancel permanently cancels a scheduled email.
+// Cancel permanently cancels an email that is scheduled, or that is withheld because of its sender's domain. The jobs of
+// a withheld email end when they are due.
 func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 	return s.DB.Update(ctx, func(tx *db.Tx) error {
 		e, err := takeScheduled(ctx, tx, teamID, emailID, Canceled, math.MaxInt64)
@@ -47,13 +48,18 @@ func (s *Service) Cancel(ctx context.Context, teamID, emailID string) error {
 			return err
 		}
 		if e == nil {
-			return s.notScheduled(ctx, tx, teamID, emailID, "canceled")
+			e, err = takeWithheld(ctx, tx, teamID, emailID)
+		} else {
+			_, err = s.Queue.Remove(ctx, tx, ReleaseKind, emailID)
 		}
-		if _, err := s.Queue.Remove(ctx, tx, ReleaseKind, emailID); err != nil {
+		if err != nil {
 			return err
 		}
+		if e == nil {
+			return s.notScheduled(ctx, tx, teamID, emailID, "canceled")
+		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: teamID, EmailID: emailID, DomainID: e.DomainID,
-			Type: events.EmailCanceled})
+			BroadcastID: e.BroadcastID, ContactID: e.ContactID, Type: events.EmailCanceled})
 	})
 }
 
@@ -63,6 +69,10 @@ func (s *Service) notScheduled(ctx context.Context, tx *db.Tx, teamID, emailID, 
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
 	if err != nil {
 		return err
+	}
+	if what == "canceled" && e.LastEvent == Delayed {
+		return fault.Invalidf("", "Only an email that is scheduled, or that waits for its sender's domain, can be canceled; "+
+			"this one may be on its way.")
 	}
 	return fault.Invalidf("", "Only a scheduled email can be %s; this one is %s.", what, e.LastEvent)
 }

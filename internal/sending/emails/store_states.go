@@ -60,6 +60,49 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
 		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed])
 }
 
+// setWithheld gives recipients that are not settled the ranks of withheld ones; see rankWithheld.
+func setWithheld(ctx context.Context, tx *db.Tx, emailID string, addresses []string) {
+	tx.Queue(ctx, `UPDATE email_recipients SET rank = CASE WHEN rank < $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
+		WHERE email_id = $1 AND address = ANY($2) AND rank < $6`, emailID, addresses, rank[Sent], rankWithheld, rankRetryWithheld, settled)
+}
+
+// unsetWithheld undoes setWithheld. It locks the email, and returns false if the email does not exist or is canceled.
+func unsetWithheld(ctx context.Context, tx *db.Tx, emailID string, addresses []string) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, emailID)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	tx.Queue(ctx, `UPDATE email_recipients SET rank = CASE WHEN rank = $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
+		WHERE email_id = $1 AND address = ANY($2) AND rank IN ($3, $6)`, emailID, addresses, rankWithheld, rankReleased, rank[Delayed],
+		rankRetryWithheld)
+	return true, nil
+}
+
+// takeWithheld cancels an email that is withheld for all of its recipients that are not settled; it returns nil if
+// there is no such email. The first statement locks the email, so that no job of the email can be released meanwhile.
+func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Email, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2
+		AND last_event = 'delivery_delayed'`, emailID, teamID)
+	if err != nil || n == 0 {
+		return nil, err
+	}
+	var open, withheld int
+	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN rank IN ($3, $4) THEN 1 END) FROM email_recipients
+		WHERE email_id = $1 AND rank < $2`, emailID, settled, rankWithheld, rankRetryWithheld).Scan(&open, &withheld)
+	if err != nil {
+		return nil, fmt.Errorf("count the withheld recipients of email %s: %w", emailID, err)
+	}
+	if open == 0 || open > withheld {
+		return nil, nil
+	}
+	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $5`,
+		emailID, string(Canceled), rank[Canceled], tx.Now().UnixMicro(), settled)
+	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4 WHERE id = $1 AND team_id = $2`, emailID, teamID,
+		string(Canceled), rank[Canceled])
+	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
+	return &e, err
+}
+
 // MarkSent changes an email's state to sent, in the transaction that records an attempt. MarkSent reports whether this
 // call changed the state. If the email has several jobs, only the first attempt changes the state.
 func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/message"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -29,6 +30,37 @@ func withheldKey(name string) string { return "sender " + name }
 // caller must have called [domains.Service.LockStanding] in the same transaction.
 func (s *Service) Withhold(ctx context.Context, tx *db.Tx, j jobs.Job, name string, until time.Time) {
 	s.Queue.HoldUntil(ctx, tx, j, withheldKey(name), until, ReasonDomain)
+}
+
+// MarkWithheld records that an email's job is withheld for the recipients in o.To, so that [Service.Cancel] may cancel
+// the email. Call MarkWithheld after the event of the delay has been recorded.
+func MarkWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) { setWithheld(ctx, tx, o.ID, o.To) }
+
+// EndWithheld records that an email is no longer withheld for the recipients in o.To, so that Cancel refuses to cancel
+// it. If Cancel was first, EndWithheld returns false.
+func EndWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
+	return unsetWithheld(ctx, tx, o.ID, o.To)
+}
+
+// WithheldObstacle returns the reason why an email that was withheld must not be sent although its sender's domain may
+// send again, or "". For a suspended team and for a connected app, the rules for scheduled emails apply. It does not
+// matter whether an API key or a person may still send, as for other emails that were accepted before.
+func (s *Service) WithheldObstacle(ctx context.Context, o *Outgoing) (reason string, err error) {
+	team, err := s.Teams.Get(ctx, o.TeamID)
+	if err != nil {
+		return "", err
+	}
+	if team.Suspended {
+		return reasonSuspended, nil
+	}
+	if o.row.Actor.Kind != teams.GrantActor || o.BroadcastID != "" { // broadcasts have checks of their own
+		return "", nil
+	}
+	e, err := o.row.email()
+	if err != nil {
+		return "", err
+	}
+	return s.actorObstacle(ctx, &e)
 }
 
 // OnDomainBack enqueues a job that releases what waits for a domain, if anything does. The caller has made the domain

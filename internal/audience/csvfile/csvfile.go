@@ -27,8 +27,8 @@
 // A quoted field without a closing quote would extend to the next quote in the file, and swallow all rows up to there.
 // If a field with line breaks does not end correctly, the next call to Read therefore continues with the line after the
 // one on which the field begins. A field ends incorrectly if the file ends, if other text follows the closing quote, or
-// if the record exceeds [MaxRecord]. An unclosed quote is not noticed if the next quote in the file happens to end a
-// field.
+// if the record exceeds [MaxRecord]. Read does not notice an unclosed quote if the next quote in the file happens to end
+// a field, such as 19" at the end of a line. A caller that recognizes rows in the field calls [Reader.Reject].
 //
 // If a file is not text, Sniff returns a fault that tells the user what to do. All other
 // errors come from the underlying reader.
@@ -96,6 +96,7 @@ const (
 	StrayEnd                         // like StrayQuote, if the quoted field begins on an earlier line
 	TooLongQuote                     // like TooLong, within a quoted field that begins on an earlier line
 	Unclosed                         // the file ends inside a quoted field
+	Rejected                         // see Reader.Reject
 )
 
 // RecordError reports a record that cannot be read. The Record that Read returns with a RecordError has no fields.
@@ -104,7 +105,7 @@ type RecordError struct {
 	Line    int64 // the line on which the record begins
 	Last    int64 // the last line that was skipped along with the record
 
-	stray int64 // for StrayEnd: the line with the text after the closing quote
+	stray int64 // for StrayEnd and Rejected: the line on which the quoted field ends
 }
 
 // Error describes the problem for the person who uploaded the file.
@@ -123,6 +124,10 @@ func (e *RecordError) Error() string {
 	case StrayEnd:
 		return fmt.Sprintf("The row (%s) opens a quote that ends in line %d, where other text follows. Close the quote, or "+
 			"write the quotes within it twice. The lines after the row were read as rows of their own.", where, e.stray)
+	case Rejected:
+		return fmt.Sprintf("The row (%s) opens a quote that ends in line %d, and the lines in between look like rows. Close "+
+			"the quote, or write the quotes within it twice. The lines after the row were read as rows of their own.", where,
+			e.stray)
 	case TooLongQuote:
 		return fmt.Sprintf("The row (%s) opens a quote that is not closed within %d bytes.", where, MaxRecord)
 	}

@@ -315,3 +315,54 @@ func FuzzReader(f *testing.F) {
 		}
 	})
 }
+
+// A rejected record is read again from the line after the one on which its last quoted field begins. A record whose last
+// quoted field has no line breaks cannot be rejected.
+func TestReject(t *testing.T) {
+	t.Parallel()
+	for _, end := range []string{"\n", "\r\n", "\r"} {
+		lines := []string{"a,\"b", "c,\"\"", "d,19\"", "e,\"f\"", "g,\"h", "i\""}
+		file := strings.Join(lines, end)
+		r := NewReader(strings.NewReader(file), Form{Charset: UTF8, Comma: ','}, 0, 0)
+		rec, err := r.Read()
+		if err != nil || len(rec.Fields) != 2 || rec.Lines != 3 {
+			t.Fatalf("%+v, %v", rec, err)
+		}
+		broken := r.Reject(&rec)
+		if broken == nil || broken.Line != 1 || !strings.Contains(broken.Error(), "(line 1) opens a quote that ends in line 3,") ||
+			rec.Lines != 1 || int(rec.End) != len(lines[0]+end) {
+			t.Fatalf("%v, %+v", broken, rec)
+		}
+		for i, want := range []string{`["c" ""]`, `["d" "19\""]`, `["e" "f"]`} {
+			rec, err := r.Read()
+			if got := fmt.Sprintf("%q", rec.Fields); err != nil || got != want || rec.Line != int64(i+2) || r.Reject(&rec) != nil {
+				t.Errorf("line %d is %s, %v, want %s", rec.Line, got, err, want)
+			}
+		}
+		if rec, err = r.Read(); err != nil || rec.Line != 5 {
+			t.Fatalf("%+v, %v", rec, err)
+		}
+		if broken := r.Reject(&rec); broken == nil || !strings.Contains(broken.Error(), "ends in line 6,") {
+			t.Errorf("at the end of the file: %v", broken)
+		}
+		if rec, err = r.Read(); err != nil || fmt.Sprintf("%q", rec.Fields) != `["i\""]` {
+			t.Errorf("%q, %v", rec.Fields, err)
+		}
+		if rec, err = r.Read(); !errors.Is(err, io.EOF) {
+			t.Errorf("%q, %v", rec.Fields, err)
+		}
+	}
+}
+
+// A long line after a quoted field with line breaks is not kept in memory.
+func TestLongLineAfterQuote(t *testing.T) {
+	t.Parallel()
+	r := NewReader(io.MultiReader(strings.NewReader("\"a\nb\","), strings.NewReader(strings.Repeat("x", 20*MaxRecord)+"\nc,d")),
+		Form{Charset: UTF8, Comma: ','}, 0, 0)
+	if _, err := r.Read(); err == nil || cap(r.tape.kept) > 4*MaxRecord {
+		t.Errorf("%v, with %d bytes kept", err, cap(r.tape.kept))
+	}
+	if rec, err := r.Read(); err != nil || rec.Line != 3 {
+		t.Errorf("%+v, %v", rec, err)
+	}
+}

@@ -64,6 +64,22 @@ func (r *Reader) Read() (Record, error) {
 	}
 }
 
+// Reject says that the last quoted field of the record that Read has returned has swallowed rows, because its quote was
+// not closed. If the field has line breaks, the next call to Read continues with the line after the one on which the
+// field begins. Reject then updates the record's end, and returns the error that describes the record. Otherwise, Reject
+// does nothing and returns nil.
+func (r *Reader) Reject(rec *Record) *RecordError {
+	last := r.lines
+	if r.begun {
+		last++
+	}
+	if !r.rewind() {
+		return nil
+	}
+	rec.Fields, rec.End, rec.Lines = nil, r.at, r.lines
+	return &RecordError{Rejected, rec.Line, r.lines, last}
+}
+
 // fields returns the fields of the current record.
 func (r *Reader) fields() []string {
 	all := string(r.text)
@@ -153,6 +169,9 @@ func (r *Reader) record() (problem Problem, err error) {
 				problem = TooLongQuote
 			}
 			return problem, nil
+		}
+		if r.full {
+			r.tape.stop() // the rest of the line may be as long as the file
 		}
 	}
 }

@@ -170,6 +170,35 @@ func (p *plan) row(b *contacts.Bulk, fields []string) (row contacts.BulkRow, err
 	return row, b.Check(&row)
 }
 
+// hasRows reports whether the last field with line breaks contains lines that look like rows, because its quote was not
+// closed. Each line but the first and the last must look like a row, and at least two lines must.
+func (p *plan) hasRows(fields []string) bool {
+	for _, f := range slices.Backward(fields) {
+		if !strings.ContainsAny(f, "\r\n") {
+			continue
+		}
+		lines := strings.FieldsFunc(f, func(c rune) bool { return c == '\r' || c == '\n' })
+		for i, line := range lines[min(1, len(lines)):] {
+			if !p.isRow(line) {
+				return i >= 2 && i == len(lines)-2
+			}
+		}
+		return len(lines) > 2
+	}
+	return false
+}
+
+// isRow reports whether a line has as many fields as the first line of the file, and something like an address in the
+// column of the addresses.
+func (p *plan) isRow(line string) bool {
+	fields := strings.Split(line, string(p.Form.Comma))
+	if len(fields) != len(p.Header) {
+		return false
+	}
+	local, domain, ok := strings.Cut(strings.Trim(fields[p.Columns.Email], " \t\""), "@")
+	return ok && local != "" && domain != "" && !strings.ContainsAny(local+domain, "@ \t")
+}
+
 // parseBool parses booleans in the forms that spreadsheets and other services use.
 func parseBool(text string) (yes, ok bool) {
 	switch strings.ToLower(text) {

@@ -45,6 +45,11 @@ func TestFiles(t *testing.T) {
 			"no rows": {"email\n\n,\n", "completed 0=0+0+0+0", ""},
 			"a line break": {"email,first_name\nx@example.org,\"a\nb\"\ny@example.org," + strings.Repeat("y", 256) + "\n",
 				"completed 2=0+0+0+2", ""},
+			"an unclosed quote that the next quote closes": {"email,first_name\nq@example.org,\"open\n" +
+				strings.Repeat("inch@example.org,I\n", 3000) + "screen@example.org,19\"\nafter@example.org,A\n",
+				"completed 3003=3+0+2999+1", `screen@example.org "19\"" "" false`},
+			"notes that look like rows": {"email,first_name,notes\nnotes@example.org,N,\"Call\nx@example.org,y,z\nsoon\"\n",
+				"completed 1=1+0+0+0", `notes@example.org "N" "" false`},
 		} {
 			i := w.imported(c.file, imports.NewImport{})
 			if counts(i) != c.counts || i.Position != i.Size || int(i.Kept) != len(w.failures(i.ID)) || i.Kept != i.Failed {

@@ -224,6 +224,10 @@ func (r *run) read() (b batch, err error) {
 		if err != nil && !isBroken {
 			return b, err
 		}
+		if !isBroken && r.p.hasRows(rec.Fields) {
+			broken = r.rows.Reject(&rec)
+			isBroken = broken != nil
+		}
 		b.end, b.lines = rec.End, rec.Lines
 		switch {
 		case isBroken:

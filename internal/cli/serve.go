@@ -53,6 +53,7 @@ func serve(ctx context.Context, e *env, args []string) error {
 		log.Info("listening", "http", l.Addr().String(), "public_url", c.PublicURL)
 	}
 	logSetup(ctx, n)
+	n.DB.LogStandbys(ctx)
 	log.Info("started", "version", Version, "database", n.DB.Engine(), "transport", c.Transport, "roles", c.Roles)
 	err = n.Run(ctx, listeners...)
 	log.Info("stopped")

@@ -25,16 +25,18 @@ type Server struct {
 
 	bin, dir string
 	port     int
+	settings []string // additional settings, as name=value
 	folder   *folder
 	attr     *syscall.SysProcAttr
 	cmd      *exec.Cmd
 }
 
 // NewServer starts a server that only this test uses, so that the test may stop and restart the server. The server's
-// data is in a new folder in dir, or in the system's folder for temporary files if dir is empty.
-func NewServer(t testing.TB, dir string) *Server {
+// data is in a new folder in dir, or in the system's folder for temporary files if dir is empty. The server has the given
+// settings, such as "wal_level=replica".
+func NewServer(t testing.TB, dir string, settings ...string) *Server {
 	t.Helper()
-	s, err := Launch(dir, 0)
+	s, err := launch(dir, 0, settings, initCluster)
 	if err != nil {
 		t.Fatalf("%v\nInstall PostgreSQL's server (`make deps` does).", err)
 	}
@@ -44,8 +46,11 @@ func NewServer(t testing.TB, dir string) *Server {
 
 // Launch creates a cluster in a new folder in dir and starts its server. If dir is empty, the folder is in the system's
 // folder for temporary files. If port is 0, the server listens on any free port.
-func Launch(dir string, port int) (_ *Server, err error) {
-	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}}
+func Launch(dir string, port int) (*Server, error) { return launch(dir, port, nil, initCluster) }
+
+// launch starts a server on a new folder that the function fill has filled.
+func launch(dir string, port int, settings []string, fill func(*Server) *exec.Cmd) (_ *Server, err error) {
+	s := &Server{attr: &syscall.SysProcAttr{Pdeathsig: syscall.SIGQUIT}, settings: settings}
 	if s.bin, err = binaries(); err != nil {
 		return nil, err
 	}
@@ -68,12 +73,11 @@ func Launch(dir string, port int) (_ *Server, err error) {
 		}
 		s.attr.Credential = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 	}
-	initdb := exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8",
-		"--locale=C", "--no-sync")
-	initdb.SysProcAttr = &syscall.SysProcAttr{Credential: s.attr.Credential}
-	initdb.Dir = s.dir
-	if out, err := initdb.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("initdb: %w: %s", err, out)
+	filling := fill(s)
+	filling.SysProcAttr = &syscall.SysProcAttr{Credential: s.attr.Credential}
+	filling.Dir = s.dir
+	if out, err := filling.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", filepath.Base(filling.Path), err, out)
 	}
 	if s.port = port; port == 0 {
 		if s.port, err = freePort(); err != nil {
@@ -84,14 +88,38 @@ func Launch(dir string, port int) (_ *Server, err error) {
 	return s, s.Start()
 }
 
+// initCluster returns the command that creates an empty cluster.
+func initCluster(s *Server) *exec.Cmd {
+	return exec.Command(filepath.Join(s.bin, "initdb"), "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8",
+		"--locale=C", "--no-sync")
+}
+
+// Standby starts a streaming standby of the server, which needs the settings wal_level=replica and max_wal_senders.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := launch(filepath.Dir(s.dir), 0, s.settings, func(standby *Server) *exec.Cmd {
+		return exec.Command(filepath.Join(s.bin, "pg_basebackup"), "-D", standby.data(), "-R", "-c", "fast", "--no-sync",
+			"-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-U", "postgres")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(standby.Remove)
+	return standby
+}
+
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
 // Start starts the server and waits until it accepts connections, for half a minute at most.
 func (s *Server) Start() error {
-	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), "-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
+	args := []string{"-D", s.data(), "-p", strconv.Itoa(s.port), "-k", s.dir,
 		"-c", "listen_addresses=127.0.0.1", "-c", "max_connections=400", "-c", "shared_buffers=32MB",
 		"-c", "fsync=off", "-c", "full_page_writes=off", "-c", "wal_level=minimal", "-c", "max_wal_senders=0",
-		"-c", "max_wal_size=256MB", "-c", "autovacuum=off", "-c", "jit=off", "-c", "log_min_messages=fatal")
+		"-c", "max_wal_size=256MB", "-c", "autovacuum=off", "-c", "jit=off", "-c", "log_min_messages=fatal"}
+	for _, setting := range s.settings {
+		args = append(args, "-c", setting)
+	}
+	s.cmd = exec.Command(filepath.Join(s.bin, "postgres"), args...)
 	s.cmd.SysProcAttr = s.attr
 	s.cmd.Dir = s.dir
 	var log strings.Builder
@@ -156,7 +184,9 @@ func waitFor(url string) error {
 // installation folders, newest version first.
 func binaries() (string, error) {
 	if p, err := exec.LookPath("initdb"); err == nil {
-		return filepath.Dir(p), nil
+		if p, err = filepath.EvalSymlinks(p); err == nil { // the folder in PATH may contain links to some programs only
+			return filepath.Dir(p), nil
+		}
 	}
 	dirs, _ := filepath.Glob("/usr/lib/postgresql/*/bin/initdb")
 	slices.Reverse(dirs)
@@ -185,4 +215,19 @@ func freePort() (int, error) {
 	}
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port, nil
+}
+
+// OpenSuperuser connects to a server and returns a function that executes a statement outside a transaction, such as
+// ALTER SYSTEM.
+func OpenSuperuser(t testing.TB, url string) func(text string) error {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(context.Background()) })
+	return func(text string) error {
+		_, err := c.Exec(t.Context(), text)
+		return err
+	}
 }

@@ -276,9 +276,12 @@ func (d *driver) everything(otherKey string) {
 	d.do("GET", "/emails/metrics", "")
 	d.do("GET", "/emails/metrics?dimensions=broadcast,domain", "")
 	d.do("GET", "/emails/metrics?domain_id="+domain, "")
-	eventually(t, "requests are logged", func() bool { return d.count(`SELECT COUNT(*) FROM request_logs`) > 0 })
-	entry := d.pages("/logs")
-	d.do("GET", "/logs?method=POST&status=200", "")
+	eventually(t, "requests are logged", func() bool {
+		return d.count(`SELECT COUNT(*) FROM request_logs
+		WHERE endpoint = '/emails/batch' AND email_ids <> ''`) > 0
+	})
+	d.pages("/logs")
+	entry := d.do("GET", "/logs?method=POST&status=200&endpoint=/emails/batch", "")
 	d.do("GET", "/logs/"+entry, "")
 
 	eventually(t, "the endpoint was told", func() bool {

@@ -12,7 +12,6 @@ import (
 	"github.com/postrider/postrider/internal/front/oauth"
 	"github.com/postrider/postrider/internal/front/signin"
 	"github.com/postrider/postrider/internal/mail/resolve"
-	"github.com/postrider/postrider/internal/outbound/requestlog"
 )
 
 // newProtocols builds the HTTP servers for the API, MCP, OAuth, web pages and links, and the handler that selects a
@@ -92,10 +91,7 @@ func (n *Node) newAPI() *api.API {
 // observe adds an API request to the request log.
 func (n *Node) observe(ctx context.Context, r api.RequestRecord) {
 	if r.Logged() {
-		n.RequestLog.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
-			Path:      r.Path,
-			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
-			LongAnswer: r.Long})
+		n.RequestLog.Add(ctx, api.LoggedRequest(r))
 	}
 }
 

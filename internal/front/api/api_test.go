@@ -161,10 +161,7 @@ func (f *fixture) remember(t testing.TB) {
 		if !r.Logged() {
 			return
 		}
-		f.Services.Logs.Add(ctx, requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method,
-			Path:      r.Path,
-			UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
-			LongAnswer: r.Long})
+		f.Services.Logs.Add(ctx, LoggedRequest(r))
 		if err := f.Services.Logs.Flush(ctx); err != nil {
 			t.Error(err)
 		}

@@ -147,6 +147,9 @@ func (a *API) sendEmail(ctx context.Context, c *wire.Call, in sendEmailIn) (emai
 		return emailID{}, err
 	}
 	id, err := a.Services.Emails.Send(ctx, c.Actor, email, key)
+	if err == nil {
+		c.RecordEmails([]wire.StoredEmail{{ID: id, HTML: in.HTML, Text: in.Text}})
+	}
 	return emailID{id}, err
 }
 
@@ -237,6 +240,9 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 		return batchOut{}, err
 	}
 	b, err := a.Services.Emails.SendBatch(ctx, c.Actor, all, mode == "permissive", key)
+	if err == nil {
+		c.RecordEmails(storedEmails(in.emails, b))
+	}
 	out := batchOut{Data: []emailID{}}
 	for _, id := range b.IDs {
 		out.Data = append(out.Data, emailID{id})
@@ -248,6 +254,23 @@ func (a *API) sendBatch(ctx context.Context, c *wire.Call, in batchIn) (batchOut
 		out.Errors = &b.Errors
 	}
 	return out, err
+}
+
+// storedEmails returns the stored email for each email in a batch. A refused email has a zero element.
+func storedEmails(in []sendEmailIn, b emails.Batch) []wire.StoredEmail {
+	all := make([]wire.StoredEmail, len(in))
+	refused := make(map[int]bool, len(b.Errors))
+	for _, e := range b.Errors {
+		refused[e.Index] = true
+	}
+	next := 0
+	for i := range in {
+		if !refused[i] && next < len(b.IDs) {
+			all[i] = wire.StoredEmail{ID: b.IDs[next], HTML: in[i].HTML, Text: in[i].Text}
+			next++
+		}
+	}
+	return all
 }
 
 // EmailItem represents an email in a list. EmailItem is exported because Huma skips the fields of unexported

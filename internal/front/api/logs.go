@@ -40,7 +40,7 @@ type logList struct {
 type logWire struct {
 	Object string `json:"object"`
 	LogItem
-	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope of the logged operation, or for operations on approvals."`
+	RequestBody  verbatim `json:"request_body" doc:"Without secrets and the content of attachments. Null if the request had no body, if the actor lacks the scope of the logged operation, or for operations on approvals. The html and the text of a sent email are null once its content is deleted."`
 	ResponseBody verbatim `json:"response_body"`
 }
 
@@ -61,6 +61,17 @@ func (verbatim) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
 
 func logToItem(e requestlog.Entry) LogItem {
 	return LogItem{e.ID, wire.DBTime(e.CreatedAt), e.Endpoint, e.Method, e.Status, orNull(e.UserAgent)}
+}
+
+// LoggedRequest returns a request as the request log takes it.
+func LoggedRequest(r RequestRecord) requestlog.Request {
+	logged := requestlog.Request{TeamID: r.TeamID, Actor: r.Actor.Ref(), RequestID: r.ID, Method: r.Method, Path: r.Path,
+		UserAgent: r.UserAgent, Status: r.Status, Duration: r.Duration, Body: r.Body, Answer: r.Answer,
+		LongAnswer: r.Long}
+	for _, e := range r.Emails {
+		logged.Emails = append(logged.Emails, requestlog.StoredEmail(e))
+	}
+	return logged
 }
 
 func (a *API) listLogs(ctx context.Context, c *wire.Call, _ wire.None) (logList, error) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -37,17 +38,45 @@ func Redact(body []byte, longest int) string { return redact(body, longest, fals
 // redact is like [Redact]. With hideCredentials, redact also masks the queries of all URLs and the values of header
 // fields, which are the members of objects named headers.
 func redact(body []byte, longest int, hideCredentials bool) string {
+	r := redactor{hideCredentials: hideCredentials}
+	return r.redact(body, longest)
+}
+
+// redactEmails is like [Redact] for a successful request that created emails, and replaces the bodies of the emails by
+// references. It returns the ids of these emails for the column email_ids, or "" if it replaced nothing.
+func redactEmails(body []byte, all []StoredEmail) (text, ids string) {
+	r := redactor{emails: all}
+	text = r.redact(body, successMax)
+	if !r.refers {
+		return text, ""
+	}
+	for i := range all {
+		if i > 0 {
+			ids += ","
+		}
+		ids += all[i].ID
+	}
+	return text, ids
+}
+
+// redact returns a body as the log stores it.
+func (r *redactor) redact(body []byte, longest int) string {
 	body = bytes.TrimPrefix(body, []byte("\ufeff"))
 	if len(body) == 0 {
 		return ""
 	}
-	short := shorten(body, longest)
-	r := redactor{d: jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true),
-		jsontext.AllowInvalidUTF8(true)),
-		out: make([]byte, 0, min(len(short), bodyMax/16)+64), hideCredentials: hideCredentials}
+	short, cuts := shorten(body, longest)
+	r.d = jsontext.NewDecoder(bytes.NewBuffer(short), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	r.out, r.cuts = make([]byte, 0, min(len(short), bodyMax/16)+64), cuts
+	if len(r.emails) > 0 && r.d.PeekKind() == '{' {
+		r.email, r.emails = &r.emails[0], nil
+	}
 	err := r.value(false)
 	if err == nil {
 		err = r.end()
+	}
+	if err != nil {
+		r.refers = false
 	}
 	switch {
 	case errors.Is(err, errTooLong):
@@ -71,6 +100,56 @@ type redactor struct {
 	out []byte
 
 	hideCredentials bool // see redact
+
+	emails   []StoredEmail // the emails that the items of the next array describe
+	email    *StoredEmail  // the email that the next object describes, or nil
+	cuts     []cut
+	replaced int  // number of bytes by which references made the output shorter
+	refers   bool // whether the output has references
+}
+
+// tooLong reports whether the output is too long for the log. References count as the strings that they replace, so
+// that the log shows the same with and without them.
+func (r *redactor) tooLong() bool { return len(r.out)+r.replaced > bodyMax }
+
+// These are the members whose values are replaced by references, in JSON.
+const (
+	htmlMember = `"html"`
+	textMember = `"text"`
+)
+
+// body copies a string that contains a body of an email. If the stored body is the same, body writes a reference to it
+// instead.
+func (r *redactor) body(stored *string) error {
+	if stored == nil || r.d.PeekKind() != '"' || r.tooLong() {
+		return r.value(false)
+	}
+	raw, err := r.d.ReadValue()
+	if err != nil {
+		return err
+	}
+	before := len(r.out)
+	if err := r.scalar(raw); err != nil {
+		return err
+	}
+	if of, ok := newReference(raw, r.cutAt(int(r.d.InputOffset())-1), *stored); ok {
+		end := len(r.out)
+		r.out = of.appendTo(r.out[:before])
+		r.replaced += end - len(r.out)
+		r.refers = true
+	}
+	return nil
+}
+
+// cutAt returns the number of bytes that shorten cut from the string whose closing quote is at the given position.
+func (r *redactor) cutAt(quote int) int {
+	for len(r.cuts) > 0 && r.cuts[0].quote < quote {
+		r.cuts = r.cuts[1:]
+	}
+	if len(r.cuts) > 0 && r.cuts[0].quote == quote {
+		return r.cuts[0].more
+	}
+	return 0
 }
 
 // end returns an error if more input follows the JSON value.
@@ -83,7 +162,7 @@ func (r *redactor) end() error {
 
 // value copies the next JSON value. The parameter file is true if the value is in a list of attachments.
 func (r *redactor) value(file bool) error {
-	if len(r.out) > bodyMax {
+	if r.tooLong() {
 		return errTooLong
 	}
 	switch r.d.PeekKind() {
@@ -100,6 +179,8 @@ func (r *redactor) value(file bool) error {
 }
 
 func (r *redactor) object(file bool) error {
+	email := r.email
+	r.email = nil // objects within this one are not emails
 	if _, err := r.d.ReadToken(); err != nil {
 		return err
 	}
@@ -118,6 +199,10 @@ func (r *redactor) object(file bool) error {
 		r.out = append(r.out, ':')
 		name := memberName(raw)
 		switch {
+		case email != nil && string(raw) == htmlMember:
+			err = r.body(email.HTML)
+		case email != nil && string(raw) == textMember:
+			err = r.body(email.Text)
 		case len(raw) > nameMax || isSecret(name) || file && name == "content":
 			err = r.skip()
 		case r.hideCredentials && name == "headers" && r.d.PeekKind() == '{':
@@ -141,7 +226,7 @@ func (r *redactor) headers() error {
 	}
 	r.out = append(r.out, '{')
 	for n := 0; r.d.PeekKind() != '}'; n++ {
-		if len(r.out) > bodyMax {
+		if r.tooLong() {
 			return errTooLong
 		}
 		raw, err := r.d.ReadValue()
@@ -168,10 +253,15 @@ func (r *redactor) array(file bool) error {
 	if _, err := r.d.ReadToken(); err != nil {
 		return err
 	}
+	emails := r.emails
+	r.emails = nil // arrays within this one are not lists of emails
 	r.out = append(r.out, '[')
 	for n := 0; r.d.PeekKind() != ']'; n++ {
 		if n > 0 {
 			r.out = append(r.out, ',')
+		}
+		if r.email = nil; n < len(emails) {
+			r.email = &emails[n]
 		}
 		if err := r.value(file); err != nil {
 			return err
@@ -208,8 +298,8 @@ func (r *redactor) scalar(raw jsontext.Value) error {
 
 // shorten cuts the strings in a JSON text that exceed the given length in bytes, before the text is parsed. A large
 // body usually consists of one long string, and skipping it is much faster than parsing it. Cutting strings never turns
-// invalid JSON into valid JSON.
-func shorten(body []byte, longest int) []byte {
+// invalid JSON into valid JSON. The cuts are in the order of the strings.
+func shorten(body []byte, longest int) (short []byte, cuts []cut) {
 	var out []byte
 	copied := 0 // bytes of body
 	for at := 0; ; {
@@ -223,20 +313,30 @@ func shorten(body []byte, longest int) []byte {
 			break
 		}
 		if end-start > longest {
-			cut := start + prefixLength(body[start:end], longest)
+			kept := start + prefixLength(body[start:end], longest)
 			if out == nil {
-				out = make([]byte, 0, len(body)-(end-cut)+64)
+				out = make([]byte, 0, len(body)-(end-kept)+64)
 			}
-			out = fmt.Appendf(append(out, body[copied:cut]...), "… [%d more bytes]", end-cut)
+			out = append(append(out, body[copied:kept]...), cutMark(end-kept)...)
+			cuts = append(cuts, cut{len(out), end - kept})
 			copied = end
 		}
 		at = end + 1
 	}
 	if out == nil {
-		return body
+		return body, nil
 	}
-	return append(out, body[copied:]...)
+	return append(out, body[copied:]...), cuts
 }
+
+// cut is a string that shorten made shorter.
+type cut struct {
+	quote int // position of the string's closing quote in the result
+	more  int // number of bytes that were cut off
+}
+
+// cutMark returns the text that replaces the cut end of a string.
+func cutMark(more int) string { return "… [" + strconv.Itoa(more) + " more bytes]" }
 
 // stringEnd returns the position of the closing quote of the string that starts at the given position, or -1 if the
 // string is not closed.

@@ -15,6 +15,10 @@
 // The queue holds at most [queueBytes], which teams share as
 // package fairshare describes. Bodies that are not JSON are not stored.
 //
+// The log does not store the HTML and the text of an email that a request created, but a reference to the email's own
+// bodies. [Service.Get] fills in the same strings that the log would contain. Once the email's content is deleted, they
+// are null. Strings that are not the same as the email's bodies are stored in the log.
+//
 // # Failures
 //
 // While the database accepts no writes, batches are retried and the queue grows in memory. When a team has used up its
@@ -60,6 +64,10 @@ type Request struct {
 	ContentType  string
 	Body, Answer []byte
 	LongAnswer   int64 // length in bytes of a response body that is too long for Answer
+
+	// Emails are the emails that the request created. If the request contains several emails, Emails has an element for
+	// each of them, in the same order.
+	Emails []StoredEmail
 }
 
 // Entry is a request in the log.
@@ -77,6 +85,12 @@ type Entry struct {
 
 	// JSON, or empty if there was no JSON body. Only Get returns the request and response bodies.
 	RequestBody, ResponseBody string
+}
+
+// storedEntry is an entry whose request body may refer to bodies of emails.
+type storedEntry struct {
+	Entry
+	emailIDs string // separated by commas; "" if the request body has no references
 }
 
 // Filter selects entries. The zero Filter selects all entries.

@@ -13,6 +13,7 @@ import (
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/fairshare"
 	"github.com/postrider/postrider/internal/platform/page"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 const (
@@ -46,7 +47,7 @@ type Service struct {
 
 // queuedEntry is a log entry in the queue.
 type queuedEntry struct {
-	Entry
+	storedEntry
 	weight int64
 }
 
@@ -60,21 +61,26 @@ func New(d *db.DB, log *slog.Logger, retention time.Duration) *Service {
 // waits for up to a second and then discards the entry. Add redacts the bodies immediately instead of copying them,
 // because redaction makes most bodies much smaller.
 func (s *Service) Add(ctx context.Context, r Request) {
-	e := Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax), Method: r.Method,
-		Endpoint: text(MaskSecrets(r.Path), pathMax), Status: r.Status, UserAgent: text(MaskSecrets(r.UserAgent), agentMax),
-		Duration: r.Duration}
+	e := storedEntry{Entry: Entry{TeamID: r.TeamID, Actor: r.Actor, RequestID: text(r.RequestID, agentMax),
+		Method: r.Method, Endpoint: text(MaskSecrets(r.Path), pathMax), Status: r.Status,
+		UserAgent: text(MaskSecrets(r.UserAgent), agentMax), Duration: r.Duration}}
 	longest := stringMax
 	if r.Status < http.StatusBadRequest {
 		longest = successMax
 	}
 	if storesBodies(r.Path) {
 		hide := hasCredentials(r.Path)
-		e.RequestBody, e.ResponseBody = redact(r.Body, longest, hide), redact(r.Answer, longest, hide)
+		if len(r.Emails) > 0 && r.Status < http.StatusBadRequest {
+			e.RequestBody, e.emailIDs = redactEmails(r.Body, r.Emails)
+		} else {
+			e.RequestBody = redact(r.Body, longest, hide)
+		}
+		e.ResponseBody = redact(r.Answer, longest, hide)
 		if r.LongAnswer > 0 {
 			e.ResponseBody = omitted(r.LongAnswer)
 		}
 	}
-	w := &queuedEntry{e, int64(entryOverhead + len(e.RequestBody) + len(e.ResponseBody))}
+	w := &queuedEntry{e, int64(entryOverhead + len(e.RequestBody) + len(e.ResponseBody) + len(e.emailIDs))}
 	if !s.memory.TryAcquire(w.TeamID, w.weight) {
 		limited, cancel := context.WithTimeout(ctx, addWait)
 		err := s.memory.Acquire(limited, w.TeamID, w.weight)
@@ -210,9 +216,9 @@ func (s *Service) next() []*queuedEntry {
 }
 
 func (s *Service) write(ctx context.Context, batch []*queuedEntry) error {
-	entries := make([]Entry, len(batch))
+	entries := make([]storedEntry, len(batch))
 	for i, w := range batch {
-		entries[i] = w.Entry
+		entries[i] = w.storedEntry
 	}
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
@@ -244,9 +250,19 @@ func (s *Service) Batch(ctx context.Context, teamID string, f Filter, after stri
 	return readBatch(ctx, s.d.Reader, teamID, f, after)
 }
 
-// Get returns one entry with its bodies, or a NotFound fault if it does not exist.
+// Get returns one entry with its bodies, or a NotFound fault if it does not exist. One query reads all bodies of emails
+// to which the entry refers.
 func (s *Service) Get(ctx context.Context, teamID, entryID string) (Entry, error) {
-	e, err := get(ctx, s.d.Reader, teamID, entryID)
+	stored, err := get(ctx, s.d.Reader, teamID, entryID)
+	e := stored.Entry
+	if err == nil && stored.emailIDs != "" {
+		ids := strings.Split(stored.emailIDs, ",")
+		bodies, err := emails.BodyStarts(ctx, s.d.Reader, teamID, ids, successMax)
+		if err != nil {
+			return Entry{}, fmt.Errorf("read the bodies of log entry %s: %w", entryID, err)
+		}
+		e.RequestBody = fill(e.RequestBody, ids, bodies, nil)
+	}
 	switch { // entries that earlier releases wrote may contain more
 	case err != nil:
 	case !storesBodies(e.Endpoint):

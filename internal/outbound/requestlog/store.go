@@ -27,29 +27,30 @@ func scan(r db.Row, more ...any) (e Entry, err error) {
 
 // insert adds entries and skips those that already exist. An earlier attempt may have been committed even though its
 // connection broke before the response.
-func insert(ctx context.Context, tx *db.Tx, all []Entry) {
+func insert(ctx context.Context, tx *db.Tx, all []storedEntry) {
 	ids, teamIDs := make([]string, len(all)), make([]string, len(all))
 	actorIDs, actorKinds := make([]string, len(all)), make([]string, len(all))
 	requestIDs, methods := make([]string, len(all)), make([]string, len(all))
 	endpoints, userAgents := make([]string, len(all)), make([]string, len(all))
 	statuses, durations, times := make([]int64, len(all)), make([]int64, len(all)), make([]int64, len(all))
-	requests, responses := make([]string, len(all)), make([]string, len(all))
+	requests, responses, emailIDs := make([]string, len(all)), make([]string, len(all)), make([]string, len(all))
 	for i := range all {
 		e := &all[i]
 		ids[i], teamIDs[i], requestIDs[i] = e.ID, e.TeamID, e.RequestID
 		actorIDs[i], actorKinds[i] = e.Actor.ID, string(e.Actor.Kind)
 		methods[i], endpoints[i], userAgents[i] = e.Method, e.Endpoint, e.UserAgent
 		statuses[i], durations[i], times[i] = int64(e.Status), e.Duration.Microseconds(), e.CreatedAt.UnixMicro()
-		requests[i], responses[i] = e.RequestBody, e.ResponseBody
+		requests[i], responses[i], emailIDs[i] = e.RequestBody, e.ResponseBody, e.emailIDs
 	}
-	tx.QueueRows(ctx, `request_logs (`+columns+`, request_body, response_body)`, `ON CONFLICT DO NOTHING`, ids, teamIDs,
-		actorIDs, requestIDs, methods, endpoints, statuses, userAgents, durations, times, actorKinds, requests, responses)
+	tx.QueueRows(ctx, `request_logs (`+columns+`, request_body, response_body, email_ids)`, `ON CONFLICT DO NOTHING`,
+		ids, teamIDs, actorIDs, requestIDs, methods, endpoints, statuses, userAgents, durations, times, actorKinds, requests,
+		responses, emailIDs)
 }
 
-func get(ctx context.Context, r db.Reader, teamID, entryID string) (Entry, error) {
+func get(ctx context.Context, r db.Reader, teamID, entryID string) (e storedEntry, err error) {
 	var request, response string
-	e, err := scan(r.QueryRow(ctx, `SELECT `+columns+`, request_body, response_body FROM request_logs
-		WHERE team_id = $1 AND id = $2`, teamID, entryID), &request, &response)
+	e.Entry, err = scan(r.QueryRow(ctx, `SELECT `+columns+`, request_body, response_body, email_ids FROM request_logs
+		WHERE team_id = $1 AND id = $2`, teamID, entryID), &request, &response, &e.emailIDs)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Log not found")
 	}

@@ -3,13 +3,21 @@ package requestlog
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
+	"github.com/postrider/postrider/internal/sending/emails"
 )
 
 // lastID is greater than every entry's id.
 const lastID = "ffffffff-ffff-ffff-ffff-ffffffffffff"
+
+// eraseEntries is the number of entries for which an erasure reads the bodies of emails at once. An entry refers to at
+// most 100 emails.
+const eraseEntries = 200
 
 // EraseTeam deletes all request log entries of a team.
 func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
@@ -20,8 +28,9 @@ func (s *Service) EraseTeam(ctx context.Context, teamID string) error {
 	return nil
 }
 
-// EraseAddress replaces an email address in all log entries that contain it, for the teams in the scope. With DryRun,
-// EraseAddress only counts the entries.
+// EraseAddress replaces an email address in all log entries that contain it, for the teams in the scope. If an entry
+// refers to an email whose body contains the address, the entry stores the body from then on, with the address replaced;
+// the email itself is not changed. With DryRun, EraseAddress only counts the entries.
 func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasure.Scope) (found erasure.Report,
 	err error) {
 	for _, teamID := range scope.Teams {
@@ -47,16 +56,23 @@ func EraseAddress(ctx context.Context, d *db.DB, a erasure.Address, scope erasur
 }
 
 // entriesWith returns a team's entries that contain an address and have ids greater than after and not greater than
-// upTo.
-func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []Entry,
+// upTo. Those bodies of emails that contain the address are filled in.
+func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (some []storedEntry,
 	err error) {
-	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body FROM request_logs
-		WHERE team_id = $1 AND id > $2 AND id <= $3 AND `+
-		erasure.MayContain(4, "endpoint", "user_agent", "request_body", "response_body")+` ORDER BY id`, teamID, after, upTo,
-		a.Pattern())
+	referring, bodies, err := bodiesWith(ctx, r, a, teamID, after, upTo)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := r.Query(ctx, `SELECT id, team_id, endpoint, user_agent, request_body, response_body, email_ids
+		FROM request_logs WHERE team_id = $1 AND id > $2 AND id <= $3 AND (id = ANY($5) OR `+
+		erasure.MayContain(4, "endpoint", "user_agent", "request_body", "response_body")+`) ORDER BY id`, teamID, after, upTo,
+		a.Pattern(), referring)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var e Entry
-		err = r.Scan(&e.ID, &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody)
+		var e storedEntry
+		err = r.Scan(&e.ID, &e.TeamID, &e.Endpoint, &e.UserAgent, &e.RequestBody, &e.ResponseBody, &e.emailIDs)
+		if err == nil && e.emailIDs != "" {
+			e.RequestBody = fill(e.RequestBody, strings.Split(e.emailIDs, ","), bodies, a.In)
+		}
 		if err == nil && (a.In(e.Endpoint) || a.In(e.UserAgent) || a.In(e.RequestBody) || a.In(e.ResponseBody)) {
 			some = append(some, e)
 		}
@@ -65,8 +81,47 @@ func entriesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, af
 	return some, err
 }
 
+// bodiesWith returns the beginnings of the bodies of emails that contain an address, and the ids of the entries between
+// two ids that refer to these emails.
+func bodiesWith(ctx context.Context, r db.Reader, a erasure.Address, teamID, after, upTo string) (entryIDs []string,
+	bodies map[string]emails.BodyStart, err error) {
+	rows, err := r.Query(ctx, `SELECT id, email_ids FROM request_logs
+		WHERE team_id = $1 AND id > $2 AND id <= $3 AND email_ids <> '' ORDER BY id`, teamID, after, upTo)
+	all, err := db.Collect(rows, err, func(r db.Row) (e storedEntry, err error) {
+		err = r.Scan(&e.ID, &e.emailIDs)
+		return e, err
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	bodies = map[string]emails.BodyStart{}
+	for some := range slices.Chunk(all, eraseEntries) {
+		var emailIDs []string
+		for _, e := range some {
+			emailIDs = append(emailIDs, strings.Split(e.emailIDs, ",")...)
+		}
+		found, err := emails.BodyStartsWith(ctx, r, a, teamID, emailIDs, successMax)
+		if err != nil {
+			return nil, nil, err
+		}
+		maps.DeleteFunc(found, func(_ string, b emails.BodyStart) bool { return !names(b.HTML, a) && !names(b.Text, a) })
+		for _, e := range some {
+			if slices.ContainsFunc(strings.Split(e.emailIDs, ","), func(id string) bool { _, ok := found[id]; return ok }) {
+				entryIDs = append(entryIDs, e.ID)
+			}
+		}
+		maps.Copy(bodies, found)
+	}
+	return entryIDs, bodies, nil
+}
+
+// names reports whether a body contains an address, as it is or as JSON.
+func names(body *string, a erasure.Address) bool {
+	return body != nil && (a.In(*body) || a.In(string(reference{}.quote(*body))))
+}
+
 // replaceIn updates an entry in which the address has been replaced.
-func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, e *Entry) {
+func replaceIn(ctx context.Context, tx *db.Tx, a erasure.Address, e *storedEntry) {
 	tx.Queue(ctx, `UPDATE request_logs SET endpoint = $3, user_agent = $4, request_body = $5, response_body = $6
 		WHERE team_id = $1 AND id = $2`, e.TeamID, e.ID, a.Replace(e.Endpoint), a.Replace(e.UserAgent),
 		a.Replace(e.RequestBody), a.Replace(e.ResponseBody))

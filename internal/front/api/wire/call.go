@@ -37,6 +37,9 @@ type Call struct {
 // Body returns the request's body, which must not be changed. Body returns nil for uploads.
 func (c *Call) Body() []byte { return c.body }
 
+// RecordEmails sets the emails that the request created; see [RequestRecord].
+func (c *Call) RecordEmails(all []StoredEmail) { c.w.emails = all }
+
 // These limits apply to every query string. Each operation also limits the values of its own parameters.
 const (
 	maxParameters     = 1000

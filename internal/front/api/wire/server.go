@@ -270,7 +270,7 @@ func (s *Server) finish(w *recorder, r *http.Request) {
 	if s.opts.Observe != nil && w.actor.TeamID != "" {
 		s.opts.Observe(context.WithoutCancel(r.Context()), RequestRecord{Actor: w.actor, ID: w.id, Method: r.Method,
 			Path: path, UserAgent: r.UserAgent(), Status: w.status, Start: w.start, Duration: took, Body: w.body,
-			Answer: w.response, Long: w.responseBytes, Streamed: w.streamed})
+			Answer: w.response, Long: w.responseBytes, Streamed: w.streamed, Emails: w.emails})
 	}
 }
 
@@ -285,6 +285,15 @@ type RequestRecord struct {
 	Body, Answer                []byte
 	Long                        int64 // length in bytes of a streamed list, which is not in Answer
 	Streamed                    bool  // whether the response was an event stream, which is not recorded
+	// Emails are the emails that a successful request created, in the order of the request. If the request contains
+	// several emails, the elements of those that were not created are zero.
+	Emails []StoredEmail
+}
+
+// StoredEmail is an email that a request created, with its bodies as they were stored.
+type StoredEmail struct {
+	ID         string
+	HTML, Text *string
 }
 
 // Logged reports whether a request belongs in the request log. Event streams and requests that read the request log are
@@ -309,6 +318,7 @@ type recorder struct {
 	responseBytes  int64
 	streamed       bool
 	body, response []byte
+	emails         []StoredEmail // see RequestRecord
 
 	head         bool   // the method is HEAD, so the response has no body
 	truncated    bool   // the response is incomplete, so the connection must be closed

@@ -186,7 +186,7 @@ func (x shownEmail) check(n *started, key string) {
 func (n *started) onlySuppressionLeft() {
 	n.t.Helper()
 	n.change(`UPDATE emails SET recipients = REPLACE(recipients, 'bb@', 'x@'), subject = ''`)
-	for _, x := range [][2]string{{"email_recipients", "address"}, {"email_events", "recipient"},
+	for _, x := range [][2]string{{"email_recipients", "address"}, {"emails", "recipient"}, {"email_events", "recipient"},
 		{"email_attempts", "recipients"}, {"email_attempts", "conversation"}, {"email_attempts", "reply"},
 		{"webhook_messages", "payload"}, {"request_logs", "request_body"}, {"request_logs", "response_body"}} {
 		n.change(`UPDATE ` + x[0] + ` SET ` + x[1] + ` = REPLACE(` + x[1] + `, 'bb@', 'x@')`)
@@ -245,7 +245,7 @@ func TestEraseUnicodeAddress(t *testing.T) {
 				t.Errorf("%s is named in %v", spelling, left)
 			}
 		}
-		if left := n.naming("olga@one.example"); left["email_recipients"] != 2 {
+		if left := n.naming("olga@one.example"); left["emails"] != 2 {
 			t.Errorf("those like it are named in %v", left)
 		}
 		if report := p.must("emails", "erase", "ÄÖlga@one.example"); strings.Contains(report, "sent emails") {

@@ -340,8 +340,7 @@ func (s *fixture) consistent() {
 // mailed returns the subjects of the emails to an address, oldest first.
 func (s *fixture) mailed(address string) (subjects []string) {
 	s.T.Helper()
-	rows, err := s.DB.Query(s.T.Context(), `SELECT subject FROM emails e JOIN email_recipients r ON r.email_id = e.id
-		WHERE r.address = $1 ORDER BY e.id`, address)
+	rows, err := s.DB.Query(s.T.Context(), `SELECT subject FROM emails WHERE recipient = $1 ORDER BY id`, address)
 	subjects, err = db.Collect(rows, err, func(r db.Row) (text string, err error) {
 		err = r.Scan(&text)
 		return text, err

@@ -175,7 +175,7 @@ func TestEachContactGetsOneEmail(t *testing.T) {
 		s.send(id)
 		s.Run(s.b.Kinds()...)
 		s.walked(id, n-2)
-		s.mustCount(n-2, `SELECT COUNT(DISTINCT recipients) FROM emails WHERE broadcast_id = $1 AND contact_id <> ''`, id)
+		s.mustCount(n-2, `SELECT COUNT(DISTINCT recipient) FROM emails WHERE broadcast_id = $1 AND contact_id <> ''`, id)
 		s.mustCount(n-2, `SELECT COUNT(*) FROM jobs WHERE kind = 'delivery' AND lane LIKE '%|bulk'`)
 		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`, id)
 		s.mustCount(n-2, `SELECT COUNT(*) FROM contact_engagement WHERE mailed = 1`)

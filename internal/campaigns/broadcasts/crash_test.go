@@ -63,7 +63,7 @@ func (s *sender) finished(broadcastID string) {
 	})
 	for query, want := range map[string]int{
 		`SELECT COUNT(*) FROM emails WHERE broadcast_id = $1`:                           few - 1,
-		`SELECT COUNT(DISTINCT recipients) FROM emails WHERE broadcast_id = $1`:         few - 1,
+		`SELECT COUNT(DISTINCT recipient) FROM emails WHERE broadcast_id = $1`:          few - 1,
 		`SELECT COUNT(*) FROM broadcast_recipients WHERE broadcast_id = $1`:             few,
 		`SELECT entered FROM broadcasts WHERE id = $1`:                                  few - 1,
 		`SELECT left_out FROM broadcasts WHERE id = $1`:                                 1,

@@ -52,7 +52,7 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 				t.Errorf("the timeline ends with %+v", last)
 			}
 		}
-		s.mustCount(len(gone), `SELECT COUNT(*) FROM email_recipients WHERE state = 'canceled'`)
+		s.mustCount(len(gone), `SELECT COUNT(*) FROM emails WHERE last_event = 'canceled'`)
 		s.mustCount(n-len(gone), `SELECT COUNT(*) FROM email_attempts`)
 		s.mustCount(n-len(gone), `SELECT COUNT(*) FROM emails WHERE last_event = 'delivered'`)
 		r, err := s.b.Results(ctx, team, id)

@@ -68,7 +68,7 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 			t.Errorf("the winner is %d, %d are left out", b.Winner, b.LeftOut)
 		}
 		s.mustCount(n-held-tested+won, `SELECT COUNT(*) FROM broadcast_recipients WHERE variant = 1`)
-		s.mustCount(n-held, `SELECT COUNT(DISTINCT recipients) FROM emails`)
+		s.mustCount(n-held, `SELECT COUNT(DISTINCT recipient) FROM emails`)
 		s.mustCount(n, `SELECT COUNT(*) FROM broadcast_recipients`)
 		s.mustCount(held, `SELECT COUNT(*) FROM broadcast_recipients WHERE reason = 'hold_out'`)
 		r, err := s.b.Results(t.Context(), s.Acme.TeamID, id)
@@ -104,7 +104,7 @@ func TestWinnerByHand(t *testing.T) {
 		if err := s.b.SetWinner(t.Context(), s.Acme.TeamID, id, 0); fault.KindOf(err) != fault.Invalid {
 			t.Errorf("another winner: %v", err)
 		}
-		s.mustCount(n, `SELECT COUNT(DISTINCT recipients) FROM emails`)
+		s.mustCount(n, `SELECT COUNT(DISTINCT recipient) FROM emails`)
 	})
 }
 

@@ -106,7 +106,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 		})
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		s.walked(id, n)
-		s.mustCount(n, `SELECT COUNT(DISTINCT recipients) FROM emails`)
+		s.mustCount(n, `SELECT COUNT(DISTINCT recipient) FROM emails`)
 	})
 }
 

@@ -64,7 +64,8 @@ func (s *Service) store(ctx context.Context, m *incoming) (needsRaw bool, err er
 			for _, o := range outcomes {
 				if o.email.ID == e.ID && before.First(o.address, o.typ) {
 					all = append(all, events.Event{TeamID: e.TeamID, Type: o.typ, EmailID: e.ID, DomainID: e.DomainID,
-						BroadcastID: e.BroadcastID, Recipient: o.address, ContactID: e.ContactID, Data: o.data})
+						BroadcastID: e.BroadcastID, Recipient: o.address, ContactID: e.ContactID, OneRecipient: e.OneRecipient,
+						Data: o.data})
 				}
 			}
 		}

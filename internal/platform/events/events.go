@@ -81,6 +81,10 @@ type Event struct {
 	Recipient   string // envelope address; empty if the event concerns the whole email
 	ContactID   string // the recipient's contact; empty if none, and if the email was queued, scheduled or canceled
 
+	// OneRecipient is true if the email is known to have a single recipient, whose state is that of the email. Such an
+	// email has no row in email_recipients, and listeners need not look for one.
+	OneRecipient bool
+
 	// Email returns the email's fields that are sent with the event, without querying the database. If Email is nil, the
 	// caller of Record has not loaded the email, and listeners query it.
 	Email func() (*Email, error)

@@ -307,5 +307,6 @@ func (t *try) forAll(kind events.Type, data any) []events.Event {
 
 func (t *try) event(kind events.Type, to string, data any) events.Event {
 	return events.Event{TeamID: t.o.TeamID, EmailID: t.o.ID, DomainID: t.o.DomainID, BroadcastID: t.o.BroadcastID,
-		Type: kind, Recipient: to, ContactID: t.o.ContactID, Email: t.o.EventSummary, Data: data}
+		Type: kind, Recipient: to, ContactID: t.o.ContactID, OneRecipient: t.o.OneRecipient, Email: t.o.EventSummary,
+		Data: data}
 }

@@ -16,6 +16,7 @@ type BounceTarget struct {
 	ID, TeamID, DomainID, BroadcastID string
 	ContactID                         string // the recipient's contact; "" for none
 	MessageID                         string
+	OneRecipient                      bool // see [events.Event]
 	To                                []BounceRecipient
 }
 

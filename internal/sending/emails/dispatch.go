@@ -45,7 +45,7 @@ func (s *Service) dispatch(ctx context.Context, tx *db.Tx, e *Email, memory int6
 // suppressedEvent returns the event for a recipient that is skipped because its address is on the suppression list.
 func suppressedEvent(e *Email, to string, b suppressions.Suppression) events.Event {
 	return events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
-		Type: events.EmailSuppressed, Recipient: to, Data: suppressedBy(b)}
+		Type: events.EmailSuppressed, Recipient: to, OneRecipient: e.only != "", Data: suppressedBy(b)}
 }
 
 func suppressedBy(b suppressions.Suppression) *events.Suppressed {

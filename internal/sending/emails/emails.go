@@ -23,7 +23,8 @@
 // Events may therefore arrive in any order and more than once. Most emails skip most states.
 //
 // The states scheduled, sent and canceled apply only to an email as a whole. Apart from these states, an email has the
-// highest-ranked state of its recipients, with two exceptions. An email is suppressed only if all its recipients are
+// highest-ranked state of its recipients, with two exceptions. The only recipient of an email has no row, and has the
+// state of the email; a canceled email's only recipient is canceled. An email is suppressed only if all its recipients are
 // suppressed. An open or a click that cannot be attributed to one recipient changes only the state of the email. A
 // recipient's state becomes opened or clicked only after delivery.
 //
@@ -208,6 +209,11 @@ type Email struct {
 	isRaw  bool // whether the sender composed the message
 	shared shared
 
+	// only is the envelope address of the email's only recipient, whose state is the email's state, and updatedAt is the
+	// time of the last change of that state. If the table email_recipients holds the recipients, only is "".
+	only      string
+	updatedAt time.Time
+
 	hasHTML         bool // whether the email has its own HTML body, and this package composes the message
 	onePerRecipient bool // whether each recipient gets a separate message
 }
@@ -216,6 +222,48 @@ type Email struct {
 // has no topic, the links apply to all of the team's broadcasts and automations.
 func (e *Email) canUnsubscribe() bool {
 	return e.TopicID != "" || e.BroadcastID != "" || e.ContactID != ""
+}
+
+// onlyRecipient returns the recipient of an email that has no rows of recipients.
+func (e *Email) onlyRecipient() Recipient {
+	to := Recipient{Kind: "bcc", Address: e.only, State: recipientState(e.LastEvent), UpdatedAt: e.updatedAt}
+	a, err := message.ParseAddress(e.only)
+	if err != nil {
+		return to
+	}
+	for _, f := range []struct {
+		kind string
+		list []string
+	}{{"to", e.To}, {"cc", e.Cc}} {
+		for _, text := range f.list {
+			if b, err := message.ParseAddress(text); text == e.only || err == nil && b.Key() == a.Key() {
+				to.Kind = f.kind
+				return to
+			}
+		}
+	}
+	return to
+}
+
+// recipientState returns the state of an email's only recipient. An email is sent as a whole, before the outcome for
+// its recipient is known.
+func recipientState(s State) State {
+	if s == Sent {
+		return Queued
+	}
+	return s
+}
+
+// onlyPending is [pending] for an email that has no rows of recipients.
+func onlyPending(e *Email, domain string) ([]recipient, error) {
+	a, err := message.ParseAddress(e.only)
+	if err != nil {
+		return nil, err
+	}
+	if rank[e.LastEvent] >= settled || domain != "" && a.Domain != domain {
+		return nil, nil
+	}
+	return []recipient{{kind: e.onlyRecipient().Kind, Address: a}}, nil
 }
 
 // Recipient is one envelope address of an email, with its state.

@@ -188,10 +188,10 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	var all []events.Event
 	for _, one := range some {
 		e, i, size := one.Email, one.at, one.size
+		e.only = list[i].Addr()
 		if err := insertRow(ctx, tx, e); err != nil {
 			return nil, err
 		}
-		insertRecipient(ctx, tx, e, 0, &list[i])
 		memory := memoryFor(size, 0)
 		tracked := isTracking(m.from.Tracking) && m.content.HasHTML()
 		if tracked {

@@ -36,7 +36,7 @@ func (s *Service) EraseAddress(ctx context.Context, a erasure.Address, scope era
 		return err
 	}
 	if scope.All {
-		err = db.Walk(ctx, s.DB.Reader, "email_recipients WHERE TRUE", "email_id", nil, func(after, upTo string) error {
+		err = db.Walk(ctx, s.DB.Reader, "emails WHERE TRUE", "id", nil, func(after, upTo string) error {
 			return erase(emailsTo(ctx, s.DB.Reader, a, scopeAll(after, upTo)))
 		})
 	} else {

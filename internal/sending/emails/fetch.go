@@ -225,7 +225,7 @@ func (s *Service) retryFetch(ctx context.Context, j jobs.Job, e *Email, fetched 
 // all recipients of the email count against the team's quota. Suppressions are looked up only after the files have been
 // fetched.
 func (s *Service) scheduleFetch(ctx context.Context, j jobs.Job, e *Email) error {
-	to, err := pending(ctx, s.DB.Reader, e.ID, "")
+	to, err := pending(ctx, s.DB.Reader, e, "")
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/erasure"
 )
 
@@ -29,19 +30,31 @@ func (s *Service) ListPage(ctx context.Context, teamID string, within Span, afte
 	if err != nil || len(all) == 0 {
 		return nil, next, err
 	}
-	ids := make([]string, len(all))
+	some, err = withRecipients(ctx, s.DB.Reader, teamID, all)
+	return some, next, err
+}
+
+// withRecipients returns the emails with all their recipients.
+func withRecipients(ctx context.Context, r db.Reader, teamID string, all []Email) ([]EmailWithRecipients, error) {
+	var several []string
 	for i := range all {
-		ids[i] = all[i].ID
+		if all[i].only == "" {
+			several = append(several, all[i].ID)
+		}
 	}
-	to, err := recipientsOf(ctx, s.DB.Reader, teamID, ids)
+	to, err := recipientsOf(ctx, r, teamID, several)
 	if err != nil {
-		return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
+		return nil, fmt.Errorf("read the recipients of %d emails: %w", len(several), err)
 	}
-	some = make([]EmailWithRecipients, len(all))
+	some := make([]EmailWithRecipients, len(all))
 	for i := range all {
-		some[i] = EmailWithRecipients{all[i], to[all[i].ID]}
+		if some[i].Email = all[i]; all[i].only != "" {
+			some[i].Recipients = []Recipient{all[i].onlyRecipient()}
+		} else {
+			some[i].Recipients = to[all[i].ID]
+		}
 	}
-	return some, next, nil
+	return some, nil
 }
 
 // ListPageTo returns the emails that a team sent to an address, newest first. ListPageTo searches the next 2,000 emails

@@ -115,6 +115,7 @@ type Outgoing struct {
 	LastEvent      State
 	To             []string // envelope addresses at the destination that are not settled
 	UTF8           bool     // whether an address or the message requires SMTPUTF8
+	OneRecipient   bool     // whether the email has no other recipients; see [events.Event]
 	ContentMissing bool     // the content is missing even though the email is not settled
 
 	// MayBeRefused is false if, when the email was loaded, none of its recipients was suppressed and all of them accepted
@@ -161,6 +162,7 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 	o.ContentMissing = r.shared.contentID != "" && o.body.shared == nil || r.shared.contentID == "" && !own
 	o.ID, o.TeamID, o.DomainID, o.BroadcastID, o.ContactID = r.ID, r.TeamID, r.DomainID, r.BroadcastID, r.ContactID
 	o.ContentID, o.CreatedAt, o.LastEvent = r.shared.contentID, db.Time(r.created), State(r.last)
+	o.OneRecipient = r.only != ""
 	// The statement compares only one recipient with the choices of contacts. A job for an email with unsubscribe links
 	// has one recipient, and jobs that an old release inserted may name none.
 	o.MayBeRefused = o.MayBeRefused || len(keys) == 0 || len(keys) > 1 && r.canUnsubscribe()
@@ -183,7 +185,9 @@ func (s *Service) Outgoing(ctx context.Context, d Delivery) (*Outgoing, error) {
 
 // stillPending sets o.To to those recipients of the job that are not settled.
 func (s *Service) stillPending(ctx context.Context, d Delivery, o *Outgoing) error {
-	to, err := pending(ctx, s.DB.Reader, d.EmailID, d.Domain)
+	e := o.row.Email
+	e.LastEvent = o.LastEvent
+	to, err := pending(ctx, s.DB.Reader, &e, d.Domain)
 	if err != nil {
 		return fmt.Errorf("load recipients of email %s: %w", d.EmailID, err)
 	}

@@ -55,7 +55,15 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Email
 
 // Recipients returns an email's envelope addresses with their states.
 func (s *Service) Recipients(ctx context.Context, teamID, emailID string) ([]Recipient, error) {
-	return listRecipients(ctx, s.DB.Reader, teamID, emailID)
+	e, err := readEmail(ctx, s.DB.Reader, teamID, emailID)
+	if err != nil {
+		return nil, err
+	}
+	some, err := withRecipients(ctx, s.DB.Reader, teamID, []Email{e})
+	if err != nil {
+		return nil, err
+	}
+	return some[0].Recipients, nil
 }
 
 // Timeline returns a page of an email's events, oldest first, and reports whether there are more; see

@@ -82,7 +82,7 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 	if e.onePerRecipient, err = s.onePerRecipient(ctx, e); err != nil {
 		return err
 	}
-	to, err := pending(ctx, s.DB.Reader, e.ID, "")
+	to, err := pending(ctx, s.DB.Reader, e, "")
 	if err != nil {
 		return err
 	}
@@ -199,6 +199,7 @@ func (s *Service) fail(ctx context.Context, j jobs.Job, e *Email, reason string)
 			return err
 		}
 		return s.Recorder.Record(ctx, tx, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
-			BroadcastID: e.BroadcastID, Type: events.EmailFailed, Data: &events.Failed{Reason: reason}})
+			BroadcastID: e.BroadcastID, Type: events.EmailFailed, OneRecipient: e.only != "",
+			Data: &events.Failed{Reason: reason}})
 	})
 }

@@ -182,10 +182,11 @@ func (s *Service) removeTimelines(ctx context.Context, teamID string, before, af
 
 // DeleteContent deletes the same content as [Service.RemoveBodies], but for a single settled email.
 func (s *Service) DeleteContent(ctx context.Context, teamID, emailID string) error {
-	if err := exists(ctx, s.DB.Reader, teamID, emailID); err != nil {
+	e, err := readEmail(ctx, s.DB.Reader, teamID, emailID)
+	if err != nil {
 		return err
 	}
-	to, err := pending(ctx, s.DB.Reader, emailID, "")
+	to, err := pending(ctx, s.DB.Reader, &e, "")
 	if err != nil {
 		return fmt.Errorf("look for recipients of email %s that wait: %w", emailID, err)
 	}

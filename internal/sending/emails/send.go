@@ -129,6 +129,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	e := Email{ID: d.id, TeamID: by.TeamID, Actor: by.Ref(), DomainID: from.DomainID, MessageID: d.messageID(d.id),
 		From: d.From, To: d.To, Cc: d.Cc, Bcc: d.Bcc, ReplyTo: d.ReplyTo, Subject: d.Subject, Tags: d.Tags,
 		TopicID: d.TopicID, LastEvent: Queued, ScheduledAt: d.at, CreatedAt: tx.Now()}
+	if len(d.recipients) == 1 {
+		e.only = d.recipients[0].Addr()
+	}
 	e.bulk = isBulk(d.Headers) || e.TopicID != ""
 	if d.template != nil {
 		e.TemplateID, e.shared = d.template.templateID, shared{d.template.content.ID, d.values}

@@ -24,7 +24,7 @@ const (
 )
 
 // recipientLists is the JSON value in the column recipients. The column recipients is read as a whole, and queries
-// never look inside it.
+// never look inside it. The column is empty if the email's only recipient is the only address in the lists.
 type recipientLists struct {
 	To      []string `json:"to"`
 	Cc      []string `json:"cc,omitempty"`
@@ -34,9 +34,9 @@ type recipientLists struct {
 
 // insertRow inserts an email's row into the table emails.
 func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
-	to, err := json.Marshal(recipientLists{e.To, e.Cc, e.Bcc, e.ReplyTo})
+	to, err := e.lists()
 	if err != nil {
-		return fmt.Errorf("encode recipients: %w", err)
+		return err
 	}
 	tags, err := db.EncodeList(e.Tags)
 	if err != nil {
@@ -52,12 +52,24 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	}
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
-		variables, contact_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`,
-		e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, string(to), tags, e.TopicID, e.TemplateID,
+		variables, contact_id, recipient, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $16)`,
+		e.ID, e.TeamID, e.Actor.ID, e.DomainID, messageID, e.From, e.Subject, to, tags, e.TopicID, e.TemplateID,
 		e.BroadcastID, string(e.LastEvent), rank[e.LastEvent], db.Micros(e.ScheduledAt), e.CreatedAt.UnixMicro(),
-		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID)
+		string(e.Actor.Kind), e.shared.contentID, variables, e.ContactID, e.only)
 	return nil
+}
+
+// lists returns the value of the column recipients.
+func (e *Email) lists() (string, error) {
+	if e.only != "" && len(e.To) == 1 && e.To[0] == e.only && len(e.Cc)+len(e.Bcc)+len(e.ReplyTo) == 0 {
+		return "", nil
+	}
+	text, err := json.Marshal(recipientLists{e.To, e.Cc, e.Bcc, e.ReplyTo})
+	if err != nil {
+		return "", fmt.Errorf("encode recipients: %w", err)
+	}
+	return string(text), nil
 }
 
 // defaultMessageID returns the Message-ID for an email whose sender has not chosen one; it returns "" if the From
@@ -70,6 +82,7 @@ func defaultMessageID(emailID, from string) string {
 	return "<" + emailID + "@" + sender.Domain + ">"
 }
 
+// insertRecipient inserts the row of a recipient, which only an email with several recipients has.
 func insertRecipient(ctx context.Context, tx *db.Tx, e *Email, position int, r *recipient) {
 	tx.Queue(ctx, `INSERT INTO email_recipients (email_id, position, team_id, kind, address, domain, state, rank,
 		updated_at)
@@ -119,14 +132,16 @@ func insertEmail(ctx context.Context, tx *db.Tx, e *Email, d *draft) error {
 	}
 	for i := range d.recipients {
 		d.recipients[i].position = i
-		insertRecipient(ctx, tx, e, i, &d.recipients[i])
+		if e.only == "" {
+			insertRecipient(ctx, tx, e, i, &d.recipients[i])
+		}
 	}
 	return nil
 }
 
 const emailColumns = `e.id, e.team_id, e.api_key_id, e.domain_id, e.message_id, e.sender, e.subject, e.recipients,
 	e.tags, e.topic_id, e.template_id, e.broadcast_id, e.last_event, e.scheduled_at, e.created_at, e.actor_kind,
-	e.contact_id`
+	e.contact_id, e.recipient, e.updated_at`
 
 // emailRow is the destination into which emailColumns are scanned.
 type emailRow struct {
@@ -134,12 +149,14 @@ type emailRow struct {
 	to, tags           string
 	last               string
 	scheduled, created int64
+	updated            int64
 }
 
 func (r *emailRow) dest(more ...any) []any {
 	return append([]any{&r.ID, &r.TeamID, &r.Actor.ID, &r.DomainID, &r.MessageID, &r.From, &r.Subject, &r.to, &r.tags,
 		&r.TopicID,
-		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID}, more...)
+		&r.TemplateID, &r.BroadcastID, &r.last, &r.scheduled, &r.created, &r.Actor.Kind, &r.ContactID,
+		&r.only, &r.updated}, more...)
 }
 
 // complete sets the fields that are omitted in the database.
@@ -150,9 +167,12 @@ func (r *emailRow) complete() {
 }
 
 func (r *emailRow) email() (Email, error) {
-	var to recipientLists
-	if err := json.Unmarshal([]byte(r.to), &to); err != nil {
-		return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
+	to := recipientLists{To: []string{r.only}}
+	if r.to != "" || r.only == "" {
+		to = recipientLists{}
+		if err := json.Unmarshal([]byte(r.to), &to); err != nil {
+			return Email{}, fmt.Errorf("read the recipients of email %s: %w", r.ID, err)
+		}
 	}
 	tags, err := db.DecodeList[Tag](r.tags)
 	if err != nil {
@@ -162,6 +182,7 @@ func (r *emailRow) email() (Email, error) {
 	e := r.Email
 	e.To, e.Cc, e.Bcc, e.ReplyTo, e.Tags = to.To, to.Cc, to.Bcc, to.ReplyTo, tags
 	e.LastEvent, e.ScheduledAt, e.CreatedAt = State(r.last), db.Time(r.scheduled), db.Time(r.created)
+	e.updatedAt = db.Time(r.updated)
 	return e, nil
 }
 
@@ -245,24 +266,36 @@ func listEmails(ctx context.Context, r db.Reader, teamID string, p page.Page) ([
 	return page.Query(ctx, r, emailsWithin(teamID, Span{}), p, scanEmail)
 }
 
-func listRecipients(ctx context.Context, r db.Reader, teamID, emailID string) ([]Recipient, error) {
-	rows, err := r.Query(ctx, `SELECT kind, address, state, updated_at FROM email_recipients
-		WHERE email_id = $1 AND team_id = $2 ORDER BY position`, emailID, teamID)
-	return db.Collect(rows, err, func(r db.Row) (to Recipient, err error) {
-		var state string
+// recipientsOf returns the recipients of the given emails, in envelope order, as a map keyed by email id. The map lacks
+// emails with one recipient, which have no rows of recipients.
+func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string][]Recipient, error) {
+	of := map[string][]Recipient{}
+	if len(emailIDs) == 0 {
+		return of, nil
+	}
+	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
+		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, emailIDs, teamID)
+	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
+		var emailID string
+		var to Recipient
 		var at int64
-		err = r.Scan(&to.Kind, &to.Address, &state, &at)
-		to.State, to.UpdatedAt = State(state), db.Time(at)
-		return to, err
+		err = r.Scan(&emailID, &to.Kind, &to.Address, &to.State, &at)
+		to.UpdatedAt = db.Time(at)
+		of[emailID] = append(of[emailID], to)
+		return none, err
 	})
+	return of, err
 }
 
 // pending returns those envelope addresses of an email that are not settled, in envelope order. If domain is not "",
 // only addresses at the destination domain are returned.
-func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipient, error) {
+func pending(ctx context.Context, r db.Reader, e *Email, domain string) ([]recipient, error) {
+	if e.only != "" {
+		return onlyPending(e, domain)
+	}
 	rows, err := r.Query(ctx, `SELECT r.kind, r.address, r.position FROM email_recipients r
 		WHERE r.email_id = $1 AND (r.domain = $3 OR CAST($3 AS TEXT) = '') AND r.rank < $2 ORDER BY r.position`,
-		emailID, settled, domain)
+		e.ID, settled, domain)
 	return db.Collect(rows, err, func(r db.Row) (to recipient, err error) {
 		var address string
 		if err := r.Scan(&to.kind, &address, &to.position); err != nil {
@@ -273,7 +306,8 @@ func pending(ctx context.Context, r db.Reader, emailID, domain string) ([]recipi
 	})
 }
 
-// positionOf returns a recipient's position in the envelope of an email, or -1 if the address is not a recipient.
+// positionOf returns a recipient's position in the envelope of an email with several recipients, or -1 if the address
+// is not a recipient.
 func positionOf(ctx context.Context, r db.Reader, teamID, emailID, address string) (position int, err error) {
 	err = r.QueryRow(ctx, `SELECT position FROM email_recipients WHERE email_id = $1 AND team_id = $2 AND address = $3`,
 		emailID, teamID, address).Scan(&position)

@@ -17,28 +17,33 @@ type matchedEmail struct {
 	settled    bool
 }
 
-// recipientScope selects the recipients of emails between two ids, for all teams or for one team.
+// recipientScope selects the emails between two ids, for all teams or for one team.
 type recipientScope struct {
-	from string
-	args []any // from $2 on
+	where string // condition on the table emails, with the alias e
+	args  []any  // from $2 on
 }
 
 func scopeAll(after, upTo string) recipientScope {
-	return recipientScope{`email_recipients p WHERE p.email_id > $2 AND p.email_id <= $3`, []any{after, upTo}}
+	return recipientScope{`e.id > $2 AND e.id <= $3`, []any{after, upTo}}
 }
 
 func scopeTeam(teamID, after, upTo string) recipientScope {
-	return recipientScope{
-		`emails e JOIN email_recipients p ON p.email_id = e.id WHERE e.id > $2 AND e.id <= $3 AND e.team_id = $4`,
-		[]any{after, upTo, teamID},
-	}
+	return recipientScope{`e.id > $2 AND e.id <= $3 AND e.team_id = $4`, []any{after, upTo, teamID}}
+}
+
+// recipients returns a subquery for the recipients of the emails in the scope.
+func (s recipientScope) recipients() string {
+	return `(SELECT e.id AS email_id, e.team_id, e.recipient AS address FROM emails e
+		WHERE e.recipient <> '' AND ` + s.where + `
+		UNION ALL SELECT r.email_id, r.team_id, r.address FROM emails e JOIN email_recipients r ON r.email_id = e.id
+		WHERE e.recipient = '' AND ` + s.where + `) p`
 }
 
 // emailsTo returns the emails in the given scope that have the address among their recipients. First, the stored
 // spellings of the address are looked up, because SQLite and PostgreSQL convert to lower case differently.
 func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientScope) ([]matchedEmail, error) {
-	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.from+` AND LOWER(p.address) LIKE $1 ESCAPE '\'`,
-		append([]any{a.Like()}, of.args...)...)
+	rows, err := r.Query(ctx, `SELECT DISTINCT p.address FROM `+of.recipients()+` WHERE LOWER(p.address) LIKE $1
+		ESCAPE '\'`, append([]any{a.Like()}, of.args...)...)
 	all, err := db.Collect(rows, err, scanText)
 	if err != nil {
 		return nil, fmt.Errorf("look for recipients with an address: %w", err)
@@ -47,11 +52,11 @@ func emailsTo(ctx context.Context, r db.Reader, a erasure.Address, of recipientS
 	if len(spellings) == 0 {
 		return nil, nil
 	}
-	rows, err = r.Query(ctx, `SELECT r.email_id, r.team_id, (SELECT COUNT(*) FROM email_recipients o
-			WHERE o.email_id = r.email_id AND o.address <> ALL($1) AND o.address <> '`+erasure.Placeholder+`'), `+
-		isSettled("r.email_id")+`
-		FROM (SELECT DISTINCT p.email_id, p.team_id FROM `+of.from+` AND p.address = ANY($1)) r
-		ORDER BY r.email_id`, append([]any{spellings}, of.args...)...)
+	rows, err = r.Query(ctx, `SELECT e.id, e.team_id, (SELECT COUNT(*) FROM email_recipients o
+			WHERE o.email_id = e.id AND o.address <> ALL($1) AND o.address <> '`+erasure.Placeholder+`'), `+isSettled+`
+		FROM (SELECT DISTINCT p.email_id FROM `+of.recipients()+` WHERE p.address = ANY($1)) q
+		JOIN emails e ON e.id = q.email_id
+		ORDER BY e.id`, append([]any{spellings}, of.args...)...)
 	return db.Collect(rows, err, scanAddressed)
 }
 

@@ -27,12 +27,11 @@ var (
 	emailTables    = slices.Concat(contentTables, timelineTables, []string{"email_recipients"})
 )
 
-// isSettled returns an SQL condition that is true if all recipients of an email are settled; column contains the
-// email's id. The condition uses COUNT, because with EXISTS, PostgreSQL might scan the recipients of all emails.
-func isSettled(column string) string {
-	return fmt.Sprintf(`(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = %s AND s.rank < %d) = 0`, column,
-		settled)
-}
+// isSettled is an SQL condition that is true if all recipients of an email are settled; e is the row of the table
+// emails. If the email was deleted or received, e may be missing from an outer join. The condition uses COUNT, because
+// with EXISTS, PostgreSQL might scan the recipients of all emails.
+var isSettled = fmt.Sprintf(`(CASE WHEN e.recipient <> '' THEN e.rank >= %[1]d ELSE
+	(SELECT COUNT(*) FROM email_recipients s WHERE s.email_id = e.id AND s.rank < %[1]d) = 0 END)`, settled)
 
 // contentRows returns an SQL expression for the number of rows as which an email's content is counted. The database can
 // compute this number without reading the content.
@@ -51,17 +50,17 @@ func timelineRows(column string) string {
 }
 
 var (
-	selectEmails = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
+	selectEmails = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + ` + ` + timelineRows("e.id") + `
 		+ (SELECT COUNT(*) FROM email_recipients p WHERE p.email_id = e.id)
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
-	selectContents = `SELECT e.id, ` + isSettled("e.id") + `, ` + contentRows("e.id") + `
+	selectContents = `SELECT e.id, ` + isSettled + `, ` + contentRows("e.id") + `
 		FROM emails e WHERE e.team_id = $1 AND e.id > $2 AND e.id < $3 ORDER BY e.id LIMIT $4`
-	selectSkipped = `SELECT l.email_id, ` + isSettled("l.email_id") + `, ` + contentRows("l.email_id") + `
-		FROM email_bodies_left l WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
+	selectSkipped = `SELECT l.email_id, ` + isSettled + `, ` + contentRows("l.email_id") + `
+		FROM email_bodies_left l LEFT JOIN emails e ON e.id = l.email_id WHERE l.team_id = $1 AND l.email_id > $2 AND l.email_id < $3 ORDER BY l.email_id LIMIT $4`
 	// selectTimelines finds the emails that have events in a time range but no event at or after another time.
-	selectTimelines = `SELECT o.email_id, ` + isSettled("o.email_id") + `, ` + timelineRows("o.email_id") + `
-		FROM (SELECT DISTINCT e.email_id FROM email_events e
-			WHERE e.team_id = $1 AND e.created_at > $2 AND e.created_at <= $3) o
+	selectTimelines = `SELECT o.email_id, ` + isSettled + `, ` + timelineRows("o.email_id") + `
+		FROM (SELECT DISTINCT v.email_id FROM email_events v
+			WHERE v.team_id = $1 AND v.created_at > $2 AND v.created_at <= $3) o LEFT JOIN emails e ON e.id = o.email_id
 		WHERE (SELECT COUNT(*) FROM email_events n WHERE n.email_id = o.email_id AND n.created_at + 0 >= $4) = 0
 		ORDER BY o.email_id`
 )

@@ -47,47 +47,27 @@ func scanEmail(r db.Row) (Email, error) {
 	return row.email()
 }
 
-// recipientsOf returns the recipients of the given emails, as a map keyed by email id.
-func recipientsOf(ctx context.Context, r db.Reader, teamID string, emailIDs []string) (map[string][]Recipient, error) {
-	rows, err := r.Query(ctx, `SELECT email_id, kind, address, state, updated_at FROM email_recipients
-		WHERE email_id = ANY($1) AND team_id = $2 ORDER BY email_id, position`, emailIDs, teamID)
-	of := map[string][]Recipient{}
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var emailID string
-		var to Recipient
-		var at int64
-		err = r.Scan(&emailID, &to.Kind, &to.Address, &to.State, &at)
-		to.UpdatedAt = db.Time(at)
-		of[emailID] = append(of[emailID], to)
-		return none, err
-	})
-	return of, err
-}
-
 const pageToRows = 2000 // number of emails that one call to ListPageTo searches
 
 func emailsPageTo(ctx context.Context, r db.Reader, teamID string, a erasure.Address,
 	after string) (some []EmailWithRecipients, next string, err error) {
 	all := emailsWithin(teamID, Span{})
-	to := page.Select{Text: all.Text + ` AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id
-		AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0`, ID: all.ID, Args: []any{teamID, a.Like()}}
+	to := page.Select{Text: all.Text + ` AND (LOWER(e.recipient) LIKE $2 ESCAPE '\' OR e.recipient = ''
+		AND (SELECT COUNT(*) FROM email_recipients r WHERE r.email_id = e.id AND LOWER(r.address) LIKE $2 ESCAPE '\') > 0)`,
+		ID: all.ID, Args: []any{teamID, a.Like()}}
 	found, next, err := page.Part(ctx, r, all, to, after, pageToRows, scanEmail, func(e Email) string { return e.ID })
 	if err != nil {
 		return nil, "", err
 	}
 	for chunk := range slices.Chunk(found, pageRows) {
-		ids := make([]string, len(chunk))
-		for i := range chunk {
-			ids[i] = chunk[i].ID
-		}
-		of, err := recipientsOf(ctx, r, teamID, ids)
+		with, err := withRecipients(ctx, r, teamID, chunk)
 		if err != nil {
-			return nil, "", fmt.Errorf("read the recipients of %d emails: %w", len(ids), err)
+			return nil, "", err
 		}
-		for _, e := range chunk { // an email may contain the address twice, or only a similar address
+		for _, e := range with { // an email may contain the address twice, or only a similar address
 			is := func(to Recipient) bool { return a.Is(to.Address) }
-			if i := slices.IndexFunc(of[e.ID], is); i >= 0 {
-				some = append(some, EmailWithRecipients{e, of[e.ID][i : i+1]})
+			if i := slices.IndexFunc(e.Recipients, is); i >= 0 {
+				some = append(some, EmailWithRecipients{e.Email, e.Recipients[i : i+1]})
 			}
 		}
 	}

@@ -19,9 +19,9 @@ import (
 // report refers.
 func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarget, error) {
 	e := BounceTarget{ID: emailID}
-	var from string
-	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender FROM emails
-		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from)
+	var from, only string
+	err := r.QueryRow(ctx, `SELECT team_id, domain_id, broadcast_id, contact_id, message_id, sender, recipient FROM emails
+		WHERE id = $1`, emailID).Scan(&e.TeamID, &e.DomainID, &e.BroadcastID, &e.ContactID, &e.MessageID, &from, &only)
 	if errors.Is(err, db.ErrNoRows) {
 		return e, fault.NotFoundf("Email not found")
 	}
@@ -30,6 +30,11 @@ func bounceTarget(ctx context.Context, r db.Reader, emailID string) (BounceTarge
 	}
 	if e.MessageID == "" {
 		e.MessageID = defaultMessageID(emailID, from)
+	}
+	if e.OneRecipient = only != ""; e.OneRecipient {
+		to, err := message.ParseAddress(only)
+		e.To = []BounceRecipient{{only, to.Domain}}
+		return e, err
 	}
 	rows, err := r.Query(ctx, `SELECT address, domain FROM email_recipients WHERE email_id = $1 AND team_id = $2
 		ORDER BY position`,
@@ -107,17 +112,25 @@ func (f *fields) decode() ([]message.Field, error) {
 // lockRecipients locks the recipients with the given addresses until the transaction ends, so that other reports about
 // them wait. The result contains those of the given addresses that are recipients of the email.
 func lockRecipients(ctx context.Context, tx *db.Tx, teamID, emailID string, addresses []string) (ReportHistory, error) {
-	rows, err := tx.Query(ctx, `UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2
-		AND address = ANY($3)
-		RETURNING address`, emailID, teamID, addresses)
 	known := ReportHistory{}
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var address string
-		err = r.Scan(&address)
-		known[address] = nil
-		return none, err
-	})
-	return known, err
+	for _, lock := range []string{
+		`UPDATE email_recipients SET state = state WHERE email_id = $1 AND team_id = $2 AND address = ANY($3)
+			RETURNING address`,
+		`UPDATE emails SET rank = rank WHERE id = $1 AND team_id = $2 AND recipient = ANY($3) RETURNING recipient`,
+	} {
+		if len(known) > 0 {
+			break // the email has several recipients
+		}
+		rows, err := tx.Query(ctx, lock, emailID, teamID, addresses)
+		found, err := db.Collect(rows, err, scanText)
+		if err != nil {
+			return nil, err
+		}
+		for _, address := range found {
+			known[address] = nil
+		}
+	}
+	return known, nil
 }
 
 // The expression on team_id prevents SQLite from choosing the index on the team and the event time.
@@ -140,8 +153,9 @@ func (b ReportHistory) load(ctx context.Context, r db.Reader, teamID, emailID st
 // and the recipient as spelled in the email. If the email does not belong to the team or was not sent to this
 // recipient, the event's recipient stays empty.
 func setUnsubscribedRecipient(ctx context.Context, tx *db.Tx, e *events.Event, address string) error {
-	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, r.address FROM emails e JOIN email_recipients r
-		ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID, e.TeamID)
+	rows, err := tx.Query(ctx, `SELECT e.domain_id, e.broadcast_id, COALESCE(r.address, e.recipient) FROM emails e
+		LEFT JOIN email_recipients r ON r.email_id = e.id WHERE e.id = $1 AND e.team_id = $2 ORDER BY r.position`, e.EmailID,
+		e.TeamID)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var to string
 		if err = r.Scan(&e.DomainID, &e.BroadcastID, &to); err != nil || e.Recipient != "" {

@@ -37,15 +37,17 @@ func lockSchedule(ctx context.Context, tx *db.Tx, teamID, emailID string) (at ti
 // takeScheduled changes the state of a scheduled email if it is due at or before the given time. If Cancel and the
 // release job run concurrently, takeScheduled succeeds for only one of them and returns nil for the other.
 func takeScheduled(ctx context.Context, tx *db.Tx, teamID, emailID string, to State, until int64) (*Email, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4
+	n, err := tx.Exec(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $6
 		WHERE id = $1 AND team_id = $2 AND last_event = 'scheduled' AND scheduled_at <=
-		$5`, emailID, teamID, string(to), rank[to], until)
+		$5`, emailID, teamID, string(to), rank[to], until, tx.Now().UnixMicro())
 	if err != nil || n == 0 {
 		return nil, err
 	}
-	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $3`,
-		emailID, string(to), rank[to], tx.Now().UnixMicro())
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
+	if err == nil && e.only == "" {
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
+			WHERE email_id = $1 AND rank < $3`, emailID, string(to), rank[to], tx.Now().UnixMicro())
+	}
 	return &e, err
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // advanceRecipients updates the state of an event's recipient. If the event specifies no recipient, advanceRecipients
-// updates all recipients of the email.
+// updates all recipients of the email. The only recipient of an email has no row, because its state is the email's.
 //
 // An open or a click changes a recipient's state only after delivery, because some hosts follow the links in an email
 // before they accept the message. If an open changed the state before delivery, the recipient would count as settled
@@ -18,6 +18,7 @@ import (
 // changes no recipient's state.
 func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
 	switch {
+	case e.OneRecipient:
 	case e.Recipient != "" && isTrackingState(to):
 		tx.Queue(ctx, `UPDATE email_recipients SET state = $3, rank = $4, updated_at = $5
 			WHERE email_id = $1 AND address = $2 AND rank < $4 AND rank >= $6`, e.EmailID, e.Recipient, string(to), rankOf(e),
@@ -31,33 +32,43 @@ func advanceRecipients(ctx context.Context, tx *db.Tx, e *events.Event, to State
 	}
 }
 
+// advanceEmail updates the state of an event's email. The column updated_at belongs to the email's only recipient, who
+// cannot have the state sent.
 func advanceEmail(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
-	if unmailed(e) {
-		advanceUnmailed(ctx, tx, e)
-		return
+	switch {
+	case unmailed(e):
+		advanceUnmailed(ctx, tx, e, to)
+	case isTrackingState(to):
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5
+			WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID, string(to), rankOf(e), settled, e.At.UnixMicro())
+	case to == Sent:
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
+			rankOf(e))
+	default:
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`, e.EmailID,
+			string(to), rankOf(e), e.At.UnixMicro())
 	}
-	if isTrackingState(to) {
-		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3 AND rank >= $4`, e.EmailID,
-			string(to), rankOf(e), settled)
-		return
-	}
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $3`, e.EmailID, string(to),
-		rankOf(e))
 }
 
 // advanceUnmailed sets the final state of an email that will be sent to none of its recipients. If a recipient was
 // excluded because of a topic, the email fails. Otherwise, if a recipient's contact was deleted, the email is
 // canceled. If all recipients are suppressed, the email is suppressed.
-func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event) {
+func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) {
+	if e.OneRecipient {
+		tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $4 WHERE id = $1 AND rank < $3`, e.EmailID,
+			string(to), rank[Suppressed], e.At.UnixMicro())
+		return
+	}
 	// Two transactions may each settle one of the last two recipients. The first UPDATE makes the second transaction wait
 	// for the first one, so that the next statement sees the changes that the first transaction made. A statement that
 	// matched no row would not wait for the other transaction.
 	tx.Queue(ctx, `UPDATE emails SET rank = rank WHERE id = $1`, e.EmailID)
-	tx.Queue(ctx, `UPDATE emails SET rank = $2, last_event = CASE WHEN EXISTS (SELECT 1 FROM email_recipients r
-		WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed' WHEN EXISTS (SELECT 1 FROM email_recipients r
-		WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled' ELSE 'suppressed' END
+	tx.Queue(ctx, `UPDATE emails SET rank = $2, updated_at = $4, last_event = CASE WHEN recipient <> '' THEN $3
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'failed') THEN 'failed'
+		WHEN EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1 AND r.state = 'canceled') THEN 'canceled'
+		ELSE 'suppressed' END
 		WHERE id = $1 AND rank < $2 AND NOT EXISTS (SELECT 1 FROM email_recipients r WHERE r.email_id = $1
-		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed])
+		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed], string(to), e.At.UnixMicro())
 }
 
 // setWithheld gives recipients that are not settled the ranks of withheld ones; see rankWithheld.
@@ -117,6 +128,6 @@ func MarkSent(ctx context.Context, tx *db.Tx, emailID string) (bool, error) {
 // MarkCanceled changes an email's state to canceled, in the transaction that ends its delivery job. MarkCanceled does
 // not change settled emails. The caller must record the event.
 func MarkCanceled(ctx context.Context, tx *db.Tx, emailID string) {
-	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3 WHERE id = $1 AND rank < $4`, emailID, string(Canceled),
-		rank[Canceled], settled)
+	tx.Queue(ctx, `UPDATE emails SET last_event = $2, rank = $3, updated_at = $5 WHERE id = $1 AND rank < $4`, emailID,
+		string(Canceled), rank[Canceled], settled, tx.Now().UnixMicro())
 }

@@ -184,19 +184,26 @@ func TestEventsOfTheWholeEmail(t *testing.T) {
 				}
 			}
 		}
-		later := f.schedule(t)
-		trace.Take()
-		if err := f.Emails.Cancel(t.Context(), f.Acme.TeamID, later); err != nil {
-			t.Fatal(err)
-		}
-		n := 0
-		for _, s := range trace.Take() {
-			if strings.HasPrefix(s.SQL, "UPDATE email") {
-				n++
+		for want, to := range [][]string{1: {"a@one.example"}, 2: {"a@one.example", "b@one.example"}} {
+			if to == nil {
+				continue
 			}
-		}
-		if n != 2 {
-			t.Errorf("canceling takes %d updates, want one of the email and one of its recipients", n)
+			s := hello(to...)
+			s.ScheduledAt = "in 2 hours"
+			later := f.Send(s)
+			trace.Take()
+			if err := f.Emails.Cancel(t.Context(), f.Acme.TeamID, later); err != nil {
+				t.Fatal(err)
+			}
+			n := 0
+			for _, s := range trace.Take() {
+				if strings.HasPrefix(s.SQL, "UPDATE email") {
+					n++
+				}
+			}
+			if n != want {
+				t.Errorf("canceling takes %d updates, want one of the email and one of its recipients if it has several", n)
+			}
 		}
 	})
 }
@@ -548,11 +555,16 @@ func TestNumbersThatCannotBeRead(t *testing.T) {
 	}
 	f = newFixture(t, dbtest.SQLite(t))
 	emailID = f.Send(hello("a@one.example"))
-	f.change(`UPDATE email_recipients SET address = 'nobody'`)
+	f.change(`UPDATE emails SET recipient = 'nobody'`)
 	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: emailID, Domain: "one.example"}); !fault.Ours(err) {
 		t.Errorf("a recipient that is none: %v", err)
 	}
-	f.change(`UPDATE email_recipients SET address = 'a@one.example'`)
+	f.change(`UPDATE emails SET recipient = 'a@one.example'`)
+	several := f.Send(hello("a@one.example", "b@one.example"))
+	f.change(`UPDATE email_recipients SET address = 'nobody'`)
+	if _, err := f.Emails.Outgoing(ctx, emails.Delivery{EmailID: several, Domain: "one.example"}); !fault.Ours(err) {
+		t.Errorf("recipients that are none: %v", err)
+	}
 	for _, text := range []string{`UPDATE emails SET sender = 'nobody'`,
 		`UPDATE emails SET sender = 'a@acme.example', recipients = '{"cc":["nobody"]}'`,
 		`UPDATE emails SET recipients = '{'`, `UPDATE emails SET recipients = '{}', tags = ''`,

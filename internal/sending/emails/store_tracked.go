@@ -14,20 +14,31 @@ import (
 func trackedEmails(ctx context.Context, r db.Reader, emailIDs []string,
 	positions []int64) (map[string]*TrackedEmail, error) {
 	found := make(map[string]*TrackedEmail, len(emailIDs))
-	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id FROM emails e
+	var several []string
+	rows, err := r.Query(ctx, `SELECT e.id, e.team_id, e.domain_id, e.broadcast_id, e.contact_id, e.recipient,
+		e.last_event, e.updated_at FROM emails e
 		JOIN teams t ON t.id = e.team_id WHERE e.id = ANY($1) AND t.deleted_at = 0`, emailIDs)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var emailID string
+		var emailID, address, state string
+		var since int64
 		f := &TrackedEmail{To: map[int]TrackedRecipient{}}
-		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID, &f.ContactID)
+		err = r.Scan(&emailID, &f.TeamID, &f.DomainID, &f.BroadcastID, &f.ContactID, &address, &state, &since)
+		if f.OneRecipient = address != ""; f.OneRecipient {
+			f.To[0] = TrackedRecipient{address, recipientState(State(state)), db.Time(since)}
+		} else {
+			several = append(several, emailID)
+		}
 		found[emailID] = f
 		return none, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read the emails of tracked links: %w", err)
 	}
+	if len(several) == 0 {
+		return found, nil
+	}
 	rows, err = r.Query(ctx, `SELECT email_id, position, address, state, updated_at FROM email_recipients
-		WHERE email_id = ANY($1) AND position = ANY($2)`, emailIDs, positions)
+		WHERE email_id = ANY($1) AND position = ANY($2)`, several, positions)
 	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
 		var emailID, state string
 		var position int

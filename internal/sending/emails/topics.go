@@ -103,7 +103,8 @@ func splitRefused(e *Email, to []recipient, refused refusals) (left []recipient,
 // canceled; any other refused email fails.
 func refusedEvent(e *Email, to string, why contacts.Refusal) events.Event {
 	refused := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
-		Type: events.EmailFailed, Recipient: to, Data: &events.Failed{Reason: string(why), Unmailed: true}}
+		Type: events.EmailFailed, Recipient: to, OneRecipient: e.only != "",
+		Data: &events.Failed{Reason: string(why), Unmailed: true}}
 	if why == contacts.Deleted {
 		refused.Type, refused.Data = events.EmailCanceled, &events.Canceled{Reason: string(why)}
 	}

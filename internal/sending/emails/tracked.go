@@ -137,6 +137,9 @@ func (s *Service) positionOf(ctx context.Context, o *Outgoing) (int, error) {
 	if position, known := o.positions[o.To[0]]; known {
 		return position, nil
 	}
+	if o.OneRecipient {
+		return 0, nil
+	}
 	position, err := positionOf(ctx, s.DB.Reader, o.TeamID, o.ID, o.To[0])
 	if err != nil {
 		return -1, fmt.Errorf("look up the position of a recipient of email %s: %w", o.ID, err)

@@ -12,7 +12,8 @@ import (
 type TrackedEmail struct {
 	TeamID, DomainID, BroadcastID string
 
-	ContactID string // the recipient's contact; "" for none
+	ContactID    string // the recipient's contact; "" for none
+	OneRecipient bool   // see [events.Event]
 
 	// To maps envelope positions to the requested recipients.
 	To map[int]TrackedRecipient

@@ -91,7 +91,8 @@ func (s *Service) event(now time.Time, w *pendingHit, of *emails.TrackedEmail) e
 		reason = ByTiming
 	}
 	e := events.Event{ID: w.eventID, TeamID: of.TeamID, EmailID: w.EmailID, DomainID: of.DomainID,
-		BroadcastID: of.BroadcastID, Recipient: to.Address, ContactID: of.ContactID, At: w.at}
+		BroadcastID: of.BroadcastID, Recipient: to.Address, ContactID: of.ContactID, OneRecipient: of.OneRecipient,
+		At: w.at}
 	machine, from := events.Machine{Is: reason != "", Reason: string(reason)}, ""
 	if w.Addr.IsValid() {
 		from = w.Addr.String()

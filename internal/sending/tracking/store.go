@@ -23,6 +23,7 @@ func countStored(ctx context.Context, r db.Reader, emailIDs, recipients []string
 		(SELECT 1 FROM email_events v WHERE v.type IN ('opened', 'clicked') AND v.email_id = w.email_id
 		AND v.type = t.type AND v.recipient = w.recipient AND v.detail = d.detail LIMIT $3) hits)
 		FROM (SELECT email_id, address AS recipient FROM email_recipients WHERE email_id = ANY($1) AND address = ANY($2)
+		UNION SELECT id, recipient FROM emails WHERE id = ANY($1) AND recipient = ANY($2)
 		UNION SELECT id, '' FROM emails WHERE id = ANY($1)) w,
 		(SELECT 'opened' AS type UNION ALL SELECT 'clicked') t,
 		(SELECT '' AS detail UNION ALL SELECT 'machine') d`, emailIDs, recipients, recordedMax)

@@ -62,12 +62,13 @@ type Service struct {
 
 	mu    sync.Mutex
 	cache map[string]cached // by token hash
-	epoch int               // incremented by Forget; results that were read before the last increment are not cached
+	epoch int               // incremented by Forget; results that were read before the last increment are not used
 }
 
 type cached struct {
 	Actor
 	until time.Time
+	epoch int
 }
 
 // New returns a Service, or an error if a dependency is missing.
@@ -81,10 +82,10 @@ func New(c Config, d Deps) (*Service, error) {
 	return s, nil
 }
 
-// Forget clears the cache, so that each key and grant is looked up again on its next request.
+// Forget makes each key and grant be looked up again on its next request. Their tokens stay in the cache, because a flood
+// of unknown keys would otherwise lock them out; see IsCached.
 func (s *Service) Forget() {
 	s.mu.Lock()
-	s.cache = map[string]cached{}
 	s.epoch++
 	s.mu.Unlock()
 }
@@ -315,7 +316,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 	s.mu.Lock()
 	c, ok := s.cache[hash]
 	epoch := s.epoch
-	if ok && now.Before(c.until) {
+	if ok && c.epoch == epoch && now.Before(c.until) {
 		s.mu.Unlock()
 		s.markUsed(&c.Actor, now)
 		return c.Actor, nil
@@ -338,7 +339,7 @@ func (s *Service) Authenticate(ctx context.Context, token string) (Actor, error)
 		if len(s.cache) >= cacheMax {
 			clear(s.cache)
 		}
-		s.cache[hash] = cached{a, until}
+		s.cache[hash] = cached{a, until, epoch}
 	}
 	return a, nil
 }

@@ -154,11 +154,18 @@ func TestAuthenticate(t *testing.T) {
 		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, want.Ref()); err != nil || !active {
 			t.Errorf("active %v, error %v", active, err)
 		}
+		s.Forget() // because of a change to any team
+		if !s.IsCached(token) {
+			t.Error("unknown after another key's team has changed, so a flood of unknown keys could lock the key out")
+		}
 		if err := s.DeleteKey(t.Context(), team.ID, k.ID); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Authenticate(t.Context(), token); fault.KindOf(err) != fault.BadCredential {
 			t.Errorf("a deleted key: %v", err)
+		}
+		if s.IsCached(token) {
+			t.Error("a deleted key is known")
 		}
 		if active, err := s.Active(t.Context(), s.DB.Reader, team.ID, want.Ref()); err != nil || active {
 			t.Errorf("a deleted key: active %v, error %v", active, err)

@@ -87,6 +87,9 @@ func (s *Service) advanceOnce(ctx context.Context, j jobs.Job) (more bool, err e
 	if at.cancelReason != "" {
 		return false, s.cancelOne(ctx, j, &r, at.cancelReason)
 	}
+	if r.pending != "" {
+		return true, s.receivePending(ctx, at)
+	}
 	if r.waitUntil.Before(s.p.DB.Now()) { // also true if the run is not waiting, because waitUntil is then zero
 		if err := s.prepareEmails(ctx, at); err != nil {
 			return false, err

@@ -41,10 +41,11 @@ func (s *Service) deliverAll(ctx context.Context, tx *db.Tx, all []occurrence, b
 	done := 0
 	for i := range all {
 		o := &all[i]
+		follows := i > 0 && all[i-1].ContactID == o.ContactID // the event before may have begun the wait for this one
 		if done > 0 && done+runsBegunBy(o, begins) > maxRunsAtOnce {
 			return s.enqueueDelivery(ctx, tx, all[i:], begins)
 		}
-		if awaited[o.Name] {
+		if awaited[o.Name] || follows {
 			_, waiting, err := lookUpEvent(ctx, tx.Reader, o.TeamID, o.Name, o.ContactID, "")
 			if err == nil {
 				err = s.wake(ctx, tx, &o.Occurrence, o.event, waiting, when)
@@ -80,7 +81,8 @@ type batchedEvent struct {
 	At        time.Time `json:"at"`
 }
 
-// enqueueDelivery enqueues jobs that deliver events. The events in one job begin about maxRunsAtOnce runs.
+// enqueueDelivery enqueues jobs that deliver events. The events in one job begin about maxRunsAtOnce runs, or more if
+// they are for one contact. A job keeps the order of a contact's events.
 func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurrence, begins map[string][]trigger) error {
 	for len(all) > 0 {
 		w := eventBatch{Depth: depthOf(ctx)}
@@ -88,7 +90,8 @@ func (s *Service) enqueueDelivery(ctx context.Context, tx *db.Tx, all []occurren
 		for i := range all {
 			o := &all[i]
 			runs, size = runs+runsBegunBy(o, begins), size+len(o.Payload)
-			if i > 0 && (runs > maxRunsAtOnce || size > maxBatchBytes) {
+			follows := i > 0 && all[i-1].ContactID == o.ContactID
+			if i > 0 && (runs > maxRunsAtOnce && !follows || size > maxBatchBytes) {
 				break
 			}
 			w.Events = append(w.Events, batchedEvent{o.Name, o.ContactID, o.Payload, o.At})

@@ -26,6 +26,8 @@ type row struct {
 	payload         string
 	received        string
 	receivedChanged bool // whether the field received differs from the stored value
+	pending         string
+	pendingChanged  bool // whether the field pending differs from the stored value
 	step            string
 	waitUntil       time.Time
 	waitFor         string
@@ -104,12 +106,45 @@ func (r *row) setReceived(run *engine.Run) error {
 	if err != nil {
 		return fmt.Errorf("encode what run %s received: %w", r.id, err)
 	}
-	r.receivedChanged = string(text) != r.received
+	r.receivedChanged = r.receivedChanged || string(text) != r.received
 	r.received = string(text)
 	return nil
 }
 
-const rowColumns = headColumns + `, r.payload, r.received`
+// pendingEvents decodes the events that the run has not handled yet, in the order in which they arrived.
+func (r *row) pendingEvents() (all []engine.Event, err error) {
+	if r.pending == "" {
+		return nil, nil
+	}
+	var stored []storedEvent
+	if err := json.Unmarshal([]byte(r.pending), &stored); err != nil {
+		return nil, fmt.Errorf("read the pending events of run %s: %w", r.id, err)
+	}
+	for _, e := range stored {
+		all = append(all, engine.Event(e))
+	}
+	return all, nil
+}
+
+// setPending replaces the events that the run has not handled yet.
+func (r *row) setPending(all []engine.Event) error {
+	r.pending, r.pendingChanged = "", true
+	if len(all) == 0 {
+		return nil
+	}
+	var stored []storedEvent
+	for _, e := range all {
+		stored = append(stored, storedEvent(e))
+	}
+	text, err := json.Marshal(stored, json.Deterministic(true))
+	if err != nil {
+		return fmt.Errorf("encode the pending events of run %s: %w", r.id, err)
+	}
+	r.pending = string(text)
+	return nil
+}
+
+const rowColumns = headColumns + `, r.payload, r.received, r.pending`
 
 // headColumns are all columns of a row except the event payloads, which may be large.
 const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_id, r.contact_gone, r.epoch, ` +
@@ -120,7 +155,7 @@ const headColumns = `r.id, r.team_id, r.automation_id, r.version_id, r.contact_i
 const fromRows = ` FROM automation_runs r LEFT JOIN automations a ON a.id = r.automation_id AND a.team_id = r.team_id`
 
 func scanRow(s db.Row) (r row, err error) {
-	err = r.scan(s, &r.payload, &r.received)
+	err = r.scan(s, &r.payload, &r.received, &r.pending)
 	return r, err
 }
 
@@ -208,8 +243,14 @@ const sameEpoch = ` AND epoch = (SELECT a.epoch FROM automations a WHERE a.id = 
 func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 	args := []any{r.id, r.teamID, r.revision, r.step, db.Micros(r.waitUntil), r.waitFor, r.steps, boolInt(r.contactGone)}
 	text := `UPDATE automation_runs SET step = $4, waits_until = $5, waits_for = $6, steps = $7, contact_gone = $8`
-	if r.receivedChanged {
-		text, args = text+`, received = $9`, append(args, r.received)
+	for _, c := range []struct {
+		changed       bool
+		column, value string
+	}{{r.receivedChanged, "received", r.received}, {r.pendingChanged, "pending", r.pending}} {
+		if c.changed {
+			args = append(args, c.value)
+			text += fmt.Sprintf(`, %s = $%d`, c.column, len(args))
+		}
 	}
 	text += fenced
 	if !r.locked {
@@ -224,8 +265,8 @@ func saveRow(ctx context.Context, tx *db.Tx, r *row) {
 func endRow(ctx context.Context, tx *db.Tx, r *row, status RunStatus, reason Reason) {
 	args := []any{r.id, r.teamID, r.revision, string(status), string(reason), r.steps, tx.Now().UnixMicro(),
 		boolInt(r.contactGone)}
-	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', steps = $6,
-		ended_at = $7, contact_gone = $8`
+	text := `UPDATE automation_runs SET status = $4, reason = $5, step = '', waits_until = 0, waits_for = '', pending = '',
+		steps = $6, ended_at = $7, contact_gone = $8`
 	switch {
 	case r.contactGone:
 		text += `, payload = '', received = ''`
@@ -365,23 +406,6 @@ func activeRunsOf(ctx context.Context, r db.Reader, teamID, contactID, except st
 		return nil, fmt.Errorf("look for the runs of a contact: %w", err)
 	}
 	return ids, nil
-}
-
-// versionsOf returns the ids of those of the given runs that have not ended, sorted and grouped by version id.
-func versionsOf(ctx context.Context, r db.Reader, teamID string, runIDs []string) (map[string][]string, error) {
-	by := map[string][]string{}
-	rows, err := r.Query(ctx, `SELECT id, version_id FROM automation_runs WHERE id = ANY($2) AND team_id = $1
-		AND status = 'running' ORDER BY id`, teamID, runIDs)
-	_, err = db.Collect(rows, err, func(r db.Row) (none struct{}, err error) {
-		var id, versionID string
-		err = r.Scan(&id, &versionID)
-		by[versionID] = append(by[versionID], id)
-		return none, err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look for the versions of %d runs: %w", len(runIDs), err)
-	}
-	return by, nil
 }
 
 // getVersion returns the graph of an automation version as JSON.

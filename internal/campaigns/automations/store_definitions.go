@@ -114,9 +114,9 @@ func insertAutomation(ctx context.Context, tx *db.Tx, a *Automation) {
 func insertVersion(ctx context.Context, tx *db.Tx, a *Automation) {
 	tx.Proof(`SELECT 1 FROM automation_versions WHERE id = $1`, a.versionID)
 	tx.Queue(ctx, `INSERT INTO automation_versions (id, automation_id, team_id, number, used, created_at, steps,
-		connections) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, a.versionID, a.ID, a.TeamID, a.Version,
+		connections, wait_events) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`, a.versionID, a.ID, a.TeamID, a.Version,
 		boolInt(a.Status == Enabled), tx.Now().UnixMicro(), string(a.Graph.StepsJSON()),
-		string(a.Graph.ConnectionsJSON()))
+		string(a.Graph.ConnectionsJSON()), a.Graph.WaitedEvents())
 }
 
 // markUsed records that runs may have used the automation's current version.

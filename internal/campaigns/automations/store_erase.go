@@ -193,25 +193,25 @@ func nextRangeEnd(ctx context.Context, r db.Reader, teamID, automationID, after 
 }
 
 // runWithAddress is a run whose events contain a given address.
-type runWithAddress struct{ id, payload, received string }
+type runWithAddress struct{ id, payload, received, pending string }
 
 // runsWithAddress returns the runs in a runRange whose events contain an address, without the runs of the given
 // contact.
 func runsWithAddress(ctx context.Context, r db.Reader, batch runRange, a erasure.Address,
 	contactID string) ([]runWithAddress, error) {
-	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received FROM automation_runs r WHERE `+inRunRange+`
-		AND `+erasure.MayContain(5, "r.payload", "r.received")+` AND r.contact_id <> $6
+	rows, err := r.Query(ctx, `SELECT r.id, r.payload, r.received, r.pending FROM automation_runs r
+		WHERE `+inRunRange+` AND `+erasure.MayContain(5, "r.payload", "r.received", "r.pending")+` AND r.contact_id <> $6
 		ORDER BY r.id`, batch.args(a.Pattern(), contactID)...)
 	var some []runWithAddress
 	all, err := db.Collect(rows, err, func(r db.Row) (n runWithAddress, err error) {
-		err = r.Scan(&n.id, &n.payload, &n.received)
+		err = r.Scan(&n.id, &n.payload, &n.received, &n.pending)
 		return n, err
 	})
 	if err != nil {
 		return nil, fmt.Errorf("look for an address in the events of runs: %w", err)
 	}
 	for _, n := range all {
-		if a.In(n.payload) || a.In(n.received) {
+		if a.In(n.payload) || a.In(n.received) || a.In(n.pending) {
 			some = append(some, n)
 		}
 	}
@@ -222,9 +222,10 @@ func replaceInRun(ctx context.Context, tx *db.Tx, teamID string, n *runWithAddre
 	// The revision is incremented so that a concurrent step fails. Without the increment, a concurrent step would
 	// overwrite the new payload with the old one.
 	tx.Queue(ctx, `UPDATE automation_runs SET payload = CASE WHEN payload = $3 THEN $4 ELSE payload END,
-		received = CASE WHEN received = $5 THEN $6 ELSE received END, revision = revision + 1
+		received = CASE WHEN received = $5 THEN $6 ELSE received END,
+		pending = CASE WHEN pending = $7 THEN $8 ELSE pending END, revision = revision + 1
 		WHERE id = $1 AND team_id = $2`, n.id, teamID, n.payload, a.Replace(n.payload), n.received,
-		a.Replace(n.received))
+		a.Replace(n.received), n.pending, a.Replace(n.pending))
 }
 
 // stepWithAddress is a run's step whose output or message contains a given address.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-json-experiment/json"
+
 	"github.com/postrider/postrider/internal/campaigns/automations/engine"
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -87,6 +89,26 @@ func waitingVersions(ctx context.Context, r db.Reader, teamID, event, contactID 
 		return nil, fmt.Errorf("look up the graphs of runs that wait for the event %s: %w", event, err)
 	}
 	return ids, nil
+}
+
+// waitedEvents returns the events that an automation version waits for at any step.
+func waitedEvents(ctx context.Context, r db.Reader, teamID, versionID string) (names []string, err error) {
+	var list string
+	err = r.QueryRow(ctx, `SELECT wait_events FROM automation_versions WHERE id = $1 AND team_id = $2`, versionID,
+		teamID).Scan(&list)
+	if err == nil && list == "" {
+		var steps string
+		if steps, _, err = getVersion(ctx, r, teamID, versionID); err == nil {
+			list, err = engine.WaitedEvents(steps)
+		}
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(list), &names)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("look up the events that version %s of an automation waits for: %w", versionID, err)
+	}
+	return names, nil
 }
 
 // lookUpEvents returns the automations that each of the given events triggers. The result awaited contains the names of

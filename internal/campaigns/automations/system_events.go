@@ -119,7 +119,10 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	if err != nil || len(begins) == 0 && len(awaited) == 0 {
 		return err
 	}
-	all = slices.DeleteFunc(all, func(h systemEvent) bool { return len(begins[h.name]) == 0 && !awaited[h.name] })
+	used := func(h *systemEvent) bool { return len(begins[h.name]) > 0 || awaited[h.name] }
+	if !slices.ContainsFunc(all, func(h systemEvent) bool { return used(&h) }) {
+		return nil
+	}
 	if err := s.resolveContacts(ctx, tx.Reader, teamID, all); err != nil {
 		return err
 	}
@@ -128,7 +131,9 @@ func (s *Service) deliverSystemEvents(ctx context.Context, tx *db.Tx, teamID str
 	var some []occurrence
 	for i := range all {
 		h := &all[i]
-		if h.contactID == "" {
+		// After an event that automations use, runs may wait for any later event of the contact.
+		follows := len(some) > 0 && some[len(some)-1].ContactID == h.contactID
+		if h.contactID == "" || !used(h) && !follows {
 			continue
 		}
 		if err := h.addSubject(ctx, tx.Reader, teamID); err != nil {

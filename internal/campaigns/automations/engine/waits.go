@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"slices"
 	"time"
+
+	"github.com/go-json-experiment/json"
 
 	"github.com/postrider/postrider/internal/audience/filter"
 	"github.com/postrider/postrider/internal/campaigns/jsonread"
@@ -167,4 +170,37 @@ func (c waitForEvent) jsonValue() any {
 		w["filter_rule"] = c.rule
 	}
 	return w
+}
+
+// WaitedEvents returns the canonical names of the events that the graph waits for at any step, as a JSON list.
+func (g *Graph) WaitedEvents() string {
+	names := []string{}
+	for _, s := range g.Steps {
+		if c, ok := s.config.(waitForEvent); ok {
+			names = append(names, events.CanonicalName(c.event))
+		}
+	}
+	slices.Sort(names)
+	return string(encode(slices.Compact(names)))
+}
+
+// WaitedEvents is like [Graph.WaitedEvents], but for the steps of a stored graph. It reads only the steps' event names,
+// which is much faster than [Parse].
+func WaitedEvents(steps string) (list string, err error) {
+	var all []struct {
+		Type   Type `json:"type"`
+		Config struct {
+			Event string `json:"event_name"`
+		} `json:"config"`
+	}
+	if err := json.Unmarshal([]byte(steps), &all); err != nil {
+		return "", err
+	}
+	g := &Graph{}
+	for _, s := range all {
+		if s.Type == WaitForEvent {
+			g.Steps = append(g.Steps, Step{config: waitForEvent{event: s.Config.Event}})
+		}
+	}
+	return g.WaitedEvents(), nil
 }

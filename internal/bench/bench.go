@@ -76,6 +76,9 @@ func Run(ctx context.Context, e Env, args []string) error {
 		"measure how fast so many recipients of one content are entered, as a broadcast does")
 	audience := flags.Int("audience", 0,
 		"measure imports, segments and broadcasts with so many contacts, such as 1000000; PostgreSQL must be empty before")
+	snapshot := flags.Bool("snapshot", false,
+		"run with a transaction open from start to end, and report how many pages a claim reads; needs PostgreSQL "+
+			"with pg_stat_statements")
 	flags.StringVar(&b.profile, "cpuprofile", "", "write a CPU profile of the node to this file")
 	c, err := e.Load(flags, args)
 	if err != nil {
@@ -107,6 +110,9 @@ func Run(ctx context.Context, e Env, args []string) error {
 	}
 	if *audience > 0 {
 		return b.audience(ctx, *audience)
+	}
+	if *snapshot {
+		return b.snapshot(ctx)
 	}
 	return b.run(ctx)
 }

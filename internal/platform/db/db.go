@@ -242,7 +242,8 @@ type engine interface {
 	unique(err error) (constraint string, ok bool)
 	migrate(ctx context.Context, run func(writer) error) error
 	notify(ctx context.Context, topic, payload string) error
-	listen(ctx context.Context, topics []string, got func(topic, payload string)) error
+	// listen calls began each time that it begins to receive hints and earlier hints are lost.
+	listen(ctx context.Context, topics []string, began func(), got func(topic, payload string)) error
 	name() string
 	places() int // the maximum number of simultaneous long reads
 	readLong(ctx context.Context, fn func(querier) error) error
@@ -436,6 +437,7 @@ type hints struct {
 	pending map[string]map[string]bool
 	kick    chan struct{}
 	subs    map[string][]func(payload string)
+	began   []func() // see OnListening
 }
 
 func (h *hints) init() {
@@ -476,6 +478,15 @@ func (d *DB) OnHint(topic string, f func(payload string)) {
 	d.hints.subs[topic] = append(d.hints.subs[topic], f)
 }
 
+// OnListening registers f, which is called each time [DB.Run] begins to receive hints from other processes: at its start
+// and after each lost connection. Hints that other processes sent before are lost. On SQLite, f is never called, because
+// hints from other processes wait in a table. The function f must not block. Call OnListening before Run.
+func (d *DB) OnListening(f func()) {
+	d.hints.mu.Lock()
+	defer d.hints.mu.Unlock()
+	d.hints.began = append(d.hints.began, f)
+}
+
 const (
 	hintDelay = 10 * time.Millisecond // how long hints are collected before they are sent in one message
 	closeTime = 5 * time.Second       // time limit for sending hints in Close
@@ -491,7 +502,13 @@ func (d *DB) Run(ctx context.Context) error {
 	for t := range h.subs {
 		topics = append(topics, t)
 	}
+	listening := h.began
 	h.mu.Unlock()
+	began := func() {
+		for _, f := range listening {
+			f()
+		}
+	}
 
 	var wg sync.WaitGroup
 	if !d.Alone() {
@@ -500,7 +517,7 @@ func (d *DB) Run(ctx context.Context) error {
 	wg.Go(func() { d.e.keepTime(ctx) })
 	defer wg.Wait()
 	for ctx.Err() == nil {
-		err := d.e.listen(ctx, topics, func(topic, payload string) {
+		err := d.e.listen(ctx, topics, began, func(topic, payload string) {
 			h.mu.Lock()
 			subs := h.subs[topic]
 			h.mu.Unlock()

@@ -364,7 +364,8 @@ func (p *postgresDB) notify(ctx context.Context, topic, payload string) error {
 	return pgError(ctx, c.Conn(), "notify", err)
 }
 
-func (p *postgresDB) listen(ctx context.Context, topics []string, got func(topic, payload string)) error {
+func (p *postgresDB) listen(ctx context.Context, topics []string, began func(),
+	got func(topic, payload string)) error {
 	c, err := pgx.ConnectConfig(ctx, p.config)
 	if err != nil {
 		return err
@@ -375,6 +376,7 @@ func (p *postgresDB) listen(ctx context.Context, topics []string, got func(topic
 			return err
 		}
 	}
+	began()
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {

@@ -523,7 +523,7 @@ func (s *sqliteDB) notify(ctx context.Context, topic, payload string) error {
 
 // At intervals of hintPoll, listen calls the got function with each hint that other processes have stored. Hints from
 // before the node started are not needed, but are harmless.
-func (s *sqliteDB) listen(ctx context.Context, _ []string, got func(topic, payload string)) error {
+func (s *sqliteDB) listen(ctx context.Context, _ []string, _ func(), got func(topic, payload string)) error {
 	tick := time.NewTicker(hintPoll)
 	defer tick.Stop()
 	for {

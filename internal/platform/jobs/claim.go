@@ -14,6 +14,7 @@ type ask struct {
 	lane, owner, group string
 	bulk               bool
 	n                  int
+	from               int64 // see laneState
 }
 
 // claim claims due jobs in the requested lanes, all in one transaction, and starts the jobs' handlers.
@@ -27,17 +28,8 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 		// A node that declares this node dead waits for the end of this claim and then makes the claimed jobs due. If this
 		// node was already declared dead, the claim fails.
 		tx.QueueHold(ctx, errDeclaredDead, "nodes", k.r.node)
-		if claimed, err = claim(ctx, tx, k.Name, k.r.node, asks); err != nil {
-			return err
-		}
+		claimed, next, err = claim(ctx, tx, k.Name, k.r.node, asks)
 		now = tx.Now().UnixMicro()
-		var short []string // lanes that probably have no more due jobs
-		for _, a := range asks {
-			if len(claimed[a.lane]) < a.n {
-				short = append(short, a.lane)
-			}
-		}
-		next, err = nextDue(ctx, tx, k.Name, short)
 		return err
 	})
 	if err != nil {
@@ -62,14 +54,18 @@ func (k *dispatcher) claim(ctx, hand context.Context, asks []ask, workers *sync.
 				k.r.work(hand, k, j)
 			})
 		}
+		delete(k.lanes, a.lane)
+		at, more := next[a.lane]
 		switch {
-		case len(claimed[a.lane]) == a.n, len(claimed[a.lane]) > 0 && next[a.lane] > 0 && next[a.lane] <= now:
+		case !more:
+		case at > now:
+			k.alarms.set(a.lane, at)
+		case len(claimed[a.lane]) > 0:
 			k.deep[a.lane] = min(4*a.n, laneTurn)
-			k.enqueue(a.lane)
-		case next[a.lane] > 0 && next[a.lane] <= now: // another transaction has locked the due jobs
+			k.enqueue(a.lane, at)
+		default: // another transaction has locked the due jobs
+			k.lanes[a.lane] = laneState{from: at}
 			k.alarms.set(a.lane, now+errorWait.Microseconds())
-		case next[a.lane] > 0:
-			k.alarms.set(a.lane, next[a.lane])
 		}
 	}
 	return nil

@@ -24,6 +24,12 @@ const (
 // Each lane known to the dispatcher is waiting, ready, paused or held. A waiting lane has an alarm set for its next
 // job. A lane is paused while its owner uses its full share of the workers. A lane is held while its group is at its
 // limit. Only the run method uses the fields that mu does not guard.
+//
+// A claim reads a lane only from the time of the earliest job that the dispatcher has heard of ([laneState.from]). If an
+// old snapshot is open on PostgreSQL, for example of a dump, all jobs that have ended since leave rows behind, and a claim
+// that read the lane from its start would read all these rows. Each change that makes a job due earlier sends a hint with
+// the job's time after the commit, also if the job was inserted long before. The regular scans read lanes from the start,
+// and therefore find jobs whose hints were lost.
 type dispatcher struct {
 	Kind
 	r     *Runner
@@ -39,7 +45,7 @@ type dispatcher struct {
 
 	alarms    *alarms
 	ready     turns
-	queued    map[string]bool   // the lanes that are ready or held
+	lanes     map[string]laneState
 	deep      map[string]int    // number of jobs to claim next, for lanes whose last claim was full
 	held      map[string]*turns // held lanes by group
 	limits    *alarms           // groups with held lanes and a limit that ends at a known time
@@ -51,6 +57,12 @@ type dispatcher struct {
 	doubt     atomic.Bool       // whether a claim returned an error but may have been committed
 	workers   *fairshare.Pool
 	claimedAt time.Time
+}
+
+// laneState is the state of a lane that is ready or held, or that waits although it has due jobs.
+type laneState struct {
+	from   int64 // due time of the lane's first job, as far as the dispatcher knows
+	queued bool  // whether the lane is ready or held
 }
 
 // share identifies an owner's claimed jobs in one group.
@@ -66,7 +78,7 @@ type ended struct {
 func newDispatcher(r *Runner, k Kind) *dispatcher {
 	return &dispatcher{Kind: k, r: r, kick: make(chan struct{}, 1), look: make(chan struct{}, 1),
 		done:  make(chan ended, k.Workers),
-		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), queued: map[string]bool{},
+		grown: map[string]bool{}, hinted: map[string]int64{}, alarms: newAlarms(), lanes: map[string]laneState{},
 		deep: map[string]int{}, held: map[string]*turns{},
 		limits: newAlarms(), inHand: map[string]int{}, shares: map[share]int{}, bulk: newBulk(),
 		freed: map[string]bool{}, claimed: map[string]bool{},
@@ -294,11 +306,18 @@ func (k *dispatcher) limit(group string) (n int, again time.Time) {
 	return min(k.PerLane, n), again
 }
 
-func (k *dispatcher) enqueue(lane string) {
-	if !k.queued[lane] {
-		k.queued[lane] = true
+// enqueue makes a lane ready whose first job is due at the given time. If the lane is already ready or held, enqueue only
+// sets its time back.
+func (k *dispatcher) enqueue(lane string, from int64) {
+	s, ok := k.lanes[lane]
+	if !ok || from < s.from {
+		s.from = from
+	}
+	if !s.queued {
+		s.queued = true
 		k.ready.add(k.Owner(lane), lane, k.Bulk(lane))
 	}
+	k.lanes[lane] = s
 }
 
 // turn processes hints, claims and starts due jobs, and returns how long to wait before the next turn if no event
@@ -325,8 +344,9 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 		k.alarms.set(lane, at)
 	}
 	wait := idleMax
-	for lane, ok := k.alarms.due(now.UnixMicro()); ok; lane, ok = k.alarms.due(now.UnixMicro()) {
-		k.enqueue(lane)
+	for at, ok := k.alarms.soonest(); ok && at <= now.UnixMicro(); at, ok = k.alarms.soonest() {
+		lane, _ := k.alarms.due(at)
+		k.enqueue(lane, at)
 	}
 	for group, ok := k.limits.due(now.UnixMicro()); ok; group, ok = k.limits.due(now.UnixMicro()) {
 		k.freed[group] = true
@@ -350,7 +370,7 @@ func (k *dispatcher) turn(ctx, hand context.Context, workers *sync.WaitGroup) ti
 			for _, a := range asks {
 				k.workers.Release(a.owner, int64(a.n))
 				k.freed[a.group] = true
-				k.enqueue(a.lane)
+				k.enqueue(a.lane, a.from)
 			}
 			return k.failed(ctx, err)
 		}
@@ -390,7 +410,9 @@ func (k *dispatcher) plan() (asks []ask) {
 			continue
 		}
 		owner, lane := ring.next()
-		delete(k.queued, lane)
+		s := k.lanes[lane]
+		s.queued = false
+		k.lanes[lane] = s
 		g := k.Group(lane)
 		limit, at := k.limit(g)
 		mine := share{owner, g}
@@ -430,7 +452,7 @@ func (k *dispatcher) plan() (asks []ask) {
 		}
 		inDoubt.add(owner, doubt, n)
 		free -= n
-		asks = append(asks, ask{lane, owner, g, isBulk, n})
+		asks = append(asks, ask{lane, owner, g, isBulk, n, s.from})
 	}
 	return asks
 }
@@ -442,6 +464,8 @@ func (k *dispatcher) hold(group, owner, lane string, bulk bool) {
 		h = &turns{}
 		k.held[group] = h
 	}
-	k.queued[lane] = true
+	s := k.lanes[lane]
+	s.queued = true
+	k.lanes[lane] = s
 	h.add(owner, lane, bulk)
 }

@@ -164,9 +164,9 @@ func TestReleaseAndRefill(t *testing.T) {
 	for range 3 {
 		k.ready.first.next()
 	}
-	k.enqueue("xf")
-	k.enqueue("xb")
-	k.enqueue("xf") // has no effect, because the lane is already ready
+	k.enqueue("xf", 0)
+	k.enqueue("xb", 0)
+	k.enqueue("xf", 0) // has no effect, because the lane is already ready
 	k.workers.TryAcquire("x", 7)
 	k.ready.first.pause()
 	k.ready.bulk.pause()
@@ -553,10 +553,10 @@ func TestLanesWithoutRoom(t *testing.T) {
 		if c.bulk > 0 {
 			k.bulk.add(share{"owner", "g"}, c.bulk)
 		}
-		k.enqueue(c.lane)
+		k.enqueue(c.lane, 0)
 		asks := k.plan()
 		_, waits := k.alarms.soonest()
-		if len(asks) != 0 || (k.held["g"] != nil) != c.held || waits == c.held || k.queued[c.lane] != c.held {
+		if len(asks) != 0 || (k.held["g"] != nil) != c.held || waits == c.held || k.lanes[c.lane].queued != c.held {
 			t.Errorf("%s: asks %v, held %v, looked at again %v", c.name, asks, k.held["g"] != nil, waits)
 		}
 	}

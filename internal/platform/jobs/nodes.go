@@ -24,7 +24,7 @@ var errDeclaredDead = fmt.Errorf("%w, which took this one for dead", ErrLost)
 
 const (
 	beatLimit    = 5 * time.Second  // time limit for one heartbeat
-	releaseLimit = time.Minute      // time limit for making a dead node's jobs due, which reads all jobs
+	releaseLimit = time.Minute      // time limit for making a dead node's jobs due
 	sureWait     = 30 * time.Second // maximum time that Sure waits for a heartbeat
 )
 
@@ -111,16 +111,13 @@ func (r *Runner) begin(ctx context.Context) error {
 	r.life.Store(newLife(r, time.Now()))
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
 		if r.d.Alone() {
-			tx.Queue(ctx, releaseAllJobs, due(tx), tx.Now().UnixMicro())
+			tx.Queue(ctx, releaseAllJobs, due(tx).UnixMicro(), tx.Now().UnixMicro())
 			tx.Queue(ctx, deleteNodes)
 		}
 		r.register(ctx, tx)
 		r.insertCrons(ctx, tx)
 		return nil
 	})
-	if err == nil {
-		err = r.mendTimes(ctx)
-	}
 	if err != nil {
 		return fmt.Errorf("start the job runner: %w", err)
 	}
@@ -153,10 +150,10 @@ func (r *Runner) end() error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	err := r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, releaseNodeJobs, r.node, due(tx), tx.Now().UnixMicro())
+		_, err := r.releaseJobs(ctx, tx, r.node)
 		tx.Queue(ctx, deleteNode, r.node)
 		r.announce(tx)
-		return nil
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("give back unfinished jobs: %w", err)
@@ -164,8 +161,18 @@ func (r *Runner) end() error {
 	return nil
 }
 
-// due returns the run_at value for a job that is due immediately.
-func due(tx *db.Tx) int64 { return tx.Now().Add(-slack).UnixMicro() }
+// releaseJobs makes a node's jobs due and returns their number.
+func (r *Runner) releaseJobs(ctx context.Context, tx *db.Tx, node string) (n int, err error) {
+	rows, err := tx.Query(ctx, releaseNodeJobs, node, due(tx).UnixMicro(), tx.Now().UnixMicro())
+	n, err = r.q.wakeLanes(tx, rows, err, due(tx))
+	if err != nil {
+		return 0, fmt.Errorf("make the jobs of node %s due: %w", node, err)
+	}
+	return n, nil
+}
+
+// due returns the due time of a job that is due immediately.
+func due(tx *db.Tx) time.Time { return tx.Now().Add(-slack) }
 
 // giveBack makes a job that this node holds due immediately. No worker may be running the job. If the update fails, the
 // tend method repeats giveBack.
@@ -173,8 +180,8 @@ func (r *Runner) giveBack(ctx context.Context, j Job) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), beatLimit)
 	defer cancel()
 	err := r.d.UpdateTogether(ctx, db.Recording, func(tx *db.Tx) error {
-		tx.Queue(ctx, giveBackJob, j.ID, j.Attempt, r.node, due(tx), tx.Now().UnixMicro())
-		r.q.wake(tx, j.Kind, j.Lane, tx.Now())
+		tx.Queue(ctx, giveBackJob, j.ID, j.Attempt, r.node, due(tx).UnixMicro(), tx.Now().UnixMicro())
+		r.q.wake(tx, j.Kind, j.Lane, due(tx))
 		return nil
 	})
 	if err != nil {
@@ -206,12 +213,16 @@ func (r *Runner) giveBackOwed(ctx context.Context) {
 }
 
 // tend runs until ctx ends. At regular intervals, tend repeats failed calls to giveBack and checks whether the
-// database's clock stepped back.
+// database's clock stepped back. At the start, tend assumes such a step, because the clock may have stepped back while
+// no node ran.
 func (r *Runner) tend(ctx context.Context) {
 	c := stepper{wall: r.d.Now(), at: time.Now()}
 	tick := time.NewTicker(r.pulse.every)
 	defer tick.Stop()
-	for {
+	for mended := false; ; {
+		if !mended {
+			mended = r.mendTimes(ctx, false)
+		}
 		select {
 		case <-ctx.Done():
 			return
@@ -337,19 +348,29 @@ func (r *Runner) beat(ctx context.Context) (beats map[string]int64, dead bool, e
 func (r *Runner) declareDead(ctx context.Context, node string, beat int64) {
 	ctx, cancel := context.WithTimeout(ctx, releaseLimit)
 	defer cancel()
-	var n int64
-	err := r.d.Update(ctx, func(tx *db.Tx) (err error) {
-		if n, err = tx.Exec(ctx, deleteDeadNode, node, beat); err != nil || n == 0 {
+	var n int
+	err := r.d.Update(ctx, func(tx *db.Tx) error {
+		deleted, err := tx.Exec(ctx, deleteDeadNode, node, beat)
+		if err != nil || deleted == 0 {
 			return err
 		}
-		n, err = tx.Exec(ctx, releaseNodeJobs, node, due(tx), tx.Now().UnixMicro())
+		n, err = r.releaseJobs(ctx, tx, node)
 		return err
 	})
 	if err != nil {
 		r.log.Warn("could not take over a dead node's jobs; trying again", "node", node, "error", err)
+		r.rescan() // the transaction may have been committed
 		return
 	}
 	r.log.Warn("a node died; its jobs are due again", "node", node, "jobs", n)
+}
+
+// rescan makes all dispatchers scan their lanes immediately. Before the dispatchers run, rescan does nothing, because
+// each dispatcher begins with a scan.
+func (r *Runner) rescan() {
+	if !r.running.Load() {
+		return
+	}
 	for _, k := range r.kinds {
 		k.rescan()
 	}
@@ -369,21 +390,57 @@ func (r *Runner) watchClock(ctx context.Context, c *stepper) {
 		return
 	}
 	r.log.Warn("the clock stepped back; jobs wait as long as they would have", "step", -step.Round(time.Second))
-	if err := r.mendTimes(ctx); err != nil {
-		r.log.Warn("could not mend the times of jobs after the clock stepped back; trying again", "error", err)
-		return
-	}
-	*c = now
-	for _, k := range r.kinds {
-		k.restart()
+	if r.mendTimes(ctx, true) {
+		*c = now
 	}
 }
 
 // mendTimes restarts a job's wait if the start of the wait is in the future because the clock stepped back. Times that
-// a caller chose are not changed.
-func (r *Runner) mendTimes(ctx context.Context) error {
-	return r.d.Update(ctx, func(tx *db.Tx) error {
-		tx.Queue(ctx, restartWaits, tx.Now().UnixMicro(), tx.Now().Add(stepMin).UnixMicro())
-		return nil
-	})
+// a caller chose are not changed. If the clock certainly stepped, or if a wait was restarted, mendTimes makes the
+// dispatchers compute all waits again. If the database fails, mendTimes logs the error and returns false.
+func (r *Runner) mendTimes(ctx context.Context, stepped bool) bool {
+	n, err := r.restartWaits(ctx)
+	if err != nil {
+		if ctx.Err() == nil {
+			r.log.Warn("could not mend the times of jobs after the clock stepped back; trying again", "error", err)
+		}
+		return false
+	}
+	if stepped || n > 0 {
+		for _, k := range r.kinds {
+			k.restart()
+		}
+	}
+	return true
+}
+
+// restartWaits restarts the waits that begin in the future, in steps of some lanes, and returns their number. A step
+// writes only if one of its lanes has such a wait.
+func (r *Runner) restartWaits(ctx context.Context) (n int64, err error) {
+	kinds, err := r.kindsInQueue(ctx)
+	if err != nil {
+		return 0, err
+	}
+	for _, kind := range kinds {
+		for last, more := "", true; more; {
+			var lanes []string
+			if lanes, last, more, err = r.lanesToMend(ctx, kind, last); err != nil {
+				return n, err
+			}
+			if len(lanes) == 0 {
+				continue
+			}
+			err := r.d.Update(ctx, func(tx *db.Tx) error {
+				now := tx.Now()
+				mended, err := tx.Exec(ctx, restartWaits, now.UnixMicro(), now.Add(stepMin).UnixMicro(), kind, lanes,
+					now.Add(stepMin-slack).UnixMicro(), int64(inHand))
+				n += mended
+				return err
+			})
+			if err != nil {
+				return n, err
+			}
+		}
+	}
+	return n, nil
 }

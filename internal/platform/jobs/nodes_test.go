@@ -381,9 +381,14 @@ func TestClockSteppedBack(t *testing.T) {
 		exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2, parked = TRUE WHERE lane = 'parked'`, int64(never),
 			later.UnixMicro())
 		exec(t, d, `UPDATE jobs SET run_at = $1 WHERE lane = 'before'`, now.Add(30*time.Hour).UnixMicro())
-		if err := testRunner(t, d).begin(t.Context()); err != nil {
-			t.Fatal(err)
+		stop := start(t, testRunner(t, d))
+		for mended := false; !mended; {
+			if err := d.QueryRow(t.Context(), `SELECT run_at < $1 FROM jobs WHERE lane = 'waits'`,
+				later.UnixMicro()).Scan(&mended); err != nil {
+				t.Fatal(err)
+			}
 		}
+		stop()
 		for lane, want := range map[string]time.Time{"at once": now.Add(-slack), "waits": now.Add(time.Hour),
 			"chosen": later.Add(time.Minute),
 			"before": now.Add(30 * time.Hour)} {
@@ -512,7 +517,7 @@ func TestClaimDuringDeclaredDead(t *testing.T) {
 	var workers sync.WaitGroup
 	claimed := make(chan error, 1)
 	go func() {
-		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1}}, &workers)
+		claimed <- dead.kinds[0].claim(t.Context(), t.Context(), []ask{{"free", "free", "free", false, 1, 0}}, &workers)
 	}()
 	for waits() == 1 && len(claimed) == 0 { // wait until the claim also waits for the lock, or has ended
 	}

@@ -67,6 +67,7 @@ type Runner struct {
 	crons []Cron
 
 	pulse    pulse
+	scans    time.Duration   // time between regular scans
 	stopping <-chan struct{} // closed when Run must end
 	life     atomic.Pointer[life]
 	beats    int64 // number of heartbeats so far; only Run's goroutines change it
@@ -82,7 +83,10 @@ type Runner struct {
 // stops.
 func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runner {
 	r := &Runner{d: d, q: q, log: log, node: id.New(), grace: grace, pulse: normalPulse, onNodes: func(int) {},
-		news: make(chan struct{}, 1)}
+		news: make(chan struct{}, 1), scans: scanShared}
+	if d.Alone() {
+		r.scans = scanAlone
+	}
 	d.OnHint(nodesTopic, func(node string) {
 		if node == r.node {
 			return
@@ -92,6 +96,7 @@ func NewRunner(d *db.DB, q *Queue, log *slog.Logger, grace time.Duration) *Runne
 		default:
 		}
 	})
+	d.OnListening(r.rescan)
 	d.OnHint(hintTopic, func(p string) {
 		kind, lane, at, ok := parseHint(p)
 		if !ok || !r.running.Load() {

@@ -49,14 +49,29 @@ const (
 const rescheduleCron = `UPDATE jobs SET run_at = $2, set_at = $4, parked = $3 WHERE kind = $1 AND holder = ''
 			AND (run_at > $2 OR set_at = 0)`
 
-// scanLanes reads the lanes after a given lane, each with the time at which its first job is due. The scanLanes query
-// needs one index look-up per lane.
-const scanLanes = `WITH RECURSIVE l (lane) AS (
-	SELECT MIN(lane) FROM jobs WHERE kind = $1 AND lane > $2
+// lanesAfter selects the lanes of a kind after a given lane, in the order of their names. For MIN(lane), PostgreSQL would
+// read all jobs of the kind if its statistics are old.
+const lanesAfter = `WITH RECURSIVE l (lane) AS (
+	SELECT (SELECT lane FROM jobs WHERE kind = $1 AND lane > $2 AND holder = '' ORDER BY lane, run_at LIMIT 1)
 	UNION ALL
-	SELECT (SELECT MIN(j.lane) FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane) FROM l WHERE l.lane IS NOT NULL)
-	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane)
+	SELECT (SELECT j.lane FROM jobs j WHERE j.kind = $1 AND j.lane > l.lane AND j.holder = ''
+		ORDER BY j.lane, j.run_at LIMIT 1)
+	FROM l WHERE l.lane IS NOT NULL)`
+
+// scanLanes and scanLanesOnce read the lanes after a given lane, each with the time at which its first unclaimed job is
+// due. On PostgreSQL, scanLanesOnce needs one index look-up per lane, so that it reads the entries of ended jobs only
+// once. SQLite does not support LATERAL. It needs two look-ups, and it has no such entries.
+const (
+	scanLanes = lanesAfter + `
+	SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.holder = '')
 	FROM l WHERE l.lane IS NOT NULL LIMIT $3`
+	scanLanesOnce = `WITH RECURSIVE l (lane, run_at) AS (
+	(SELECT lane, run_at FROM jobs WHERE kind = $1 AND lane > $2 AND holder = '' ORDER BY lane, run_at LIMIT 1)
+	UNION ALL
+	SELECT j.lane, j.run_at FROM l CROSS JOIN LATERAL (SELECT lane, run_at FROM jobs WHERE kind = $1 AND lane > l.lane
+		AND holder = '' ORDER BY lane, run_at LIMIT 1) AS j)
+	SELECT lane, run_at FROM l LIMIT $3`
+)
 
 // Parked describes a parked job.
 type Parked struct {
@@ -101,7 +116,8 @@ func Stats(ctx context.Context, r db.Reader) ([]Waiting, error) {
 
 // CountWaiting returns the number of jobs of one kind, regardless of their state.
 func CountWaiting(ctx context.Context, r db.Reader, kind string) (n int, err error) {
-	if err := r.QueryRow(ctx, `SELECT COUNT(*) FROM jobs WHERE kind = $1`, kind).Scan(&n); err != nil {
+	if err := r.QueryRow(ctx, `SELECT (SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder = '') +
+		(SELECT COUNT(*) FROM jobs WHERE kind = $1 AND holder <> '')`, kind).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the jobs of kind %s: %w", kind, err)
 	}
 	return n, nil

@@ -8,36 +8,51 @@ import (
 )
 
 // selectHeld finds the jobs of a kind that a node has claimed.
-const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2`
+const selectHeld = `SELECT id, lane, attempt FROM jobs WHERE kind = $1 AND holder = $2 AND holder <> ''`
 
-// claimed is the last part of a claim statement: it updates the due jobs and returns them. A claim ends a hold, because
+// take and taken are parts of the claim statements: they update the due jobs and return them. A claim ends a hold, because
 // a job that is held until a given time may become due without a call to Release.
-const claimed = ` UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = ''
-	WHERE id IN (SELECT id FROM due)
-	RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
-
-// On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. SQLite does
-// not support LATERAL, which the statement for PostgreSQL uses. On SQLite, each lane that claims many jobs has its own
-// statement, whose three temporary tables take about as much time as reading ten rows. For lanes that claim few jobs,
-// two additional statements claim one job per lane.
 const (
+	take  = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = ''`
+	taken = ` RETURNING id, lane, team_id, payload, attempt, tries, failures, last_error, created_at`
+)
+
+// On PostgreSQL, one statement claims jobs from all lanes, because each statement requires a round trip. The statement
+// reads each lane only from a given time, because an index may have entries of any number of ended jobs before it. It
+// updates the rows that it has locked by their places, which saves a look-up of each id. For each lane with an unclaimed
+// job, the statement also returns a row with an empty id and the due time of that job, which another transaction may have
+// locked.
+//
+// SQLite has no entries of ended jobs, and it does not support LATERAL, which the statement for PostgreSQL uses. On
+// SQLite, each lane that claims many jobs has its own statement, whose three temporary tables take about as much time as
+// reading ten rows. For lanes that claim few jobs, two additional statements claim one job per lane.
+const (
+	claimLanes = `WITH l AS (
+	SELECT lane, n, first FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[]), CAST($7 AS BIGINT[])) AS l (lane, n, first)),
+	due AS MATERIALIZED (SELECT j.place FROM l CROSS JOIN LATERAL (SELECT ctid AS place FROM jobs WHERE kind = $3
+		AND lane = l.lane AND run_at >= l.first AND run_at <= $4 AND holder = '' ORDER BY run_at LIMIT l.n
+		FOR UPDATE SKIP LOCKED) AS j),
+	claimed AS (` + take + ` WHERE ctid = ANY(ARRAY(SELECT place FROM due))` + taken + `)
+	SELECT id, lane, team_id, payload, attempt, tries, failures, last_error, created_at FROM claimed
+	UNION ALL
+	SELECT '', l.lane, '', '', 0, 0, 0, '', j.run_at FROM l CROSS JOIN LATERAL (SELECT run_at FROM jobs WHERE kind = $3
+		AND lane = l.lane AND run_at >= l.first AND run_at < $1 AND holder = '' AND id NOT IN (SELECT id FROM claimed)
+		ORDER BY run_at LIMIT 1) AS j`
 	claimLane = `WITH due AS MATERIALIZED (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = ''
-		AND lane = $5 ORDER BY run_at LIMIT $6)` + claimed
-	claimLanes = `WITH due AS MATERIALIZED (SELECT j.id
-	FROM UNNEST(CAST($5 AS TEXT[]), CAST($6 AS BIGINT[])) AS l (lane, n)
-	CROSS JOIN LATERAL (SELECT id FROM jobs WHERE kind = $3 AND run_at <= $4 AND holder = '' AND lane = l.lane
-		ORDER BY run_at LIMIT l.n FOR UPDATE SKIP LOCKED) AS j)` + claimed
+		AND lane = $5 ORDER BY run_at LIMIT $6) ` + take + ` WHERE id IN (SELECT id FROM due)` + taken
 	selectFirsts = `WITH l (lane) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
 	SELECT j.id, j.lane, j.team_id, j.payload, j.attempt + 1, j.tries, j.failures, j.last_error, j.created_at
 	FROM l JOIN jobs j ON j.id = (SELECT id FROM jobs WHERE kind = $1 AND run_at <= $2 AND holder = '' AND lane = l.lane
 		ORDER BY run_at LIMIT 1)`
-	claimFirsts = `UPDATE jobs SET run_at = $1, attempt = attempt + 1, holder = $2, held = '' WHERE id = ANY($3)`
+	claimFirsts = take + ` WHERE id = ANY($3)`
 )
 
 // claim claims up to n due jobs from each lane for a node and returns them grouped by lane. The result may contain
-// fewer jobs than are due.
-func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[string][]Job, error) {
-	all := make(map[string][]Job, len(asks))
+// fewer jobs than are due. The next result contains the due time of each lane's first unclaimed job, or an earlier time;
+// lanes without an unclaimed job are omitted.
+func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (all map[string][]Job,
+	next map[string]int64, err error) {
+	all, next = make(map[string][]Job, len(asks)), map[string]int64{}
 	now := tx.Now().UnixMicro()
 	collect := func(text string, args ...any) error {
 		rows, err := tx.Query(ctx, text, args...)
@@ -45,6 +60,10 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 			j := Job{Kind: kind}
 			var created int64
 			err := r.Scan(&j.ID, &j.Lane, &j.TeamID, &j.Payload, &j.Attempt, &j.Tries, &j.Failures, &j.LastError, &created)
+			if j.ID == "" {
+				next[j.Lane] = created
+				return struct{}{}, err
+			}
 			j.CreatedAt = db.Time(created)
 			all[j.Lane] = append(all[j.Lane], j)
 			return struct{}{}, err
@@ -55,11 +74,11 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 		return nil
 	}
 	if !tx.OneWriter() {
-		lanes, n := make([]string, len(asks)), make([]int64, len(asks))
+		lanes, n, from := make([]string, len(asks)), make([]int64, len(asks)), make([]int64, len(asks))
 		for i, a := range asks {
-			lanes[i], n[i] = a.lane, int64(a.n)
+			lanes[i], n[i], from[i] = a.lane, int64(a.n), a.from
 		}
-		return all, collect(claimLanes, int64(inHand), node, kind, now, lanes, n)
+		return all, next, collect(claimLanes, int64(inHand), node, kind, now, lanes, n, from)
 	}
 	var few, ids []string
 	for _, a := range asks {
@@ -69,7 +88,7 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 	}
 	if len(few) > 0 {
 		if err := collect(selectFirsts, kind, now, few); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, lane := range all {
 			ids = append(ids, lane[0].ID)
@@ -79,33 +98,41 @@ func claim(ctx context.Context, tx *db.Tx, kind, node string, asks []ask) (map[s
 	for _, a := range asks {
 		if a.n > laneFirst {
 			if err := collect(claimLane, int64(inHand), node, kind, now, a.lane, a.n); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
-	return all, nil
+	var short []string // lanes that probably have no more due jobs
+	for _, a := range asks {
+		if len(all[a.lane]) < a.n {
+			short = append(short, a.lane)
+		} else {
+			next[a.lane] = a.from
+		}
+	}
+	return all, next, nextDue(ctx, tx, kind, short, next)
 }
 
-// nextDue returns the due time of each lane's next unclaimed job. Lanes without an unclaimed job are omitted.
-func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string) (map[string]int64, error) {
-	all := map[string]int64{}
+// nextDue adds the due time of each lane's next unclaimed job to next. Lanes without an unclaimed job are omitted.
+func nextDue(ctx context.Context, tx *db.Tx, kind string, lanes []string, next map[string]int64) error {
 	if len(lanes) == 0 {
-		return all, nil
+		return nil
 	}
 	rows, err := tx.Query(ctx, `WITH l (lane) AS (SELECT UNNEST(CAST($3 AS TEXT[])))
-		SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.run_at < $2) FROM l`,
+		SELECT l.lane, (SELECT MIN(j.run_at) FROM jobs j WHERE j.kind = $1 AND j.lane = l.lane AND j.run_at < $2
+			AND j.holder = '') FROM l`,
 		kind, int64(inHand), lanes)
 	_, err = db.Collect(rows, err, func(r db.Row) (struct{}, error) {
 		var lane string
 		var at *int64
 		err := r.Scan(&lane, &at)
 		if at != nil {
-			all[lane] = *at
+			next[lane] = *at
 		}
 		return struct{}{}, err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("look when lanes are due: %w", err)
+		return fmt.Errorf("look when lanes are due: %w", err)
 	}
-	return all, nil
+	return nil
 }

@@ -176,7 +176,10 @@ func TestRunnersWithoutAStatement(t *testing.T) {
 					n: 1}}, &workers)
 			}},
 			{"releaseClaims", begun, func() error { return k.releaseClaims(ctx) }},
-			{"mendTimes", begun, func() error { return r.mendTimes(ctx) }},
+			{"restartWaits", func() {
+				begun()
+				exec(t, d, `UPDATE jobs SET run_at = $1, set_at = $2`, r.d.Now().UnixMicro(), r.d.Now().Add(slack).UnixMicro())
+			}, func() error { _, err := r.restartWaits(ctx); return err }},
 			{"end", begun, func() error { return r.end() }},
 		} {
 			if failed := trace.EachBroken(t, c.prepare, c.act, func(err error) {

@@ -45,6 +45,16 @@ func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, er
 	rows, err := tx.Query(ctx, `UPDATE jobs SET held = '', run_at = $2, created_at = created_at + ($3 - set_at),
 		set_at = $3 WHERE id IN (SELECT id FROM jobs WHERE held = $1 AND held <> '' ORDER BY id LIMIT $4)
 		RETURNING kind, lane`, key, at.UnixMicro(), tx.Now().UnixMicro(), releaseMax)
+	made, err := q.wakeLanes(tx, rows, err, at)
+	if err != nil {
+		return 0, fmt.Errorf("release jobs that are held: %w", err)
+	}
+	return int64(made), nil
+}
+
+// wakeLanes reads the kinds and lanes of jobs that have become due at the given time, wakes each lane once, and returns
+// the number of jobs.
+func (q *Queue) wakeLanes(tx *db.Tx, rows db.Rows, err error, at time.Time) (n int, _ error) {
 	type laneKey struct{ kind, lane string }
 	due := map[laneKey]bool{}
 	all, err := db.Collect(rows, err, func(r db.Row) (p laneKey, err error) {
@@ -52,11 +62,8 @@ func (q *Queue) Release(ctx context.Context, tx *db.Tx, key string) (n int64, er
 		due[p] = true
 		return p, err
 	})
-	if err != nil {
-		return 0, fmt.Errorf("release jobs that are held: %w", err)
-	}
 	for p := range due {
 		q.wake(tx, p.kind, p.lane, at)
 	}
-	return int64(len(all)), nil
+	return len(all), err
 }

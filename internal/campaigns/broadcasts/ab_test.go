@@ -3,6 +3,7 @@ package broadcasts_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -83,6 +84,38 @@ func TestSmallAudiences(t *testing.T) {
 	})
 }
 
+// Each variant has a recipient even if very many contacts who may not be mailed come first.
+func TestVariantsBehindSuppressedContacts(t *testing.T) {
+	t.Parallel()
+	each(t, func(t *testing.T, s *sender) {
+		const refused, mailed = 1200, 3
+		to := s.readers(refused + mailed)
+		for some := range slices.Chunk(to[:refused/2], 100) {
+			_, err := s.Suppressions.Add(t.Context(), s.Acme.TeamID, some)
+			s.Must(err)
+		}
+		s.Update(func(tx *db.Tx) error {
+			_, err := tx.Exec(t.Context(), `UPDATE contacts SET unsubscribed = TRUE WHERE address = ANY($1)`,
+				to[refused/2:refused])
+			return err
+		})
+		s.Run(s.b.Kinds()...)
+		for _, share := range []float64{100, 1} {
+			n := s.news()
+			n.Variants = []broadcasts.Variant{{}, {Subject: new("B")}, {Subject: new("C")}}
+			n.Options = broadcasts.Options{TestShare: share, Metric: broadcasts.ByHand}
+			id := s.draft(n)
+			s.send(id)
+			s.walked(id, mailed)
+			for variant, got := range s.results(id).Variants {
+				if got.Entered != 1 {
+					t.Errorf("with a share of %v, %d contacts get the variant %d", share, got.Entered, variant)
+				}
+			}
+		}
+	})
+}
+
 // Contacts who match the filter of the segment only after the test get the winner, whatever group their hash falls
 // into.
 func TestLateContactsGetTheWinner(t *testing.T) {
@@ -135,8 +168,8 @@ func (s *sender) results(id string) broadcasts.Results {
 	return r
 }
 
-// A pause does not count toward the time after which the winner is chosen. Without any result, a test whose emails
-// still wait goes on. The results say that a winner by one open is not significant.
+// A pause does not count toward the time after which the winner is chosen. A test goes on while most of its emails
+// wait for delivery, even if one has been opened. The results say that a winner by one open is not significant.
 func TestWinnerAfterAPause(t *testing.T) {
 	t.Parallel()
 	each(t, func(t *testing.T, s *sender) {
@@ -161,8 +194,14 @@ func TestWinnerAfterAPause(t *testing.T) {
 		decides(25*time.Minute, 31*time.Minute)
 		s.later(id, time.Hour) // no email has been sent, and nothing is known
 		decides(55*time.Minute, 61*time.Minute)
-		s.Happen(events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[0], BroadcastID: id, Type: events.EmailOpened,
-			Data: &events.Open{}})
+		at := s.emailsOf(id)
+		opened := s.event(id, at[0], events.EmailOpened)
+		s.Happen(s.event(id, at[0], events.EmailDelivered), opened)
+		s.later(id, time.Hour)
+		decides(55*time.Minute, 61*time.Minute)
+		for _, emailID := range at[1 : len(at)/2+1] {
+			s.Happen(s.event(id, emailID, events.EmailDelivered))
+		}
 		s.later(id, time.Hour)
 		s.walked(id, 40)
 		r := s.results(id)

@@ -17,19 +17,21 @@ type batch struct {
 	of       [][]*contacts.Member // the contacts for the recipients in to
 	held     []*contacts.Member   // held out
 
-	got   []int           // variants that this page gave to a contact
-	empty []int           // variants without a recipient; see [run.emptyVariants]
-	done  map[string]bool // contacts that already have a row, in the phase walkRest
+	got     []int           // variants that this page gave to a contact
+	empty   []int           // variants without a recipient; see [run.emptyVariants]
+	seeding bool            // whether there were empty variants before this page
+	refused map[string]bool // contacts that are known not to be mailable, if seeding
+	done    map[string]bool // contacts that already have a row, in the phase walkRest
 }
 
-// seedMax is the number of contacts after which the variants of an A/B test are filled by chance alone.
+// seedMax is the number of emails after which the variants of an A/B test are filled by chance alone.
 const seedMax = 1000
 
-// emptyVariants returns the variants of an A/B test that have no recipient yet. The next contacts receive these
-// variants, so that each variant has a recipient in a small audience, too. While variants are empty, a page has one
-// contact for each of them, because it is not known in advance who may be mailed.
+// emptyVariants returns the variants of an A/B test that have no recipient yet. The next contacts who may be mailed
+// receive these variants, so that each variant has a recipient in a small audience, too. While variants are empty, a
+// page has one such contact for each of them, because only the page's transaction finds out who is mailed.
 func (r *run) emptyVariants(ctx context.Context, b *Broadcast) ([]int, error) {
-	if b.phase != walkTest || b.Entered+b.LeftOut >= seedMax {
+	if b.phase != walkTest || b.Entered >= seedMax {
 		return nil, nil
 	}
 	// Once each variant has a recipient, nothing is left to do.
@@ -49,6 +51,28 @@ func (r *run) emptyVariants(ctx context.Context, b *Broadcast) ([]int, error) {
 		}
 	}
 	return r.empty, nil
+}
+
+// refused returns which of the contacts may not be mailed, as far as this is known before the transaction. They do not
+// fill empty variants, and so a page may have many of them.
+func (r *run) refused(ctx context.Context, b *Broadcast, members []contacts.Member) (map[string]bool, error) {
+	ids, to := make([]string, len(members)), make([]emails.MailingRecipient, len(members))
+	for i := range members {
+		ids[i], to[i].Address = members[i].ID, members[i].Address
+	}
+	now, err := r.s.p.Contacts.AudienceMembers(ctx, r.s.p.DB.Reader, b.TeamID, b.TopicID, ids)
+	if err != nil {
+		return nil, err
+	}
+	mailable, err := r.s.p.Emails.MailableRecipients(ctx, r.mailings[0], to)
+	if err != nil {
+		return nil, err
+	}
+	refused := map[string]bool{}
+	for i, contactID := range ids {
+		refused[contactID] = !mailable[i] || now[contactID].Refused != ""
+	}
+	return refused, nil
 }
 
 // done returns which of the contacts the test of a broadcast in the phase walkRest has handled. Their rows say so, and
@@ -71,7 +95,7 @@ func (p *batch) assign(contactID string) (variant int, held, now bool) {
 	switch {
 	case p.b.phase == walkRest:
 		now = !p.done[contactID]
-	case !held && len(p.empty) > 0:
+	case !held && len(p.empty) > 0 && !p.refused[contactID]:
 		i := max(0, slices.Index(p.empty, variant))
 		variant, now = p.empty[i], true
 		p.empty = slices.Delete(p.empty, i, i+1)
@@ -80,10 +104,10 @@ func (p *batch) assign(contactID string) (variant int, held, now bool) {
 }
 
 // fill adds contacts in order until the batch has the maximum number of emails, and returns how many of the contacts it
-// processed.
+// processed. While variants are empty, the batch ends with the contact who fills the last of them.
 func (p *batch) fill(members []contacts.Member, most int, f *filling) (used int) {
 	for i := range members {
-		if p.n == most {
+		if p.n == most || p.seeding && len(p.empty) == 0 {
 			return i
 		}
 		m := &members[i]

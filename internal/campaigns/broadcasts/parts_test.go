@@ -1,6 +1,7 @@
 package broadcasts_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,13 @@ func TestWinnerGoesToTheRest(t *testing.T) {
 			}
 		}
 		won := s.Count(`SELECT COUNT(*) FROM broadcast_recipients WHERE variant = 1`)
+		for some := range slices.Chunk(s.emailsOf(id), 50) {
+			var all []events.Event
+			for _, emailID := range some {
+				all = append(all, s.event(id, emailID, events.EmailDelivered))
+			}
+			s.Happen(all...)
+		}
 		// In this test, people open variant B, and bots open variant C.
 		open := func(variant int, machine bool, most int) {
 			var all []events.Event

@@ -356,10 +356,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		return false, err
 	}
 	limit := min(readMax, most)
-	switch {
-	case len(empty) > 0:
-		most, limit = min(most, len(empty)), minPage
-	case read.phase != walkAll:
+	if read.phase != walkAll && len(empty) == 0 {
 		limit = readMax
 	}
 	of := contacts.Audience{SegmentID: read.SegmentID, Before: read.StartedAt, Properties: r.filling.properties}
@@ -374,6 +371,12 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
+	var refused map[string]bool
+	if len(empty) > 0 {
+		if refused, err = r.refused(ctx, read, members); err != nil {
+			return false, err
+		}
+	}
 	var took time.Duration
 	mailed := 0
 	var got []int // variants
@@ -386,7 +389,7 @@ func (r *run) page(ctx context.Context, read *Broadcast) (more bool, err error) 
 		began := time.Now()
 		defer func() { took = max(1, time.Since(began)) }()
 		p := batch{b: b, to: make([][]emails.MailingRecipient, len(r.mailings)), of: make([][]*contacts.Member,
-			len(r.mailings)), empty: slices.Clone(empty), done: done}
+			len(r.mailings)), empty: slices.Clone(empty), seeding: len(empty) > 0, refused: refused, done: done}
 		used := p.fill(members, most, &r.filling)
 		if err := r.enqueuePage(ctx, tx, b, &p); err != nil {
 			return false, err

@@ -37,7 +37,8 @@ func (b *Broadcast) assign(contactID string) (variant int, held, now bool) {
 }
 
 // choose chooses the winner of an A/B test when the waiting time is over, and then starts the next phase. If most of
-// the test's emails still wait and no result is known, the waiting time starts again.
+// the test's emails still wait for delivery, the waiting time starts again: the few results do not say which variant is
+// better. An email stops waiting when it has been tried once, so this ends.
 func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 	winner, significance, again := read.Winner, unknown, false
 	if winner < 0 && read.Options.Metric != ByHand && !read.nextAt.After(r.s.p.DB.Now()) {
@@ -49,7 +50,7 @@ func (r *run) choose(ctx context.Context, read *Broadcast) (bool, error) {
 		for _, t := range all {
 			total.add(t)
 		}
-		if again = total.measured(read.Options.Metric) == 0 && 2*total.Waiting > total.Entered; !again {
+		if again = 2*total.Waiting > total.Entered; !again {
 			winner, significance = best(all, read.Options.Metric)
 		}
 	}

@@ -213,6 +213,29 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 	return results, s.Recorder.Record(ctx, tx, all...)
 }
 
+// MailableRecipients reports for each recipient whether Enqueue would mail it, considering only the address and
+// suppressions.
+func (s *Service) MailableRecipients(ctx context.Context, m *Mailing, to []MailingRecipient) ([]bool, error) {
+	mailable, keys := make([]bool, len(to)), make([]string, len(to))
+	for i, one := range to {
+		r, err := s.recipientOf(ctx, m, one.Address)
+		if fault.Ours(err) {
+			return nil, err
+		}
+		mailable[i], keys[i] = err == nil, r.Key()
+	}
+	blocked, err := s.Suppressions.Suppressed(ctx, s.DB.Reader, m.by.TeamID, keys)
+	if err != nil {
+		return nil, fmt.Errorf("look up suppressions: %w", err)
+	}
+	for i, key := range keys {
+		if _, suppressed := blocked[key]; suppressed {
+			mailable[i] = false
+		}
+	}
+	return mailable, nil
+}
+
 // enqueueItem is an email that Enqueue writes.
 type enqueueItem struct {
 	*Email

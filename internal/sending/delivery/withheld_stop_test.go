@@ -33,8 +33,12 @@ func (f *fixture) mustBeCanceled(emailIDs ...string) {
 			f.T.Errorf("an email is %s", f.state(id))
 		}
 		f.event(id, events.EmailCanceled)
-		if n := f.Count(`SELECT COUNT(*) FROM email_recipients WHERE email_id = $1 AND state <> 'canceled'`, id); n != 0 {
-			f.T.Errorf("%d recipients are not canceled", n)
+		to, err := f.Emails.Recipients(f.T.Context(), f.Acme.TeamID, id)
+		f.Must(err)
+		for _, r := range to {
+			if r.State != emails.Canceled {
+				f.T.Errorf("the recipient %s is %s", r.Address, r.State)
+			}
 		}
 	}
 }

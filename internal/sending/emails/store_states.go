@@ -71,21 +71,31 @@ func advanceUnmailed(ctx context.Context, tx *db.Tx, e *events.Event, to State) 
 		AND r.state NOT IN ('failed', 'suppressed', 'canceled'))`, e.EmailID, rank[Suppressed], string(to), e.At.UnixMicro())
 }
 
-// setWithheld gives recipients that are not settled the ranks of withheld ones; see rankWithheld.
-func setWithheld(ctx context.Context, tx *db.Tx, emailID string, addresses []string) {
-	tx.Queue(ctx, `UPDATE email_recipients SET rank = CASE WHEN rank < $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
-		WHERE email_id = $1 AND address = ANY($2) AND rank < $6`, emailID, addresses, rank[Sent], rankWithheld, rankRetryWithheld, settled)
+// recipientRows returns a table with the states of an email's recipients, and a condition for the addresses in $2 of
+// the email $1.
+func recipientRows(o *Outgoing) (table, where string) {
+	if o.OneRecipient {
+		return `emails`, `id = $1 AND recipient = ANY($2)`
+	}
+	return `email_recipients`, `email_id = $1 AND address = ANY($2)`
+}
+
+// setWithheld gives the recipients in o.To that are not settled the ranks of withheld ones; see rankWithheld.
+func setWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) {
+	table, where := recipientRows(o)
+	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank < $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
+		WHERE `+where+` AND rank < $6`, o.ID, o.To, rank[Sent], rankWithheld, rankRetryWithheld, settled)
 }
 
 // unsetWithheld undoes setWithheld. It locks the email, and returns false if the email does not exist or is canceled.
-func unsetWithheld(ctx context.Context, tx *db.Tx, emailID string, addresses []string) (bool, error) {
-	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, emailID)
+func unsetWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
+	n, err := tx.Exec(ctx, `UPDATE emails SET rank = rank WHERE id = $1 AND last_event <> 'canceled'`, o.ID)
 	if err != nil || n == 0 {
 		return false, err
 	}
-	tx.Queue(ctx, `UPDATE email_recipients SET rank = CASE WHEN rank = $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
-		WHERE email_id = $1 AND address = ANY($2) AND rank IN ($3, $6)`, emailID, addresses, rankWithheld, rankReleased, rank[Delayed],
-		rankRetryWithheld)
+	table, where := recipientRows(o)
+	tx.Queue(ctx, `UPDATE `+table+` SET rank = CASE WHEN rank = $3 THEN CAST($4 AS INT) ELSE CAST($5 AS INT) END
+		WHERE `+where+` AND rank IN ($3, $6)`, o.ID, o.To, rankWithheld, rankReleased, rank[Delayed], rankRetryWithheld)
 	return true, nil
 }
 
@@ -98,19 +108,23 @@ func takeWithheld(ctx context.Context, tx *db.Tx, teamID, emailID string) (*Emai
 		return nil, err
 	}
 	var open, withheld int
-	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN rank IN ($3, $4) THEN 1 END) FROM email_recipients
-		WHERE email_id = $1 AND rank < $2`, emailID, settled, rankWithheld, rankRetryWithheld).Scan(&open, &withheld)
+	err = tx.QueryRow(ctx, `SELECT COUNT(*), COUNT(CASE WHEN r.rank IN ($3, $4) THEN 1 END) FROM
+		(SELECT rank FROM email_recipients WHERE email_id = $1
+		UNION ALL SELECT rank FROM emails WHERE id = $1 AND recipient <> '') r WHERE r.rank < $2`, emailID, settled,
+		rankWithheld, rankRetryWithheld).Scan(&open, &withheld)
 	if err != nil {
 		return nil, fmt.Errorf("count the withheld recipients of email %s: %w", emailID, err)
 	}
 	if open == 0 || open > withheld {
 		return nil, nil
 	}
-	tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4 WHERE email_id = $1 AND rank < $5`,
-		emailID, string(Canceled), rank[Canceled], tx.Now().UnixMicro(), settled)
-	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4 WHERE id = $1 AND team_id = $2`, emailID, teamID,
-		string(Canceled), rank[Canceled])
+	tx.Queue(ctx, `UPDATE emails SET last_event = $3, rank = $4, updated_at = $5 WHERE id = $1 AND team_id = $2`, emailID,
+		teamID, string(Canceled), rank[Canceled], tx.Now().UnixMicro())
 	e, err := readEmail(ctx, tx.Reader, teamID, emailID)
+	if err == nil && e.only == "" {
+		tx.Queue(ctx, `UPDATE email_recipients SET state = $2, rank = $3, updated_at = $4
+			WHERE email_id = $1 AND rank < $5`, emailID, string(Canceled), rank[Canceled], tx.Now().UnixMicro(), settled)
+	}
 	return &e, err
 }
 

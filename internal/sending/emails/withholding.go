@@ -34,12 +34,12 @@ func (s *Service) Withhold(ctx context.Context, tx *db.Tx, j jobs.Job, name stri
 
 // MarkWithheld records that an email's job is withheld for the recipients in o.To, so that [Service.Cancel] may cancel
 // the email. Call MarkWithheld after the event of the delay has been recorded.
-func MarkWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) { setWithheld(ctx, tx, o.ID, o.To) }
+func MarkWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) { setWithheld(ctx, tx, o) }
 
 // EndWithheld records that an email is no longer withheld for the recipients in o.To, so that Cancel refuses to cancel
 // it. If Cancel was first, EndWithheld returns false.
 func EndWithheld(ctx context.Context, tx *db.Tx, o *Outgoing) (bool, error) {
-	return unsetWithheld(ctx, tx, o.ID, o.To)
+	return unsetWithheld(ctx, tx, o)
 }
 
 // WithheldObstacle returns the reason why an email that was withheld must not be sent although its sender's domain may

@@ -88,9 +88,11 @@ func (s *Service) lockSender(ctx context.Context, tx *db.Tx, by teams.Actor) err
 
 // decide returns the current decision about a broadcast's emails. If the broadcast is being sent and its sender may no
 // longer send, decide pauses the broadcast and withholds its emails. This check is needed in addition to the check
-// before each page, because a broadcast may have many queued emails after its last page. The sender of a broadcast that
-// has ended is not checked, because each email has been handed to a mail server before. The results variants contain
-// the current contents of a broadcast whose emails may be delivered.
+// before each page, because a broadcast may have many queued emails after its last page.
+//
+// A broadcast that has ended cannot pause. Its remaining emails, which mail hosts have deferred, fail if the team is
+// suspended. They are sent even if the API key or app that sent the broadcast was removed, like other accepted emails.
+// The results variants contain the current contents of a broadcast whose emails may be delivered.
 func (s *Service) decide(ctx context.Context, broadcastID string) (d emails.Decision, variants []Variant, err error) {
 	read, err := senderOf(ctx, s.p.DB.Reader, broadcastID)
 	switch {
@@ -98,6 +100,15 @@ func (s *Service) decide(ctx context.Context, broadcastID string) (d emails.Deci
 		return emails.Deliver, nil, nil // the broadcast does not exist because its team is being erased
 	case err != nil:
 		return emails.Deliver, nil, fmt.Errorf("read the sender of broadcast %s: %w", broadcastID, err)
+	case read.Status == Sent:
+		team, err := s.p.Teams.GetIn(ctx, s.p.DB.Reader, read.TeamID)
+		if err == nil && team.Suspended {
+			return emails.Refuse, nil, nil
+		}
+		if fault.KindOf(err) == fault.NotFound {
+			err = nil // the team was deleted, and its emails are being erased
+		}
+		return emails.Deliver, read.Variants, err
 	case read.Status != Queued:
 		return decisionFor(read.Status), read.Variants, nil
 	}

@@ -369,3 +369,34 @@ func (s *sender) emailsOf(broadcastID string) []string {
 	s.Must(err)
 	return all
 }
+
+// Mail hosts may have deferred emails of a broadcast that is already sent. If its team is suspended, such emails fail.
+// If only the key that sent the broadcast is deleted, they are sent, like other accepted emails.
+func TestSenderStopAfterTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		stop func(s *sender) error
+		want emails.State
+	}{
+		"suspended": {func(s *sender) error { return s.Teams.SetSuspended(s.T.Context(), s.Acme.TeamID, true) },
+			emails.Failed},
+		"key deleted": {func(s *sender) error { return s.Teams.DeleteKey(s.T.Context(), s.Acme.TeamID, s.Acme.ID) },
+			emails.Delivered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			each(t, func(t *testing.T, s *sender) {
+				id := s.entered(4)
+				s.Update(func(tx *db.Tx) error { // as if a host had deferred all emails
+					_, err := tx.Exec(t.Context(), `UPDATE broadcasts SET status = 'sent'`)
+					return err
+				})
+				s.Must(c.stop(s))
+				s.Run(s.delivery())
+				testnode.Until(t, "no job is left", func() bool {
+					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, emails.DeliveryKind) == 0
+				})
+				s.mustCount(4, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = $2`, id, string(c.want))
+			})
+		})
+	}
+}

@@ -25,7 +25,8 @@ type Broadcasts interface {
 
 // broadcastAllows reports whether an email may be sent now; emails that do not belong to a broadcast are always
 // allowed. If the broadcast is paused, broadcastAllows holds the job until the broadcast resumes. If the broadcast is
-// canceled, broadcastAllows ends the job and cancels the email. If the broadcast's sender was changed, broadcastAllows
+// canceled, broadcastAllows ends the job and cancels the email. If the broadcast has ended and its team is suspended, the
+// email fails. If the broadcast's sender was changed, broadcastAllows
 // changes the email's sender and makes the job due again.
 func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	id := t.o.BroadcastID
@@ -36,6 +37,8 @@ func (s *Service) broadcastAllows(ctx context.Context, t *try) (bool, error) {
 	switch {
 	case err != nil || decision == emails.Deliver:
 		return err == nil, err
+	case decision == emails.Refuse:
+		return false, s.fail(ctx, t, emails.ReasonSuspended)
 	case decision == emails.ChangeSender:
 		done, err := s.changeSender(ctx, t)
 		return !done && err == nil, err

@@ -17,6 +17,7 @@ const (
 	Deliver  Decision = iota
 	Withhold          // the emails wait
 	Discard           // the emails are canceled
+	Refuse            // the emails fail with [ReasonSuspended]
 
 	// ChangeSender means that the broadcast's sender was changed after the email was enqueued; see
 	// [Service.ChangeSender].

@@ -17,8 +17,9 @@ const (
 	reasonAppLimit      = "app_limit_exceeded" // the app's daily limit is used up
 )
 
-// reasonSuspended is the reason why a scheduled or withheld email of a suspended team fails.
-const reasonSuspended = "account_suspended"
+// ReasonSuspended is the reason why an email of a suspended team fails if it was scheduled or withheld, or if it belongs
+// to a broadcast that has ended.
+const ReasonSuspended = "account_suspended"
 
 // actorObstacle returns the reason why the actor that scheduled an email may no longer send it, or "" if the actor may
 // send it. The rights of a connected app are looked up again. If a person has approved the email, it does not matter

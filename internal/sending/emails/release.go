@@ -185,7 +185,7 @@ func (s *Service) refused(ctx context.Context, e *Email, team teams.Team) (reaso
 		return reason, err
 	}
 	if team.Suspended {
-		return reasonSuspended, nil
+		return ReasonSuspended, nil
 	}
 	return s.domainObstacle(ctx, e)
 }

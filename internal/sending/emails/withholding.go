@@ -51,7 +51,7 @@ func (s *Service) WithheldObstacle(ctx context.Context, o *Outgoing) (reason str
 		return "", err
 	}
 	if team.Suspended {
-		return reasonSuspended, nil
+		return ReasonSuspended, nil
 	}
 	if o.row.Actor.Kind != teams.GrantActor || o.BroadcastID != "" { // broadcasts have checks of their own
 		return "", nil

@@ -75,15 +75,15 @@ func TestScheduledEmailOfApp(t *testing.T) {
 	}
 }
 
-// A scheduled email that a person approved is sent although the app needs approval. If the user who connected the app
-// loses the right to request approvals, the email is not sent.
+// A scheduled email that a person approved is sent although the app needs approval, or has got a daily limit. If the
+// user who connected the app loses the right to request approvals, the email is not sent.
 func TestScheduledApprovedEmail(t *testing.T) {
 	t.Parallel()
 	testnode.Each(t, testnode.Options{}, func(t *testing.T, n *testnode.Node) {
 		for role, reason := range map[teams.Role]string{teams.Admin: "", teams.Viewer: "app_not_allowed"} {
 			user := n.Member(n.Acme.TeamID, string(role)+"@acme.example", teams.Admin)
 			app, _ := n.Connect(user, "emails:send", grants.Limits{Approval: true})
-			e := testnode.Hello("a@reader.example")
+			e := testnode.Hello("a@reader.example", "b@reader.example")
 			e.ScheduledAt = "in 1 hour"
 			a, err := n.Approvals.Request(t.Context(), app, e, emails.Idempotency{})
 			n.Must(err)
@@ -92,6 +92,7 @@ func TestScheduledApprovedEmail(t *testing.T) {
 				t.Fatalf("%s, %v", a.State, err)
 			}
 			n.SetRole(user, role)
+			n.Limit(app, grants.Limits{Emails: 1}) // the approved email does not count
 			wantDue(n, a.EmailID, reason)
 		}
 	})

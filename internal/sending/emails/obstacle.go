@@ -52,12 +52,22 @@ func (s *Service) actorObstacle(ctx context.Context, e *Email) (reason string, e
 // errAppLimit means that the daily limit of a connected app is used up.
 var errAppLimit = errors.New("the daily limit of the app is used up")
 
+// dueLimitApplies reports whether a due email counts against the daily limit of the app that scheduled it. An email that
+// a person has approved does not count.
+func (s *Service) dueLimitApplies(ctx context.Context, e *Email) (bool, error) {
+	if e.LastEvent != Scheduled || e.Actor.Kind != teams.GrantActor {
+		return false, nil
+	}
+	approved, err := s.IsApproved(ctx, e.TeamID, e.ID)
+	if err != nil {
+		return false, fmt.Errorf("look up the approval of email %s: %w", e.ID, err)
+	}
+	return !approved, nil
+}
+
 // consumeDueLimit counts a due email against the daily limit of the app that scheduled it, unless the email was counted
 // when it was accepted. If the limit is exceeded, consumeDueLimit returns errAppLimit.
 func (s *Service) consumeDueLimit(ctx context.Context, tx *db.Tx, e *Email) error {
-	if e.Actor.Kind != teams.GrantActor {
-		return nil
-	}
 	err := s.ConsumeDueLimit(ctx, tx, e.TeamID, e.Actor.ID, len(e.To)+len(e.Cc)+len(e.Bcc), e.CreatedAt)
 	if fault.KindOf(err) == fault.DailyQuota {
 		return errAppLimit

@@ -114,14 +114,20 @@ func (s *Service) enqueueDeliveries(ctx context.Context, j jobs.Job, e *Email, f
 // beginCounted changes an email's state to queued and calls the function do in the same transaction. For a scheduled
 // email, n recipients are counted against the team's quota. If these recipients exceed the quota, the email fails.
 func (s *Service) beginCounted(ctx context.Context, j jobs.Job, e *Email, n int, do func(tx *db.Tx) error) error {
-	err := s.DB.Update(ctx, func(tx *db.Tx) error {
+	limited, err := s.dueLimitApplies(ctx, e)
+	if err != nil {
+		return err
+	}
+	err = s.DB.Update(ctx, func(tx *db.Tx) error {
 		due, err := s.begin(ctx, tx, j, e)
 		if err != nil || !due {
 			return err
 		}
 		if e.LastEvent == Scheduled {
-			if err := s.consumeDueLimit(ctx, tx, e); err != nil {
-				return err
+			if limited {
+				if err := s.consumeDueLimit(ctx, tx, e); err != nil {
+					return err
+				}
 			}
 			if err := s.Quotas.Count(ctx, tx, e.TeamID, n); err != nil {
 				return err

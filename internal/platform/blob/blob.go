@@ -15,7 +15,7 @@
 //
 // Errors of the store itself are marked as outages (fault.IsOutage), so that jobs wait for its return. Missing blobs
 // and errors of the reader that was passed to Put are not. An error may concern one blob only, such as a file that
-// cannot be read; therefore, the queue treats outages of over a day like other errors.
+// cannot be read; callers find out with [Store.Probe]. The queue treats outages of over a day like other errors.
 //
 // [ErrFull] means that the disk is full or a quota is used up. Servers that accept mail report ErrFull to their clients
 // as a temporary error.
@@ -194,6 +194,24 @@ func (s *Store) Sweep(ctx context.Context, prefix string, before time.Time,
 		return err
 	}
 	return sweep()
+}
+
+// probeKey is the key of the small blob that Probe stores.
+const probeKey = "probe"
+
+// Probe stores and reads a small blob, and returns an error if the store does not answer. After another blob could not be
+// read, Probe tells whether only that blob is affected.
+func (s *Store) Probe(ctx context.Context) error {
+	if _, err := s.Put(ctx, probeKey, strings.NewReader(probeKey)); err != nil {
+		return err
+	}
+	r, err := s.Get(ctx, probeKey)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = io.Copy(io.Discard, r)
+	return err
 }
 
 // Close closes the store. Close invalidates open readers from a bucket, but not open readers from a folder store.

@@ -134,7 +134,8 @@ type Complaint struct {
 
 // Failed is the reason why an email could not be sent.
 type Failed struct {
-	Reason string `json:"reason"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitzero"` // a sentence that explains the reason and names a remedy; "" for most reasons
 
 	// Unmailed is true if only this recipient must not be mailed, as if the recipient were suppressed. An email with
 	// other recipients does not fail.
@@ -144,7 +145,8 @@ type Failed struct {
 // Delayed is the reason why an email is withheld. Events for emails that a mail host refused temporarily have no such
 // data.
 type Delayed struct {
-	Reason string `json:"reason"`
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitzero"` // as in Failed
 }
 
 // Canceled is the reason why the system canceled the email to a recipient. Events for emails that a user canceled have

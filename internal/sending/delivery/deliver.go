@@ -99,6 +99,13 @@ func (s *Service) deliver(ctx context.Context, j jobs.Job) error {
 		}
 	}
 	msg, err := s.prepare(ctx, t, from)
+	if file, ok := errors.AsType[*emails.FileError](err); ok && s.concernsFile(ctx, file) {
+		if msg, err = s.prepare(ctx, t, from); err != nil { // the file may have become readable together with the store
+			if file, ok = errors.AsType[*emails.FileError](err); ok {
+				return s.waitForFile(ctx, t, file)
+			}
+		}
+	}
 	if fault.KindOf(err) == fault.Invalid {
 		s.p.Log.Warn("an email cannot be composed and fails", "email", o.ID, "team", o.TeamID, "error", err)
 		return s.fail(ctx, t, reasonInvalid)
@@ -288,8 +295,13 @@ func (s *Service) fail(ctx context.Context, t *try, reason string) error {
 }
 
 func (s *Service) failIn(ctx context.Context, tx *db.Tx, t *try, reason string) error {
+	return s.failBecause(ctx, tx, t, &events.Failed{Reason: reason})
+}
+
+// failBecause is like failIn, with a reason that has a message.
+func (s *Service) failBecause(ctx context.Context, tx *db.Tx, t *try, why *events.Failed) error {
 	s.p.Queue.Finish(ctx, tx, t.job)
-	return s.p.Recorder.Record(ctx, tx, t.forAll(events.EmailFailed, &events.Failed{Reason: reason})...)
+	return s.p.Recorder.Record(ctx, tx, t.forAll(events.EmailFailed, why)...)
 }
 
 // forAll returns the events for skipped recipients and an event for the remaining recipients. If the email has no other

@@ -170,6 +170,7 @@ type Service struct {
 	signing            *fairshare.Turns
 	shortGreeting      time.Duration
 	suppressionsMaxAge time.Duration
+	blobs              blobProbe
 	ipv6               atomic.Int64 // Unix time of the last IPv6 check, in seconds; negative if there was no IPv6 route
 }
 

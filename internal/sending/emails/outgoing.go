@@ -15,6 +15,7 @@ import (
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/htmltext"
 	"github.com/postrider/postrider/internal/mail/message"
+	"github.com/postrider/postrider/internal/platform/blob"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/events"
 	"github.com/postrider/postrider/internal/sending/content"
@@ -45,6 +46,11 @@ type Delivery struct {
 	// first withheld until that time. After another try, the job has a new due time.
 	WithheldUntil int64 `json:"until,omitempty"`
 	WithheldTries int   `json:"until_tries,omitempty"`
+
+	// FileFailedAt is the time, in Unix microseconds, since which a file of the email cannot be read, or 0. FileTries is
+	// the number of the job's tries at that time. After another try, the file was readable again.
+	FileFailedAt int64 `json:"file,omitempty"`
+	FileTries    int   `json:"file_tries,omitempty"`
 
 	// Size is the memory needed to compose the email, in bytes, as estimated by [Service.Size]. If the estimate is
 	// unknown, Size is 0.
@@ -415,16 +421,37 @@ func (o *Outgoing) bodyParts(values render.Values, l unsubscribeInfo, t *tracker
 	return html, text
 }
 
+// FileError is the error of Compose if a file of the email cannot be read. The file may be unreadable, or the whole blob
+// store may be away; in the second case, the error may be an outage ([fault.IsOutage]).
+type FileError struct {
+	Name string // the file name of the attachment; "" if the file contains the whole message
+	err  error
+}
+
+func (e *FileError) Error() string { return e.err.Error() }
+func (e *FileError) Unwrap() error { return e.err }
+
+// Missing reports whether the blob store does not have the file.
+func (e *FileError) Missing() bool { return errors.Is(e.err, blob.ErrNotFound) }
+
+// fileError returns a *FileError, or the error itself if it occurred because the context has ended.
+func fileError(ctx context.Context, name string, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	return &FileError{name, err}
+}
+
 // readContent reads the content of an attachment.
 func (s *Service) readContent(ctx context.Context, a *Attachment) ([]byte, error) {
 	r, err := s.open(ctx, a)
 	if err != nil {
-		return nil, fmt.Errorf("open attachment %s: %w", a.ID, err)
+		return nil, fileError(ctx, a.Filename, fmt.Errorf("open attachment %s: %w", a.ID, err))
 	}
 	defer r.Close()
 	content := make([]byte, a.Size)
 	if _, err := io.ReadFull(r, content); err != nil {
-		return nil, fmt.Errorf("read attachment %s: %w", a.ID, err)
+		return nil, fileError(ctx, a.Filename, fmt.Errorf("read attachment %s: %w", a.ID, err))
 	}
 	return content, nil
 }

@@ -235,12 +235,12 @@ func (s *Service) raw(ctx context.Context, teamID, emailID string) ([]byte, erro
 	}
 	r, err := s.Blobs.Get(ctx, key)
 	if err != nil {
-		return nil, fmt.Errorf("open message: %w", err)
+		return nil, fileError(ctx, "", fmt.Errorf("open message: %w", err))
 	}
 	defer r.Close()
 	whole := bytes.NewBuffer(text)
 	if _, err := whole.ReadFrom(r); err != nil {
-		return nil, fmt.Errorf("read message %s: %w", key, err)
+		return nil, fileError(ctx, "", fmt.Errorf("read message %s: %w", key, err))
 	}
 	return whole.Bytes(), nil
 }

@@ -1,7 +1,8 @@
 // Package events records changes to emails, domains, suppressions and contacts. [Recorder.Record] stores an event in
 // the transaction that makes the change.
 //
-// Record writes email events to the email's timeline and then calls each listener in the same transaction. Listeners
+// Record writes email events to the email's timeline, except for the first event of an email that is queued when it is
+// accepted, and then calls each listener in the same transaction. Listeners
 // advance the email's state, suppress an address after a hard bounce or a complaint, and queue webhooks. Listeners let
 // packages in lower layers call packages in higher layers. Package node registers the listeners, which run in the order
 // of registration. Before the commit, a listener must not have effects outside the database.
@@ -32,7 +33,9 @@ import (
 type Type string
 
 const (
-	EmailQueued     Type = "email.queued" // event that appears only in the timeline, not in webhooks
+	// EmailQueued appears only in the timeline, not in webhooks. If an email is queued when it is accepted, the event has
+	// the email's id.
+	EmailQueued     Type = "email.queued"
 	EmailScheduled  Type = "email.scheduled"
 	EmailCanceled   Type = "email.canceled" // event that appears only in the timeline, not in webhooks
 	EmailSent       Type = "email.sent"
@@ -298,6 +301,10 @@ func (e *Event) TimelineID() string {
 	}
 	return e.EmailID
 }
+
+// isFirst reports whether an event says that an email was queued when it was accepted. Such an event is not stored,
+// because the email's row says the same.
+func (e *Event) isFirst() bool { return e.Type == EmailQueued && e.ID == e.EmailID }
 
 // Detail returns the part of an event's data that statistics and filters use.
 func (e *Event) Detail() string {

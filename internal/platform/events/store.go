@@ -30,7 +30,7 @@ func insert(ctx context.Context, tx *db.Tx, all []Event) error {
 	for i := range all {
 		e := &all[i]
 		timeline := e.TimelineID()
-		if timeline == "" {
+		if timeline == "" || e.isFirst() {
 			continue
 		}
 		data, err := e.encoded()
@@ -70,13 +70,22 @@ type Entry struct {
 const timelineMax = 1000
 
 // Timeline returns a page of an email's events in the order in which they were recorded, and reports whether more
-// events follow. Without a limit, a page has at most 1,000 events.
+// events follow. Without a limit, a page has at most 1,000 events. The first event of an email that was not scheduled
+// has no row. Timeline leaves it out if it finds no other event of an email that has left the queue, because the
+// timeline was deleted then.
 func Timeline(ctx context.Context, r db.Reader, teamID, emailID string, p page.Page) ([]Entry, bool, error) {
 	if p.Limit <= 0 {
 		p.Limit = timelineMax
 	}
-	return page.Query(ctx, r, page.Select{Text: `SELECT id, type, recipient, data, created_at FROM email_events
-		WHERE email_id = $1 AND team_id = $2`, ID: "id", Args: []any{emailID, teamID}, OldestFirst: true}, p,
+	// SQLite reads a page of both parts by their keys only if their columns have the same types, and if no other index
+	// matches the team.
+	return page.Query(ctx, r, page.Select{Text: `SELECT v.id, v.type, v.recipient, v.data, v.created_at FROM
+		(SELECT id, type, recipient, data, created_at FROM email_events WHERE email_id = $1 AND team_id || '' = $2
+		UNION ALL SELECT e.id, CAST('queued' AS TEXT), CAST('' AS TEXT), CAST('' AS TEXT), e.created_at
+		FROM emails e WHERE e.id = $1 AND e.team_id || '' = $2
+		AND e.scheduled_at = 0 AND (e.last_event = 'queued'
+			OR EXISTS (SELECT 1 FROM email_events x WHERE x.email_id = e.id))) v
+		WHERE TRUE`, ID: "v.id", Args: []any{emailID, teamID}, OldestFirst: true}, p,
 		func(r db.Row) (e Entry, err error) {
 			var at int64
 			err = r.Scan(&e.ID, &e.Type, &e.Recipient, &e.Data, &at)

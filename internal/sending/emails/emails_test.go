@@ -406,9 +406,10 @@ func TestIDIsOfTheTransaction(t *testing.T) {
 		if at, ok := id.Time(e.ID); !ok || !at.Equal(e.CreatedAt.Truncate(time.Millisecond)) {
 			t.Errorf("the id is of %v, the email of %v", at, e.CreatedAt)
 		}
-		events, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, e.ID, page.Page{})
-		if err != nil || len(events) != 1 || events[0].ID <= e.ID {
-			t.Errorf("the email %s has the events %v, %v", e.ID, events, err)
+		later := f.schedule(t)
+		events, _, err := f.Emails.Timeline(t.Context(), f.Acme.TeamID, later, page.Page{})
+		if err != nil || len(events) != 1 || events[0].ID <= later {
+			t.Errorf("the email %s has the events %v, %v", later, events, err)
 		}
 	})
 }

@@ -198,8 +198,8 @@ func (s *Service) Enqueue(ctx context.Context, tx *db.Tx, m *Mailing, to []Maili
 			memory += memoryOfTracking(size)
 		}
 		e.onePerRecipient = tracked || e.TopicID != ""
-		all = append(all, events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, BroadcastID: e.BroadcastID,
-			Type: events.EmailQueued})
+		all = append(all, events.Event{ID: e.ID, TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID,
+			BroadcastID: e.BroadcastID, Type: events.EmailQueued})
 		to, failed := list[i:i+1], []events.Event(nil)
 		if one.refused != "" {
 			to, failed = nil, []events.Event{refusedEvent(e, list[i].Addr(), one.refused)}

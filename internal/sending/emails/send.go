@@ -136,9 +136,9 @@ func (s *Service) write(ctx context.Context, tx *db.Tx, by teams.Actor, d *draft
 	if d.template != nil {
 		e.TemplateID, e.shared = d.template.templateID, shared{d.template.content.ID, d.values}
 	}
-	first := events.Event{TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
+	first := events.Event{ID: e.ID, TeamID: e.TeamID, EmailID: e.ID, DomainID: e.DomainID, Type: events.EmailQueued}
 	if !d.at.IsZero() {
-		e.LastEvent, first.Type = Scheduled, events.EmailScheduled
+		e.LastEvent, first.ID, first.Type = Scheduled, "", events.EmailScheduled
 	}
 	if d.raw != nil {
 		d.name(d.id)

@@ -32,7 +32,8 @@ type recipientLists struct {
 	ReplyTo []string `json:"reply_to,omitempty"`
 }
 
-// insertRow inserts an email's row into the table emails.
+// insertRow inserts an email's row into the table emails. If the email is not scheduled, its first event is part of the
+// row.
 func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	to, err := e.lists()
 	if err != nil {
@@ -50,6 +51,7 @@ func insertRow(ctx context.Context, tx *db.Tx, e *Email) error {
 	if e.BroadcastID != "" && messageID == defaultMessageID(e.ID, e.From) {
 		messageID = "" // omitted to save space, because a broadcast consists of many emails
 	}
+	tx.Proof(`SELECT 1 FROM emails WHERE id = $1`, e.ID)
 	tx.Queue(ctx, `INSERT INTO emails (id, team_id, api_key_id, domain_id, message_id, sender, subject, recipients,
 		tags, topic_id, template_id, broadcast_id, last_event, rank, scheduled_at, created_at, actor_kind, content_id,
 		variables, contact_id, recipient, updated_at)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/mail/dkim"
 	"github.com/postrider/postrider/internal/mail/resolve"
 	"github.com/postrider/postrider/internal/platform/db"
@@ -20,11 +21,16 @@ import (
 // trusting returns a service with TrustDomains enabled and two verified domains.
 func trusting(t *testing.T) (s *Service, one, two Domain) {
 	t.Helper()
+	return trustingIn(t, dbtest.SQLite(t))
+}
+
+// trustingIn is like trusting, in the given database.
+func trustingIn(t *testing.T, d *db.DB) (s *Service, one, two Domain) {
+	t.Helper()
 	keys, err := keyring.New(make([]byte, 32))
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := dbtest.SQLite(t)
 	s = newService(Config{TrustDomains: true}, Deps{DB: d, Queue: jobs.NewQueue(d), Recorder: &events.Recorder{},
 		OnSendingLost: func(context.Context, *db.Tx, string, string) error { return nil },
 		OnSendingBack: func(context.Context, *db.Tx, string, string) error { return nil },
@@ -123,4 +129,57 @@ func TestMemoryEnds(t *testing.T) {
 			time.Sleep(a.last)
 		}
 	})
+}
+
+// If a domain changes while it is looked up, the outdated result of the look-up is not cached. Otherwise, a node would go
+// on signing a deleted domain's mail for half a minute.
+func TestChangeDuringALookUp(t *testing.T) {
+	dbtest.Each(t, func(t *testing.T, d *db.DB) {
+		s, one, _ := trustingIn(t, d)
+		g, err := look(s, s.signing, one.ID, 30*cacheFor, func() (Signing, error) {
+			g, err := s.lookUpSigning(t.Context(), one.ID)
+			if err := s.Delete(t.Context(), "team", one.ID); err != nil {
+				t.Fatal(err)
+			}
+			return g, err
+		}, always)
+		if err != nil || g.Name != one.Name {
+			t.Fatalf("%+v, %v", g, err)
+		}
+		if g, err := s.Signing(t.Context(), one.ID); fault.KindOf(err) != fault.NotFound {
+			t.Errorf("a deleted domain signs: %+v, %v", g, err)
+		}
+	})
+}
+
+// If a node's connection for hints is lost, hints are lost too. When the node listens again, it forgets what it has
+// cached about domains.
+func TestMemoryEndsWithTheConnection(t *testing.T) {
+	d := dbtest.Postgres(t)
+	s, one, _ := trustingIn(t, d)
+	listening := make(chan struct{}, 1)
+	d.OnListening(func() { listening <- struct{}{} })
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- d.Run(ctx) }()
+	<-listening
+	if g, err := s.Signing(ctx, one.ID); err != nil || !g.MaySend {
+		t.Fatalf("%+v, %v", g, err)
+	}
+	if err := d.Update(ctx, func(tx *db.Tx) error { // as another node does; its hint is lost
+		tx.Queue(ctx, `UPDATE domains SET sending = FALSE WHERE id = $1`, one.ID)
+		_, err := tx.Exec(ctx, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN %'
+			AND datname = current_database()`)
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	<-listening
+	if g, err := s.Signing(ctx, one.ID); err != nil || g.MaySend {
+		t.Errorf("a domain that may no longer send signs: %+v, %v", g, err)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }

@@ -3,7 +3,6 @@ package domains
 import (
 	"context"
 	"strings"
-	"time"
 
 	"github.com/postrider/postrider/internal/platform/db"
 )
@@ -19,24 +18,8 @@ type Receiver struct {
 // Receiver returns the team and domain that receive mail for a host in lower-case ASCII, or the zero Receiver. Receiver
 // does not require a team id, because the host determines the team.
 func (s *Service) Receiver(ctx context.Context, host string) (Receiver, error) {
-	now := time.Now()
-	s.mu.Lock()
-	c, ok := s.receivers[host]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
-	to, err := receiverAt(ctx, s.DB.Reader, host)
-	if err != nil {
-		return to, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.receivers) >= cacheMax {
-		clear(s.receivers)
-	}
-	s.receivers[host] = cached[Receiver]{to, now.Add(cacheFor)}
-	return to, nil
+	return look(s, s.receivers, host, cacheFor,
+		func() (Receiver, error) { return receiverAt(ctx, s.DB.Reader, host) }, always)
 }
 
 // receiverAt looks up the host both among the domains and among the return-path hosts. If the host is one team's domain

@@ -3,7 +3,6 @@ package domains
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/postrider/postrider/internal/lib/fault"
 	"github.com/postrider/postrider/internal/lib/id"
@@ -13,24 +12,8 @@ import (
 
 // Sender returns the data needed to accept an email from the domain, or a fault that says why the email cannot be sent.
 func (s *Service) Sender(ctx context.Context, teamID, name string) (Sender, error) {
-	key, now := teamID+"\x00"+name, time.Now()
-	s.mu.Lock()
-	c, ok := s.senders[key]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
-	from, err := s.sender(ctx, teamID, name)
-	if err != nil {
-		return from, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.senders) >= cacheMax {
-		clear(s.senders)
-	}
-	s.senders[key] = cached[Sender]{from, now.Add(cacheFor)}
-	return from, nil
+	return look(s, s.senders, teamID+"\x00"+name, cacheFor,
+		func() (Sender, error) { return s.sender(ctx, teamID, name) }, always)
 }
 
 func (s *Service) sender(ctx context.Context, teamID, name string) (Sender, error) {
@@ -86,14 +69,15 @@ func (s *Service) sandbox(ctx context.Context, name string) (Domain, error) {
 }
 
 // Signing returns the data needed to deliver an email from the domain, or a NotFound fault if the domain was deleted.
+//
+// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the cache
+// immediately. The data of a domain that may not send is not cached, so that emails go on as soon as it may send again.
 func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error) {
-	now := time.Now()
-	s.mu.Lock()
-	c, ok := s.signing[domainID]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
+	return look(s, s.signing, domainID, 30*cacheFor,
+		func() (Signing, error) { return s.lookUpSigning(ctx, domainID) }, func(g Signing) bool { return g.MaySend })
+}
+
+func (s *Service) lookUpSigning(ctx context.Context, domainID string) (Signing, error) {
 	d, err := domainByID(ctx, s.DB.Reader, domainID)
 	if err != nil {
 		return Signing{}, err
@@ -119,16 +103,5 @@ func (s *Service) Signing(ctx context.Context, domainID string) (Signing, error)
 		}
 		g.Signers = append(g.Signers, dkim.Signer{Domain: d.Name, Selector: k.selector, Key: key})
 	}
-	if !g.MaySend {
-		return g, nil // not cached, so that emails go on as soon as the domain may send again
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.signing) >= cacheMax {
-		clear(s.signing)
-	}
-	// Decrypting and parsing keys is slow, so signing data is cached for 30 seconds. A change to the domain clears the
-	// cache immediately.
-	s.signing[domainID] = cached[Signing]{g, now.Add(30 * cacheFor)}
 	return g, nil
 }

@@ -67,6 +67,7 @@ type Service struct {
 	ready chan *dkim.Key
 
 	mu        sync.Mutex
+	changes   int // number of calls of clearCaches; see look
 	senders   map[string]cached[Sender]
 	signing   map[string]cached[Signing]
 	receivers map[string]cached[Receiver]
@@ -77,6 +78,36 @@ type cached[T any] struct {
 	value T
 	until time.Time
 }
+
+// look returns the value for a key from one of the service's caches, or looks the value up and caches it for the given
+// time. If a domain may have changed during the look-up, the value is not cached, because it may be outdated. The same
+// applies if keep returns false for the value.
+func look[T any](s *Service, cache map[string]cached[T], key string, ttl time.Duration,
+	lookUp func() (T, error), keep func(T) bool) (T, error) {
+	now := time.Now()
+	s.mu.Lock()
+	c, ok := cache[key]
+	before := s.changes
+	s.mu.Unlock()
+	if ok && now.Before(c.until) {
+		return c.value, nil
+	}
+	value, err := lookUp()
+	if err != nil || !keep(value) {
+		return value, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.changes == before {
+		if len(cache) >= cacheMax {
+			clear(cache)
+		}
+		cache[key] = cached[T]{value, now.Add(ttl)}
+	}
+	return value, nil
+}
+
+func always[T any](T) bool { return true }
 
 // New returns the service. New fails if a dependency is missing.
 func New(c Config, d Deps) (*Service, error) {
@@ -92,19 +123,21 @@ func newService(c Config, d Deps) *Service {
 	if d.GenerateRSA == nil {
 		d.GenerateRSA = dkim.GenerateRSA
 	}
-	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key)}
-	s.clearCaches("")
+	s := &Service{Deps: d, c: c, ready: make(chan *dkim.Key), senders: map[string]cached[Sender]{},
+		signing: map[string]cached[Signing]{}, receivers: map[string]cached[Receiver]{}, tracked: map[string]cached[bool]{}}
 	d.DB.OnHint(hintTopic, s.clearCaches)
+	d.DB.OnListening(func() { s.clearCaches("") }) // hints may have been lost
 	return s
 }
 
 func (s *Service) clearCaches(string) {
 	s.mu.Lock()
-	s.senders = map[string]cached[Sender]{}
-	s.signing = map[string]cached[Signing]{}
-	s.receivers = map[string]cached[Receiver]{}
-	s.tracked = map[string]cached[bool]{}
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	s.changes++
+	clear(s.senders)
+	clear(s.signing)
+	clear(s.receivers)
+	clear(s.tracked)
 }
 
 // invalidate clears the domain caches of all nodes when the transaction commits.

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 )
 
 // These are the reasons for which tracking is switched on but inactive.
@@ -55,26 +54,14 @@ func (s *Service) IsTrackingHost(ctx context.Context, host string) (bool, error)
 	if len(host) > 253 || !isLabel(label, 63) || !isHostname(parent) {
 		return false, nil
 	}
-	now := time.Now()
-	s.mu.Lock()
-	c, ok := s.tracked[host]
-	s.mu.Unlock()
-	if ok && now.Before(c.until) {
-		return c.value, nil
-	}
-	all, err := domainsNamed(ctx, s.DB.Reader, parent)
-	if err != nil {
-		return false, err
-	}
-	d := all[parent]
-	tracks := d.proved() && slices.ContainsFunc(d.names(), func(n dnsName) bool {
-		return n.name == host && n.field == "tracking_subdomain" && d.reserves(n)
-	})
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.tracked) >= cacheMax {
-		clear(s.tracked)
-	}
-	s.tracked[host] = cached[bool]{tracks, now.Add(cacheFor)}
-	return tracks, nil
+	return look(s, s.tracked, host, cacheFor, func() (bool, error) {
+		all, err := domainsNamed(ctx, s.DB.Reader, parent)
+		if err != nil {
+			return false, err
+		}
+		d := all[parent]
+		return d.proved() && slices.ContainsFunc(d.names(), func(n dnsName) bool {
+			return n.name == host && n.field == "tracking_subdomain" && d.reserves(n)
+		}), nil
+	}, always)
 }

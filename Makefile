@@ -5,7 +5,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # Without paths of this machine in the compiled packages, every clone and work tree shares what the cache holds.
 export GOFLAGS := $(shell go env GOFLAGS) -trimpath
 
-.PHONY: test race lint deps fuzz mutants bench kill torn browser chaos pooler upgrade postfix build build-libcrypto
+.PHONY: test race lint deps fuzz mutants bench kill torn browser chaos pooler failover upgrade postfix build build-libcrypto
 
 build:
 	CGO_ENABLED=0 go build -trimpath -o bin/postrider ./cmd/postrider
@@ -50,7 +50,7 @@ lint:
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$unformatted" ]; then \
 		echo "not gofmt'ed: $$unformatted"; exit 1; fi
 	go vet ./...
-	go vet -tags postfix,chaos,browser ./e2e
+	go vet -tags postfix,chaos,browser,failover ./e2e
 	go run $(STATICCHECK) ./...
 
 deps:
@@ -102,6 +102,15 @@ ONLY ?= .
 SIDE ?= 3
 chaos: deps
 	go test -tags chaos -timeout 60m -count=1 -v -parallel $(SIDE) -run 'TestChaos/$(ONLY)' ./e2e/
+
+# Replaces the leader of a Patroni cluster with three servers under load, by a switchover and by kill -9 in turns:
+# make failover MINUTES=20. With POOLER=1, nodes reach PostgreSQL through PgBouncer in transaction mode.
+MINUTES ?= 4
+POOLER ?=
+failover:
+	@bash scripts/deps failover
+	POSTRIDER_FAILOVER_MINUTES=$(MINUTES) POSTRIDER_FAILOVER_POOLER=$(POOLER) go test -tags chaos,failover -timeout 120m \
+		-count=1 -v -run TestFailover ./e2e/
 
 # Continues with the data of an older program, and runs both side by side: make upgrade OLD=/path/of/postrider
 OLD ?=

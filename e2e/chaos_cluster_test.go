@@ -69,6 +69,7 @@ type cluster struct {
 	posted  map[int]time.Time
 	wrong   int            // number of error responses other than 503 with Retry-After
 	answers map[string]int // number of error responses by status code and message
+	accepts []time.Time    // times of the responses that accepted emails
 	again   []int          // emails with an idempotency key that were not accepted and must be posted again
 	allowed map[int]int    // number of additional copies that kills may cause, by email number
 	kills   []int          // number of additional copies that each kill may cause
@@ -266,6 +267,9 @@ func (w *cluster) ask(n *node, path, idempotency string, what any, numbers ...in
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if told == accepted {
+		w.accepts = append(w.accepts, time.Now())
+	}
 	if told != accepted && err == nil {
 		if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
 			w.wrong++

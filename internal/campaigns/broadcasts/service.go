@@ -274,12 +274,13 @@ func (s *Service) List(ctx context.Context, teamID string, p page.Page) ([]Broad
 	return all, more, s.markTopics(ctx, teamID, of)
 }
 
-// maxCount is the number of broadcasts at which Count stops.
+// maxCount is the number of broadcasts at which CountStarted stops.
 const maxCount = 100_000
 
-// Count returns the number of a team's broadcasts, including drafts; it counts up to 100,000.
-func (s *Service) Count(ctx context.Context, teamID string) (int, error) {
-	return countUpTo(ctx, s.p.DB.Reader, teamID, maxCount)
+// CountStarted returns the number of a team's broadcasts that are being sent, have been sent or have stopped; it counts
+// up to 100,000. Drafts and scheduled broadcasts do not count.
+func (s *Service) CountStarted(ctx context.Context, teamID string) (int, error) {
+	return countStarted(ctx, s.p.DB.Reader, teamID, maxCount)
 }
 
 // Change describes a change to a draft. A nil field leaves the draft's value unchanged.

@@ -94,10 +94,10 @@ func listBroadcasts(ctx context.Context, r db.Reader, teamID string, p page.Page
 		Args: []any{teamID}}, p, scan)
 }
 
-// countUpTo counts a team's broadcasts. The count stops at the given maximum.
-func countUpTo(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
-	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 LIMIT $2) x`, teamID,
-		most).Scan(&n)
+// countStarted counts a team's broadcasts that have started. The count stops at the given maximum.
+func countStarted(ctx context.Context, r db.Reader, teamID string, most int) (n int, err error) {
+	err = r.QueryRow(ctx, `SELECT COUNT(*) FROM (SELECT 1 FROM broadcasts WHERE team_id = $1 AND started_at > 0 LIMIT $2) x`,
+		teamID, most).Scan(&n)
 	if err != nil {
 		return 0, fmt.Errorf("count broadcasts: %w", err)
 	}

@@ -19,7 +19,7 @@ type usageWire struct {
 	} `json:"emails"`
 	Contacts       usageOf     `json:"contacts"`
 	Segments       usageOf     `json:"segments"`
-	Broadcasts     usageOf     `json:"broadcasts" doc:"All broadcasts of the team, including drafts, up to 100,000."`
+	Broadcasts     usageOf     `json:"broadcasts" doc:"Broadcasts that have started, also if they were canceled or have failed since, up to 100,000."`
 	AICredits      creditUsage `json:"ai_credits"`
 	AutomationRuns runUsage    `json:"automation_runs"`
 	Domains        usageOf     `json:"domains"`
@@ -94,7 +94,7 @@ func (a *API) usage(ctx context.Context, c *wire.Call, _ wire.None) (usageWire, 
 	if err != nil {
 		return out, err
 	}
-	if out.Broadcasts.Used, err = a.Services.Broadcasts.Count(ctx, c.TeamID); err != nil {
+	if out.Broadcasts.Used, err = a.Services.Broadcasts.CountStarted(ctx, c.TeamID); err != nil {
 		return out, err
 	}
 	if out.AutomationRuns.Used, err = a.Services.Automations.CountRuns(ctx, c.TeamID, month); err != nil {

@@ -157,8 +157,10 @@ var stops = map[string]struct {
 		"app_not_allowed"},
 	"limited": {false, func(f *fixture, of withheldSender) { f.Limit(of.app, grants.Limits{Recipients: 1}) },
 		"app_not_allowed"},
-	"limited, but not too far": {false, func(f *fixture, of withheldSender) { f.Limit(of.app, grants.Limits{Recipients: 2}) }, ""},
-	"demoted":                  {false, func(f *fixture, of withheldSender) { f.SetRole(of.user, teams.Viewer) }, "app_not_allowed"},
+	"limited, but not too far": {false, func(f *fixture, of withheldSender) {
+		f.Limit(of.app, grants.Limits{Recipients: 2})
+	}, ""},
+	"demoted": {false, func(f *fixture, of withheldSender) { f.SetRole(of.user, teams.Viewer) }, "app_not_allowed"},
 }
 
 // While an email is withheld, its sender may lose the right to send. What was accepted from a key is sent although the

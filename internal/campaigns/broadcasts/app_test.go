@@ -74,23 +74,17 @@ func TestQueuedEmailsOfApp(t *testing.T) {
 				id := s.draft(s.news())
 				_, err := s.b.Send(t.Context(), app, id, "")
 				s.Must(err)
-				stop := s.Run(s.b.Kinds()...)
-				s.walked(id, 3)
-				stop()
+				s.enqueued(id, 3)
 				change(s, user, app)
-				s.Run(append(s.b.Kinds(), s.delivery())...)
+				s.runAll()
 				s.until(id, broadcasts.Paused)
 				if b := s.broadcast(id); b.Reason != broadcasts.AppNotAllowed {
 					t.Errorf("paused for %q", b.Reason)
 				}
-				testnode.Until(t, "all emails are withheld", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == 3
-				})
+				s.held(3, id)
 				s.mustCount(0, `SELECT COUNT(*) FROM email_attempts`)
 				s.Must(s.b.Resume(t.Context(), s.Acme, id))
-				testnode.Until(t, "the emails are released", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == 0
-				})
+				s.held(0, id)
 			})
 		})
 	}

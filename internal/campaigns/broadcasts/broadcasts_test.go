@@ -234,7 +234,7 @@ func TestDuplicateOfWhatWasSent(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		const n = 4
 		s.readers(n)
-		s.Run(append(s.b.Kinds(), s.delivery())...)
+		s.runAll()
 		plain, tested := s.news(), s.news()
 		tested.Variants = []broadcasts.Variant{{}, {Subject: new("B")}}
 		tested.Options = broadcasts.Options{TestShare: 100, Metric: broadcasts.ByOpens}

@@ -46,9 +46,7 @@ func TestCountsAreThoseOfTheRows(t *testing.T) {
 		s.Must(err)
 		id := s.twoVariants(100)
 		s.send(id)
-		stop := s.Run(s.b.Kinds()...)
-		s.walked(id, n-1)
-		stop()
+		s.enqueued(id, n-1)
 		kinds := []events.Type{events.EmailSent, events.EmailDelivered, events.EmailBounced, events.EmailOpened,
 			events.EmailOpened, events.EmailClicked, events.EmailComplained, events.EmailUnsubscribed, events.EmailDelayed,
 			events.EmailDelivered, events.EmailCanceled, events.EmailFailed, events.EmailSuppressed}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/postrider/postrider/internal/audience/contacts"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
-	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/page"
 )
 
@@ -22,10 +21,8 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 		const n = 12
 		id := s.entered(n)
 		s.Must(s.b.Pause(ctx, team, id))
-		stop := s.Run(append(s.b.Kinds(), s.delivery())...)
-		testnode.Until(t, "all are held", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == n
-		})
+		stop := s.runAll()
+		s.held(n, id)
 		stop()
 		gone := []string{"r0@reader.example", "r1@reader.example", "r2@reader.example"}
 		var ids []string
@@ -37,7 +34,7 @@ func TestDeletedContactIsLeftOut(t *testing.T) {
 		}
 		s.join(gone[0])
 		s.newcomer(gone[1], contacts.Change{Unsubscribed: new(false)})
-		s.Run(append(s.b.Kinds(), s.delivery())...)
+		s.runAll()
 		s.Must(s.b.Resume(ctx, s.Acme, id))
 		s.until(id, broadcasts.Sent)
 

@@ -36,13 +36,6 @@ func (s *sender) mustPause(broadcastID string) {
 	}
 }
 
-func (s *sender) held(n int, broadcastID string) {
-	s.T.Helper()
-	testnode.Until(s.T, "all emails are held", func() bool {
-		return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, broadcastID) == n
-	})
-}
-
 // A broadcast pauses when its sender's domain is lost and continues by itself when the domain is back. Each contact
 // gets one email.
 func TestDomainLostAndBack(t *testing.T) {
@@ -68,12 +61,10 @@ func TestDomainLostAndBack(t *testing.T) {
 				if b, err := s.b.Get(t.Context(), s.Other.TeamID, other); err != nil || b.Status != broadcasts.Queued {
 					t.Errorf("another team's broadcast is %s, %v", b.Status, err)
 				}
-				s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+				s.runAll()
 				s.held(n, id)
 				s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
-				testnode.Until(t, "the job has looked", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.continue'`) == 0
-				})
+				s.ended("broadcast.continue")
 				s.mustPause(id)
 				s.mustCount(0, `SELECT COUNT(*) FROM email_events WHERE broadcast_id = $1 AND type <> 'queued'`, id)
 				c.mend(s)
@@ -100,10 +91,8 @@ func TestPausedByAUserWhileTheDomainIsLost(t *testing.T) {
 		s.mustPause(id)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
 		s.restoreDomain(s.Acme.TeamID)
-		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
-		testnode.Until(t, "the job has looked", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.continue'`) == 0
-		})
+		s.runAll()
+		s.ended("broadcast.continue")
 		b, err := s.b.Get(t.Context(), s.Acme.TeamID, id)
 		if s.Must(err); b.Status != broadcasts.Paused || b.Reason != "" {
 			t.Errorf("the broadcast is %s, %q", b.Status, b.Reason)
@@ -145,7 +134,7 @@ func TestDeliveryPausesForDomain(t *testing.T) {
 		id := s.entered(n)
 		s.Domains.OnSendingLost = func(context.Context, *db.Tx, string, string) error { return nil }
 		s.loseDomain()
-		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+		s.runAll()
 		s.held(n, id)
 		s.mustPause(id)
 		if notices := s.notifications(); strings.Count(notices, broadcasts.DomainNotVerified.Message()) != 1 {
@@ -175,7 +164,7 @@ func TestScheduledBroadcastWaitsForDomain(t *testing.T) {
 				t.Errorf("it is %s before it is due", b.Status)
 			}
 		}
-		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+		s.runAll()
 		for _, id := range []string{canceled, waits} {
 			s.until(id, broadcasts.Paused)
 			s.mustPause(id)
@@ -206,18 +195,14 @@ func TestVariantsWaitForAllDomains(t *testing.T) {
 		draft.Options = broadcasts.Options{TestShare: 100, Metric: broadcasts.ByHand}
 		id := s.draft(draft)
 		s.send(id)
-		stop := s.Run(s.b.Kinds()...)
-		s.walked(id, n)
-		stop()
+		s.enqueued(id, n)
 		s.loseDomain()
 		s.mustPause(id)
 		s.Must(s.Domains.Delete(t.Context(), s.Acme.TeamID, second.ID))
-		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+		s.runAll()
 		s.held(n, id)
 		s.restoreDomain(s.Acme.TeamID)
-		testnode.Until(t, "the job has looked", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.continue'`) == 0
-		})
+		s.ended("broadcast.continue")
 		s.mustPause(id)
 		s.Verified(s.Acme.TeamID, domains.NewDomain{Name: "second.example"})
 		testnode.Until(t, "all are delivered", func() bool {
@@ -234,7 +219,7 @@ func TestBroadcastStaysPaused(t *testing.T) {
 		const n = 10
 		id := s.entered(n)
 		s.loseDomain()
-		s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+		s.runAll()
 		s.held(n, id)
 		s.restoreDomain(s.Other.TeamID)
 		s.mustPause(id)
@@ -245,9 +230,7 @@ func TestBroadcastStaysPaused(t *testing.T) {
 		s.Must(s.Domains.Delete(t.Context(), s.Other.TeamID, s.Sender.ID))
 		s.Must(s.Teams.SetSuspended(t.Context(), s.Acme.TeamID, true))
 		s.restoreDomain(s.Acme.TeamID)
-		testnode.Until(t, "the job has looked", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.continue'`) == 0
-		})
+		s.ended("broadcast.continue")
 		if b := s.broadcast(id); b.Status != broadcasts.Paused || b.Reason != broadcasts.TeamSuspended {
 			t.Errorf("it is %s, with the reason %q", b.Status, b.Reason)
 		}

@@ -89,9 +89,7 @@ func TestPartsToAnAddress(t *testing.T) {
 		second := s.draft(s.news())
 		s.send(second)
 		s.draft(s.news())
-		stop := s.Run(s.b.Kinds()...)
-		s.walked(second, n-1)
-		stop()
+		s.enqueued(second, n-1)
 		a, err := erasure.Parse("R1@reader.example")
 		s.Must(err)
 		read := func(teamID string) (all []broadcasts.BroadcastRecipient, pages int) {
@@ -131,9 +129,7 @@ func TestRemovingAgain(t *testing.T) {
 		for range 3 {
 			id := s.draft(s.news())
 			s.send(id)
-			stop := s.Run(s.b.Kinds()...)
-			s.walked(id, 2)
-			stop()
+			s.enqueued(id, 2)
 			_, err := s.b.Cancel(t.Context(), s.Acme.TeamID, id)
 			s.Must(err)
 			clicks = append(clicks, events.Event{TeamID: s.Acme.TeamID, EmailID: s.emailsOf(id)[0], BroadcastID: id,

@@ -37,9 +37,7 @@ func TestGuardPausesWhenNearlyAllAreRefused(t *testing.T) {
 				draft.Options.BounceLimit = c.limit
 				id := s.draft(draft)
 				s.send(id)
-				stop := s.Run(s.b.Kinds()...)
-				s.walked(id, 220)
-				stop()
+				s.enqueued(id, 220)
 				refuse := func(some []string) {
 					var all []events.Event
 					for _, emailID := range some {

@@ -49,10 +49,8 @@ func TestSenderStopPausesAtOnce(t *testing.T) {
 				if b, err := s.b.Get(t.Context(), s.Other.TeamID, other); err != nil || b.Status != broadcasts.Queued {
 					t.Errorf("another team's broadcast is %s, %v", b.Status, err)
 				}
-				s.Run(append(s.b.Kinds(), s.delivery())...)
-				testnode.Until(t, "all emails are held", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == n
-				})
+				s.runAll()
+				s.held(n, id)
 				s.mustCount(0, `SELECT COUNT(*) FROM email_attempts a JOIN emails e ON e.id = a.email_id
 					WHERE e.broadcast_id = $1`, id)
 				c.mend(s)

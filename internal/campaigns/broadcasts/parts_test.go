@@ -182,10 +182,8 @@ func TestLeavingWhileItWaits(t *testing.T) {
 	each(t, func(t *testing.T, s *sender) {
 		id := s.entered(3)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
-		stop := s.Run(append(s.b.Kinds(), s.delivery())...)
-		testnode.Until(t, "all are held", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == 3
-		})
+		stop := s.runAll()
+		s.held(3, id)
 		leave := true
 		_, _, err := s.Contacts.Upsert(t.Context(), s.Acme.TeamID, "r1@reader.example", contacts.Change{Unsubscribed: &leave})
 		s.Must(err)

@@ -105,14 +105,10 @@ func TestContactThatChangesWhileItsEmailWaits(t *testing.T) {
 				}
 				id := s.draft(draft)
 				s.send(id)
-				stop := s.Run(s.b.Kinds()...)
-				s.walked(id, len(to))
-				stop()
+				s.enqueued(id, len(to))
 				s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
-				s.Run(append(s.b.Kinds(), s.delivery())...)
-				testnode.Until(t, "all are held", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == len(to)
-				})
+				s.runAll()
+				s.held(len(to), id)
 
 				want := map[string]string{}
 				for i, change := range []struct {

@@ -8,7 +8,6 @@ import (
 	"github.com/postrider/postrider/internal/accounts/teams"
 	"github.com/postrider/postrider/internal/campaigns/broadcasts"
 	"github.com/postrider/postrider/internal/lib/fault"
-	"github.com/postrider/postrider/internal/node/testnode"
 	"github.com/postrider/postrider/internal/platform/db"
 	"github.com/postrider/postrider/internal/platform/jobs"
 )
@@ -156,9 +155,7 @@ func TestSenderStopJobEnds(t *testing.T) {
 				})
 				s.Must(c.change(s))
 				s.Run(s.b.Kinds()...)
-				testnode.Until(t, "the job ends", func() bool {
-					return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.stop'`) == 0
-				})
+				s.ended("broadcast.stop")
 			})
 		})
 	}

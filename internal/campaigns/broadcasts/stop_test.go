@@ -1,6 +1,7 @@
 package broadcasts_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,16 +28,44 @@ func (s *sender) capture() *delivery.Service {
 		OnLimitRaised: func(string) {}}))
 }
 
-// entered sends a broadcast to n contacts, and returns once all its emails have been enqueued.
+// runAll runs the jobs of broadcasts, emails and deliveries.
+func (s *sender) runAll() (stop func()) {
+	s.T.Helper()
+	return s.Run(append(append(s.b.Kinds(), s.Emails.Kinds()...), s.delivery())...)
+}
+
+// entered sends a broadcast to n new contacts, and returns once all its emails have been enqueued.
 func (s *sender) entered(n int) (broadcastID string) {
 	s.T.Helper()
 	s.readers(n)
 	id := s.draft(s.news())
 	s.send(id)
-	stop := s.Run(s.b.Kinds()...)
-	s.walked(id, n)
-	stop()
+	s.enqueued(id, n)
 	return id
+}
+
+// enqueued runs the job of a broadcast until it has enqueued n emails, and then stops it.
+func (s *sender) enqueued(broadcastID string, n int) {
+	s.T.Helper()
+	stop := s.Run(s.b.Kinds()...)
+	s.walked(broadcastID, n)
+	stop()
+}
+
+// held waits until n emails of a broadcast are withheld.
+func (s *sender) held(n int, broadcastID string) {
+	s.T.Helper()
+	testnode.Until(s.T, fmt.Sprintf("%d emails are held", n), func() bool {
+		return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, broadcastID) == n
+	})
+}
+
+// ended waits until no job of the given kind is left.
+func (s *sender) ended(kind string) {
+	s.T.Helper()
+	testnode.Until(s.T, "no job is left of the kind "+kind, func() bool {
+		return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = $1`, kind) == 0
+	})
 }
 
 // Emails of a paused broadcast are withheld without being claimed repeatedly, and are delivered once the broadcast
@@ -49,10 +78,8 @@ func TestPauseHoldsWhatIsEntered(t *testing.T) {
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id)) // changes nothing
 		other := s.Send(testnode.Hello("someone@elsewhere.example"))
-		s.Run(append(s.b.Kinds(), s.delivery())...)
-		testnode.Until(t, "all emails are held", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) == n
-		})
+		s.runAll()
+		s.held(n, id)
 		testnode.Until(t, "the other email is delivered", func() bool { return s.Email(other).LastEvent == emails.Delivered })
 		s.mustCount(n, `SELECT COUNT(*) FROM emails WHERE broadcast_id = $1 AND last_event = 'queued'`, id)
 		s.mustCount(n, `SELECT COUNT(*) FROM jobs WHERE held = $1 AND attempt = 1`, id)
@@ -94,9 +121,7 @@ func TestPauseStopsTheWalk(t *testing.T) {
 			_, err := s.Queue.Move(t.Context(), tx, broadcasts.Kind, s.Acme.TeamID, id, tx.Now())
 			return err
 		})
-		testnode.Until(t, "its job ends", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast'`) == 0
-		})
+		s.ended("broadcast")
 		if now := s.broadcast(id).Entered; now != entered {
 			t.Errorf("%d were entered after the pause", now-entered)
 		}
@@ -118,7 +143,7 @@ func TestCancelEndsWhatIsEntered(t *testing.T) {
 		const n = 40
 		id := s.entered(n)
 		s.Must(s.b.Pause(t.Context(), s.Acme.TeamID, id))
-		s.Run(append(s.b.Kinds(), s.delivery())...)
+		s.runAll()
 		testnode.Until(t, "some emails are held", func() bool {
 			return s.Count(`SELECT COUNT(*) FROM jobs WHERE held = $1`, id) > 0
 		})
@@ -278,9 +303,7 @@ func TestGuard(t *testing.T) {
 		happen(events.EmailDelivered, at[:200])
 		happen(events.EmailBounced, at[200:210]) // 10 of 210
 		s.Run(s.b.Kinds()...)
-		testnode.Until(t, "the guard has looked", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
-		})
+		s.ended("broadcast.guard")
 		if b := s.broadcast(id); b.Status != broadcasts.Queued {
 			t.Fatalf("it is %s below the limit", b.Status)
 		}
@@ -304,9 +327,7 @@ func TestGuard(t *testing.T) {
 		}
 		s.Must(s.b.Resume(t.Context(), s.Acme, id))
 		happen(events.EmailBounced, at[215:220])
-		testnode.Until(t, "the guard has looked again", func() bool {
-			return s.Count(`SELECT COUNT(*) FROM jobs WHERE kind = 'broadcast.guard'`) == 0
-		})
+		s.ended("broadcast.guard")
 		if b := s.broadcast(id); b.Status != broadcasts.Queued {
 			t.Errorf("it is %s again although it was resumed", b.Status)
 		}

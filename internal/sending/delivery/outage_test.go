@@ -49,26 +49,22 @@ func (f *fixture) waitsSoon(id string) {
 // dueOnce makes the email's job due if it has waited once.
 func (f *fixture) dueOnce(id string) {
 	f.T.Helper()
-	if err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
+	f.Update(func(tx *db.Tx) error {
 		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1 WHERE payload LIKE $1 AND attempt = 1 AND holder = ''`,
 			"%"+id+"%")
 		return err
-	}); err != nil {
-		f.T.Fatal(err)
-	}
+	})
 	f.DB.Hint("jobs", emails.DeliveryKind+"\t"+emails.Lane(destination, f.Acme.TeamID, false)+"\t1")
 }
 
 // dueNow makes the email's job due.
 func (f *fixture) dueNow(id string) {
 	f.T.Helper()
-	if err := f.DB.Update(f.T.Context(), func(tx *db.Tx) error {
+	f.Update(func(tx *db.Tx) error {
 		_, err := tx.Exec(f.T.Context(), `UPDATE jobs SET run_at = 1, attempt = 1 WHERE payload LIKE $1 AND holder = ''`,
 			"%"+id+"%")
 		return err
-	}); err != nil {
-		f.T.Fatal(err)
-	}
+	})
 	f.dueOnce(id)
 }
 
@@ -167,6 +163,17 @@ func TestMailWaitsForOurDNS(t *testing.T) {
 	})
 }
 
+// behindRelay returns a fixture whose mail goes to the host relay.test at a port. A nameserver answers for its name.
+func behindRelay(t *testing.T, d *db.DB, servers *nameserver, port string) *fixture {
+	t.Helper()
+	resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, servers.addr)
+	}}
+	return newFixture(t, d, Config{Transport: Relay, RelayAddr: net.JoinHostPort("relay.test.", port), LaneConnections: 2,
+		Schedule: []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
+		resolve.Fake{})
+}
+
 // If DNS does not say which address the relay has, an email waits for it, and no try is recorded.
 func TestMailWaitsForTheNameOfTheRelay(t *testing.T) {
 	t.Parallel()
@@ -177,13 +184,8 @@ func TestMailWaitsForTheNameOfTheRelay(t *testing.T) {
 				record(t, m, q.Name+" 0 IN A 127.0.0.1")
 			}
 		})
-		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, servers.addr)
-		}}
 		_, port, _ := net.SplitHostPort(relay.Addr)
-		f := newFixture(t, d, Config{Transport: Relay, RelayAddr: net.JoinHostPort("relay.test.", port), LaneConnections: 2,
-			Schedule: []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
-			resolve.Fake{})
+		f := behindRelay(t, d, servers, port)
 		servers.stop()
 		id := f.send(address(1))
 		f.run()
@@ -201,12 +203,7 @@ func TestNameOfTheRelayDoesNotExist(t *testing.T) {
 		servers := newNameserver(t, func(_ dns.Question, m *dns.Msg) {
 			m.RecursionAvailable, m.Rcode = true, dns.RcodeNameError
 		})
-		resolver := &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, servers.addr)
-		}}
-		f := newFixture(t, d, Config{Transport: Relay, RelayAddr: "relay.test.:25", LaneConnections: 2,
-			Schedule: []time.Duration{time.Hour, time.Hour}, Dial: (&net.Dialer{Resolver: resolver}).DialContext},
-			resolve.Fake{})
+		f := behindRelay(t, d, servers, "25")
 		id := f.send(address(1))
 		f.run()
 		f.wait(id, events.EmailDelayed)
